@@ -7,6 +7,7 @@ import sys
 import warnings
 
 import pytest
+import torch
 
 from tograph import disk
 from tograph.runtime.kernels import jit
@@ -148,6 +149,17 @@ def test_what_llvm_says_of_the_cpu_is_kept_until_the_machine_starts_anew(cache, 
     assert host() == jit.host() and len(asked) == 2
     monkeypatch.setattr(jit, "_booted", lambda: None)
     assert host() == host() == jit.host() and len(asked) == 4
+
+
+def test_a_machine_that_goes_on_with_another_cpu_is_another(monkeypatch):
+    booted = jit._booted()
+    if booted is None:
+        pytest.skip("LLVM is asked by every process here")
+    found = {**torch.cpu.get_capabilities(), "avx512_f": "else"}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    assert jit._booted() != booted
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert jit._booted() is None
 
 
 def test_a_cache_that_is_read_only(cache, monkeypatch):

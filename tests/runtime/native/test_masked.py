@@ -96,3 +96,12 @@ def test_other_products_do_not_look():
         return bound @ w, masked(x, alive)[:, :1] * w[0], (masked(x, alive) + 1) @ w
 
     assert looks(checks.compiled(products, r(37, 19), r(19, 53), mask(37, [2]))) == 0
+
+
+def test_looking_for_a_mask_ends():
+    def product(x, w):
+        for _ in range(40):
+            x = x * x + x
+        return x @ w
+
+    assert looks(checks.compiled(product, r(8, 19) * 0.01, r(19, 5), calls=1)) == 0

@@ -307,7 +307,7 @@ for _kind in (*guards.MAPPINGS, collections.Counter):
     METHODS[(_kind, "pop")] = keyed.dict_pop
     METHODS[(_kind, "setdefault")] = keyed.set_default
     if _kind is not collections.Counter:
-        METHODS[(_kind, "update")] = keyed.dict_update
+        METHODS[(_kind, "update")] = keyed.update
     for _name in ("items", "keys", "values", "copy", "popitem"):
 
         def _listed(x, *args, _name=_name, **kwargs):

@@ -11,7 +11,7 @@ of itself, so a file of another machine or version is never found and a damaged 
 or written costs time, and one warning says so.
 
 LLVM takes longer to load than many a trace takes: a process that finds all its objects never loads it. What LLVM says of the CPU is
-kept as well, for as long as the machine runs (``_booted``).
+kept as well, for as long as the machine runs and torch finds the same features (``_booted``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import functools
 import hashlib
 import itertools
 import json
-import platform
 import sys
 import threading
 from collections.abc import Mapping
@@ -90,11 +89,13 @@ def _host_file(version: str) -> str | None:
 
 
 def _booted() -> str | None:
-    """Which machine this is, from its start to its end: its CPU stays the same."""
+    """Which machine this is, from its start to its end, and what torch finds its CPU to have: one that was stopped may go on with another."""
+    capabilities = getattr(torch.cpu, "get_capabilities", None)  # of newer torch
     try:
-        return platform.machine() + Path("/proc/sys/kernel/random/boot_id").read_text()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:
         return None
+    return None if capabilities is None else f"{boot}{sorted(capabilities().items())}"
 
 
 def _asked() -> Host:

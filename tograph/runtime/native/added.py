@@ -7,6 +7,8 @@ that do not need each other stay apart from each other, because they run togethe
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
 
 from ..graph.ir import Graph, Node, Value
@@ -36,21 +38,23 @@ def _rewrite(graph: Graph) -> None:
         for region in node.regions.values():
             _rewrite(region)
     uses = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs)
-    needs: dict[Value, frozenset[Node]] = {}
+    needs: dict[Value, int] = {}  # a bit for each product that a value is computed from
     gone: set[Node] = set()
+    bit = 1
     for node in graph.nodes:
         product = _product(node, uses, needs)
         if product is not None:
             gone.add(product)
             x = node.args[node.args[0] is product.outputs[0]]
             node.op, node.args = "aten.addmm.default", (x, *product.args)
-        found = frozenset().union(*(needs.get(v, ()) for v in node.inputs))
-        found |= {node} if joined.fits(node) else frozenset()
+        found = functools.reduce(operator.or_, (needs.get(v, 0) for v in node.inputs), 0)
+        if joined.fits(node):
+            found, bit = found | bit, bit << 1
         needs.update(dict.fromkeys(node.outputs, found))
     graph.nodes = [n for n in graph.nodes if n not in gone]
 
 
-def _product(node: Node, uses: Counter[Value], needs: dict[Value, frozenset[Node]]) -> Node | None:
+def _product(node: Node, uses: Counter[Value], needs: dict[Value, int]) -> Node | None:
     """The product that a node adds a matrix to, and that is not used otherwise."""
     if node.op != _ADD or node.kwargs or len(node.args) != 2:
         return None
@@ -58,6 +62,7 @@ def _product(node: Node, uses: Counter[Value], needs: dict[Value, frozenset[Node
         if not isinstance(v, Value) or not isinstance(x, Value) or v.node is None or x is v:
             continue
         alone = v.node.op == _PRODUCT and uses[v] == 1 and joined.fits(v.node)
-        if alone and x.type == v.type and needs.get(x, frozenset()) <= needs[v] - {v.node}:
+        own = functools.reduce(operator.or_, (needs.get(a, 0) for a in v.node.inputs), 0)
+        if alone and x.type == v.type and not needs.get(x, 0) & ~own:
             return v.node
     return None

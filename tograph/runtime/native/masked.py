@@ -53,20 +53,31 @@ class Kept:
     dead: str
 
 
-def masked(v: object, near: int = NEAR) -> bool:
+def masked(v: object) -> bool:
     """Whether a mask over its rows may have made rows of zeros in a matrix."""
+    return _masked(v, NEAR, {})
+
+
+def _masked(v: object, near: int, known: dict[Value, bool]) -> bool:
     if not isinstance(v, Value) or v.node is None or not near or not isinstance(v.type, TensorType):
         return False
-    node, args = v.node, v.node.args
+    if v not in known:
+        known[v] = _made_so(v.node, lambda x: _masked(x, near - 1, known))
+    return known[v]
+
+
+def _made_so(node: Node, masked: Callable[[object], bool]) -> bool:
+    """Whether a node masks rows, or gives zeros for rows of zeros."""
+    args = node.args
     if node.op in _CHOICES:
         return _over_rows(args[_CHOICES[node.op]]) and any(_number(x) for x in args[1:])
     if node.op == "aten.mul.Tensor" and any(map(_over_rows, args)):
         return True
     if node.op in _FACTORS:
-        return any(masked(args[i], near - 1) for i in _FACTORS[node.op])
+        return any(masked(args[i]) for i in _FACTORS[node.op])
     if node.op in _TERMS:
-        return all(masked(x, near - 1) for x in args)
-    return node.op == CAT and args[1:] in ((1,), (-1,)) and all(masked(x, near - 1) for x in args[0])  # fmt: skip
+        return all(map(masked, args))
+    return node.op == CAT and args[1:] in ((1,), (-1,)) and all(map(masked, args[0]))
 
 
 def _over_rows(mask: object) -> bool:
