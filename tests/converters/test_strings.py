@@ -238,6 +238,23 @@ def test_a_staged_string_is_looked_into_when_the_graph_runs(number, x):
     compare(f, (torch.tensor(x),))
 
 
+def test_strings_of_many_parts_that_are_each_one_of_several_are_made_when_the_graph_runs():
+    """One of 9 to the power of 6: each ``+`` multiplied them."""
+
+    def letters(x):
+        out, other, last = "", "<", 0
+        for t in range(6):
+            i = int(x[t])
+            if i != last:
+                out += "_abcdefgh"[i]
+            other = other + "_abcdefgh"[i]
+            last = i
+        return out, other, out == other[1:]
+
+    compare(letters, (torch.tensor([1, 1, 2, 8, 8, 3]),))
+    compare(letters, (torch.tensor([1, 2, 3, 4, 5, 6]),))
+
+
 @pytest.mark.parametrize("use", [hash, lambda s: s.encode()])
 def test_what_needs_the_text_while_tracing_is_refused(use):
     def f(x):

@@ -10,6 +10,7 @@ import torch
 
 import tograph as tg
 from tograph.errors import AliasError
+from tograph.runtime.graph.rewrite import count_nodes
 from tograph.runtime.passes import optimize
 
 
@@ -622,3 +623,26 @@ def test_the_tensors_of_objects_that_are_sorted_again_in_a_loop():
 
     x = torch.tensor([[2.0], [4.0], [1.0], [5.0]])
     torch.testing.assert_close(tg.function(evolved)(x), evolved(x))
+
+
+def test_the_tensors_of_objects_that_share_them_and_are_sorted():
+    """Swaps pick among what swaps before them picked: options count once, not once for each way to them (it never ended)."""
+
+    def beams(x):
+        best = [Candidate(x)]
+        for _ in range(2):
+            found = []
+            for c in best:
+                h = c.genes * 2
+                for i in (1, 2, 3):
+                    found.append(Candidate(h))
+                    found[-1].words = [*getattr(c, "words", ()), int(h[0] * i)]
+            found.sort(key=lambda c: c.genes.sum().item() * c.words[-1])
+            best = found[:3]
+            if all(c.words[-1] == 5 for c in best):
+                break
+        return best[0].genes, best[1].words
+
+    x, g = torch.tensor([0.5, -2.0]), tg.function(beams)
+    assert str(g(x)) == str(beams(x))
+    assert count_nodes(g.concrete_functions[0].graph) < 400

@@ -28,7 +28,8 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
-from .keyed import dict_pop, dict_update, lookup, no_key, set_staged, write_key
+from .keyed import dict_pop, lookup, no_key, set_staged, write_key
+from .keyed import update as dict_update
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
 from .powers import times
@@ -323,7 +324,7 @@ def augment(op: str, x, value):
     if grown is not None:
         call(grown.extend, value)
         return x
-    x = updated(op, x, value)
+    x, value = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if (is_table(x) or is_table(value)) and table_algebra.operator(

@@ -18,11 +18,12 @@ import torch
 from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.graph.ops import ARITHMETIC, COMPARISONS
-from ..runtime.library.staged_string import StagedString
-from ..runtime.symbols.funcgraph import user_location
+from ..runtime.library.staged_string import StagedString, made_string
+from ..runtime.symbols.funcgraph import current_graph, user_location
 from ..runtime.symbols.journal import MISSING, Location
 from ..runtime.values import either, facts
 from ..runtime.values.growing import StagedList
+from ..runtime.values.joins import MANY_TEXTS
 from ..runtime.values.structure import TaggedUnion, is_union
 from .call_rules import is_user_function
 from .staging import is_staged
@@ -135,17 +136,37 @@ def resolved(name: str, a: Any, b: Any) -> tuple[Any, Any]:
         found = either.beside(one, other) if isinstance(other, torch.Tensor) else None
         if found is not None:
             return (found, b) if one is a else (a, found)
+    if name == "add" and (is_union(a) or is_union(b)) and _many_texts(a, b):
+        return _as_text(a), _as_text(b)
     return a, b
 
 
-def updated(name: str, x: Any, value: Any) -> Any:
-    """``x`` of ``x += value`` as the tensor that it changes, where it may be a number: then nothing else holds that tensor."""
+def _many_texts(a: Any, b: Any) -> bool:
+    """Whether ``a + b`` is one of so many strings that they are made when the graph runs: each ``+`` would multiply them."""
+    counts = [1, 1]
+    for i, x in enumerate((a, b)):
+        options = [x.options_[k] for k in facts.possible(x)] if is_union(x) else [x]
+        if not all(type(o) in (str, StagedString) for o in options):
+            return False
+        counts[i] = len(options)
+    return counts[0] * counts[1] > MANY_TEXTS
+
+
+def _as_text(x: Any) -> Any:
+    graph = current_graph()
+    return made_string(control_flow.outside_value(x, graph), graph) if is_union(x) else x
+
+
+def updated(name: str, x: Any, value: Any) -> tuple[Any, Any]:
+    """``x`` and ``value`` of ``x += value``: ``x`` as the tensor that it changes, where it may be a number, since then nothing else holds that tensor."""
+    if name == "iadd" and (is_union(x) or is_union(value)) and _many_texts(x, value):
+        return _as_text(x), _as_text(value)
     if not is_union(x) or not isinstance(value, torch.Tensor) or value.dim():
-        return x
+        return x, value
     found = resolved(name.removeprefix("i"), x, value)[0]
     if is_union(found) or torch.promote_types(found.dtype, value.dtype) != found.dtype:
-        return x
-    return found
+        return x, value
+    return found, value
 
 
 def holds_union(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

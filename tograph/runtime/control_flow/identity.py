@@ -23,7 +23,8 @@ from ..symbols.symbolic import SymTensor, View, as_symbolic
 from ..values.structure import Spec
 from .holes import Dug, dig, layout, number
 from .leaves import NEW, Among, leaf_objects, leaf_paths
-from .picking import Lost, Which, composed, flat, fresh_view
+from .nested_choices import Which, one_choice
+from .picking import Lost, flat, fresh_view
 
 Key = Hashable  # of a variable, or of a part of what it holds
 LIMIT = 12  # options of a variable; more of them are lost
@@ -98,7 +99,7 @@ def bindings(
 def _binding(x: Any, inner: FuncGraph | None) -> Binding:
     if x is NEW:
         return Binding(first, [None], False)
-    which, given = first, (x,)
+    which, given = first, [x]
     if isinstance(x, Among):
         which, given = _opened(x)
     variable = any(hasattr(o, "assign_add") for o in given)
@@ -109,16 +110,17 @@ def _binding(x: Any, inner: FuncGraph | None) -> Binding:
     return Binding(which, list(tensors), variable)
 
 
-def _opened(x: Among) -> tuple[Which, tuple[Any, ...]]:
+def _opened(x: Among) -> tuple[Which, list[Any]]:
     """The index and the tensors of a choice: those of the choices among its options in their places."""
-    given: list[Any] = []
-    starts: list[tuple[int, Which | None]] = []
-    for option in x.options:
-        at, found = _opened(option) if isinstance(option, Among) else (None, (option,))
-        starts.append((len(given), at))
-        given += found
-    tag: Which = lambda graph: x.tag.node.value(graph)  # noqa: E731
-    return (tag if len(given) == len(starts) else composed(tag, starts)), tuple(given)
+    return one_choice(_tag(x), x.options, _inside, id)
+
+
+def _inside(x: Any) -> tuple[Which, Sequence[Any]] | None:
+    return (_tag(x), x.options) if isinstance(x, Among) else None
+
+
+def _tag(x: Among) -> Which:
+    return lambda graph: x.tag.node.value(graph)
 
 
 def first(graph: FuncGraph) -> int:
@@ -208,13 +210,13 @@ class _Sharing:
 def as_if(binding: Binding, before: Mapping[int, SymTensor]) -> Binding:
     """The binding where the storages with these ids are those of other tensors."""
     tensors = [
-        x if x is None or id(x.storage_) not in before else _seen_through(before[id(x.storage_)], x)
+        x if x is None or id(x.storage_) not in before else seen_through(before[id(x.storage_)], x)
         for x in binding.tensors
     ]
     return Binding(binding.which, tensors, binding.variable)
 
 
-def _seen_through(base: SymTensor, x: SymTensor) -> SymTensor:
+def seen_through(base: SymTensor, x: SymTensor) -> SymTensor:
     """``base`` with the views of ``x``."""
     return fresh_view(base.storage_, (*base.chain, *x.chain), x.meta) if x.chain else base
 

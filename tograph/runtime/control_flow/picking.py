@@ -11,14 +11,14 @@ long as nothing that it may share memory with is written; anything else is an er
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
 
 from ...errors import AliasError
 from ..graph.ir import Value
-from ..graph.types import BOOL, INT
+from ..graph.types import BOOL
 from ..guarding import reads
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
@@ -27,10 +27,10 @@ from ..symbols.scalars import new_scalar
 from ..symbols.symbolic import SymTensor, value_of, wrap
 from ..values.listed import moved, parts
 from ..writes.mutation import LEAF_WRITTEN, VARIABLE, write
+from .nested_choices import Which, one_choice
 from .regions import close, forget_written, trace_region
 
 _version = operator.attrgetter("version")
-Which = Callable[[FuncGraph], Any]  # the index that counts, an int or a value, as seen from a graph
 
 
 class Picked(Storage):
@@ -217,42 +217,23 @@ def flat(
     """
     if not any(_opens(x, inner) for x in options):
         return which, list(options)
-    out: list[SymTensor] = []
-    starts: list[tuple[int, Which | None]] = []
-    for x in options:
-        if not _opens(x, inner):
-            starts.append((len(out), None))
-            out.append(x)
-            continue
-        picked: Any = x.storage_
-        at, found = flat(picked.which, options_of(x), inner)
-        starts.append((len(out), at))
-        out += found
 
-    return composed(which, starts), out
+    def opened(x: SymTensor) -> tuple[Which, Sequence[SymTensor]] | None:
+        picked: Any = x.storage_ if _opens(x, inner) else None
+        return picked and (picked.which, options_of(x))
+
+    return one_choice(which, options, opened, _memory)
 
 
-def composed(which: Which, starts: Sequence[tuple[int, Which | None]]) -> Which:
-    """The index of a choice some options of which are choices themselves: each option begins at an index, and may add its own."""
-
-    def index(graph: FuncGraph) -> Any:
-        at = [_shifted(graph, 0 if w is None else w(graph), start) for start, w in starts]
-        outer = which(graph)
-        return at[outer] if isinstance(outer, int) else graph.emit("tg.choose", outer, at, type=INT)
-
-    return index
+def _memory(x: SymTensor | None) -> Hashable:
+    """The same for tensors that are the same part of the same memory."""
+    return None if x is None else (id(x.storage_), tuple(map(id, x.chain)))
 
 
 def _opens(x: SymTensor | None, inner: FuncGraph | None) -> bool:
     if x is None or not isinstance(x.storage_, Picked):
         return False
     return inner is None or (x.storage_.home is not None and x.storage_.home.within(inner))
-
-
-def _shifted(graph: FuncGraph, at: Any, start: int) -> Any:
-    if isinstance(at, int) or not start:
-        return at + start if isinstance(at, int) else at
-    return graph.emit("py.add", at, start, type=INT)
 
 
 def options_of(x: SymTensor) -> list[SymTensor]:
