@@ -271,7 +271,7 @@ class Merged:
             self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
         if self.places:
             inner_lists.held_twice()
-        elsewhere = _Elsewhere(slots)
+        elsewhere = _Elsewhere(slots, before)
         for place, contents in slots:
             held = [x for c in contents for x in _made_anew(place, c)]
             seen = before.also() if held else ()
@@ -328,11 +328,12 @@ def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path
 class _Elsewhere:
     """Which containers other variables than a place, or the caller, hold too: asked for each of the places of one construct.
 
-    What there is beside all of these places is gone over once. ``slots``: the places, and what may come to each of them.
+    What there is beside all of these places is gone over once. ``slots``: the places, and what may come to each of them. ``before``: only
+    containers that existed before the construct are asked for.
     """
 
-    def __init__(self, slots: Sequence[Slot]):
-        self._slots = slots
+    def __init__(self, slots: Sequence[Slot], before: Before | None = None):
+        self._slots, self._before = slots, before
         self._reach: Reach | None = None
         self._emptied: list[tuple[Place, Any]] = []
 
@@ -348,13 +349,18 @@ class _Elsewhere:
         if self._reach is None:
             told = [p for p, cs in self._slots if p is not None and any(map(_has_containers, cs))]
             self._emptied = [(p, p.get()) for p in told]
+            wanted = self._wanted()
             with _empty(self._emptied):
-                self._reach = Reach(
-                    [*user_variables(), *(made for made, _ in current_graph().root.lent)]
-                )
+                lent = [made for made, _ in current_graph().root.lent]
+                self._reach = Reach([*user_variables(), *lent], wanted)
         others = [old for p, old in self._emptied if p is not place]
         with _empty([(p, old) for p, old in self._emptied if p is place]):
             return self._reach.also(others)
+
+    def _wanted(self) -> set[int]:
+        """The ids of the containers that are asked for."""
+        ids = {id(x) for _, cs in self._slots for c in cs for _, x in containers(c)}
+        return ids if self._before is None else ids & self._before.also()
 
 
 def _has_containers(x: Any) -> bool:
