@@ -283,7 +283,7 @@ def test_what_a_call_leaves_is_not_what_the_trace_found(f, content):
     for step in (f, tg.function(f)):
         LEVEL, o, found = 1, Owner(content), []
         o.n = 0
-        for i, v in enumerate([0.0, -1.0, 0.0, 2.0, 1.0]):
+        for i, v in enumerate([0.0, -1.0, -3.0, 2.0, 1.0]):
             step(o, torch.tensor(v))
             found.append(repr((LEVEL, vars(o))))
             LEVEL = i + 5
