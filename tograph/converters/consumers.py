@@ -24,6 +24,7 @@ from .logical import not_
 from .members import Listing
 from .registry import METHODS
 from .staging import is_staged
+from .strings import fstring
 from .user_operators import as_bool, eq
 
 
@@ -76,7 +77,7 @@ def _index(items, value, *bounds):
 
     def chain(i: int):
         if i == len(items):
-            raise ValueError(f"{value!r} is not in list")
+            raise ValueError(fstring((value, "r", ""), " is not in list"))
         same = items[i] is value or as_bool(eq(items[i], value))
         if not is_staged(same):
             return i if same else chain(i + 1)
