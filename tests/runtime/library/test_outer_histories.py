@@ -59,3 +59,19 @@ def test_a_gradient_of_a_captured_tensor_by_way_of_an_argument():
     assert f(torch.ones(2)).tolist() == [1, 1]
     with pytest.raises(GradientError, match="by way of argument 'h'"):
         f(w * 2)
+
+
+def test_what_is_detached_from_an_argument_has_no_history():
+    @tg.function
+    def attack(h):
+        x = h.detach().requires_grad_()
+        (x * x).sum().backward()
+        [g] = torch.autograd.grad((x * h).sum(), x)
+        return h - 0.1 * x.grad, g
+
+    w = torch.ones(2, requires_grad=True)
+    for h in (w, w * 3):
+        moved, g = attack(h)
+        torch.testing.assert_close(moved, h * 0.8)
+        assert g.tolist() == h.tolist()
+        torch.autograd.grad(moved.sum(), w)

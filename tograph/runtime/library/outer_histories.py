@@ -55,8 +55,14 @@ def check_grad(
 
 
 def _arguments(xs: Sequence[torch.Tensor]) -> Iterator[Given]:
-    found = [given for x in xs if (given := reads.argument(x)) is not None]
+    found = [given for x in xs if (given := _argument(x)) is not None]
     yield from {i: given for given in found for i in [given[1]]}.values()
+
+
+def _argument(x: torch.Tensor) -> Given | None:
+    """The argument that a tensor is: what is detached from one is another tensor in the same memory."""
+    given = reads.argument(x)
+    return given if given is not None and x.__dict__.get("real_") is given[2] else None
 
 
 def _any_history() -> bool:
@@ -70,7 +76,7 @@ def _any_history() -> bool:
 
 def _target(x: torch.Tensor) -> Any:
     """An input that is there before the call: the position of an argument, or what gives a captured tensor; None for any other."""
-    given = reads.argument(x)
+    given = _argument(x)
     if given is not None:
         return given[1]
     return None if isinstance(x, SymTensor) else holder(x)
