@@ -409,7 +409,7 @@ def none_on_one_path(x):
     return best * 2  # <-
 
 
-@wrong(tg.errors.LoopTypeError, "'y'", "what kind of value")
+@wrong(LoopTypeError, "'y' does not have the same nested structure after one iteration")
 def kind_that_changes_in_a_loop(x):
     y = x
     while sum_of(y) < 10:  # <-
@@ -422,7 +422,8 @@ def sum_of(y):
 
 
 @wrong(
-    LoopTypeError,
+    ValueError,
+    "'h' has shape (3,) before the loop, but shape (1, 3) after one iteration",
     "'h' is f32[3], then f32[1,3], then f32[1,1,3], and so on",
     "append to a list",
     args=(THREE,),

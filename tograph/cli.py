@@ -157,7 +157,7 @@ def _fresh(options: argparse.Namespace) -> tuple[Any, functools.partial, list[Ex
             raise CommandError(f"which function? write {file}:NAME; functions in it: {names}")
         fn = find(module, path, name)
         staged = fn if hasattr(fn, "get_concrete_function") else function(fn)
-        if options.args is None and staged.input_signature is not None:
+        if options.args is None and staged.has_specs():
             call = functools.partial(staged)
         else:
             call = call_of(staged, name, module, options.args)

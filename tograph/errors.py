@@ -138,6 +138,10 @@ class LoopTypeError(StagingError, TypeError):
     """Loop state whose kind changes from one iteration to the next."""
 
 
+class LoopShapeError(LoopTypeError, ValueError):
+    """A tensor of loop state whose number of dimensions changes from one iteration to the next."""
+
+
 class ShapeInvariantError(StagingError, ValueError):
     """Loop state whose shape does not conform with a declared invariant."""
 

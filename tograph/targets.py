@@ -169,7 +169,7 @@ def traces(fn: Any, name: str, module: types.ModuleType, text: str | None) -> li
     staged = fn if hasattr(fn, "get_concrete_function") else function(fn)
     if text is None and staged.concrete_functions:
         return staged.concrete_functions
-    if text is None and staged.input_signature is not None:
+    if text is None and staged.has_specs():
         return [staged.get_concrete_function()]
     call = call_of(fn, name, module, text)
     return [staged.get_concrete_function(*call.args, **call.keywords)]

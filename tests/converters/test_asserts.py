@@ -63,6 +63,16 @@ def caught(x):
 test_same = cases.test()
 
 
+def removed(x):
+    assert x > 0
+    return x
+
+
+def test_python_without_assertions(monkeypatch):
+    monkeypatch.setattr("tograph.converters.asserts.KEPT", False)
+    assert tg.function(removed)(torch.tensor(-1)) == -1
+
+
 def test_message_shows_the_value_and_the_line():
     f = tg.function(with_message)
     with pytest.raises(AssertionError) as caught:

@@ -192,6 +192,17 @@ def ranges(n):
     return len(r), list(r), list(range(1, n + 3, 2)), 2 in r, list(reversed(r)), sum(r)
 
 
+@cases((2.5,), (-4.0,))
+def sorting_different_numbers(x):
+    a = sorted([3, x, True, -4.0]), sorted([(3, x), (x, 2)]), sorted([1, x], key=lambda v: -v)
+    return a, (1, 2).count(x), [x, 3].count(3), (1, x).index(x)
+
+
+@cases((4,), (1,))
+def not_found(x):
+    return (1, 2).index(x), [1, 2].remove(x)
+
+
 @cases(([3, -1, 2],), ([],))
 def sorting(l):
     return sorted(l), sorted(l, reverse=True), sorted(l, key=lambda v: -v)

@@ -90,6 +90,29 @@ def test_directive_must_be_first():
     assert "test_directives.py" in str(caught.value)
 
 
+def unknown_option(n):
+    while n > 0:
+        tg.set_loop_options(bogus=3)
+        n = n - 1
+    return n
+
+
+def no_pairs(n):
+    while n > 0:
+        tg.set_loop_options(3)
+        n = n - 1
+    return n
+
+
+@pytest.mark.parametrize(
+    "f, words",
+    [(unknown_option, "unexpected keyword argument 'bogus'"), (no_pairs, "a list of pairs")],
+)
+def test_wrong_options(f, words):
+    with pytest.raises(TypeError, match=words):
+        tg.function(f)(torch.tensor(2))
+
+
 def test_directives_outside_a_function():
     assert grows(2).tolist() == [0, 1, 1]
 

@@ -486,7 +486,21 @@ def test_a_long_range_that_cannot_be_staged_says_why():
         return found
 
     with pytest.raises(tg.errors.StagingError, match="key"):
-        f(torch.tensor(2.0), {})
+        f(torch.tensor(2.0), {-1: torch.zeros(())})
+
+
+def test_a_long_range_fills_a_dict_of_the_caller():
+    def f(x, found):
+        for i in range(500):
+            found[i] = x * 2
+            x = x - i
+            if x < 0:
+                break
+        return found
+
+    staged, expected = {}, {}
+    assert tg.function(f)(torch.tensor(2.0), staged) is staged
+    assert staged == f(torch.tensor(2.0), expected)
 
 
 def test_one_while_for_a_staged_range():

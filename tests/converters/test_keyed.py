@@ -8,7 +8,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases, compare
-from tograph.errors import StagingError
+from tograph.errors import StagingError, StructureError
 
 cases = Cases()
 ROWS = (torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),)
@@ -74,6 +74,20 @@ def keys_that_are_enums_and_tuples(v):
 def a_tuple_key_that_is_not_there(v):
     k = ("a", 1) if v[0] < 0 else ("c", 2)
     return {("a", 1): 10, ("b", 2): 20}[k]
+
+
+@cases.tensors(*ROWS)
+def updated_on_one_path_and_set_on_another(v):
+    c, d, e = {"p": 1}, {"p": 1}, {"p": 1}
+    if v[0] < 0:
+        c["r"] = 5
+        d.setdefault("r", 6)
+        e["r"] = 7
+    elif v[2] > 0:
+        c.update(p=2)
+        d |= {"p": 3}
+        e.update([("z", v[1].item())])
+    return c, d, e
 
 
 @cases.tensors(*ROWS)
@@ -275,3 +289,17 @@ def test_keys_that_are_taken_out_get_no_list_that_another_holds():
 
     with pytest.raises(tg.errors.AliasError):
         f(torch.tensor([1.0, -1.0, 2.0]))
+
+
+def test_a_dict_that_is_changed_as_a_whole_and_key_by_key():
+    def f(x):
+        d = OrderedDict(p=1, q=2)
+        if x < 0:
+            d["r"] = 3
+        else:
+            d.popitem()
+            d["q"] = 1
+        return d
+
+    with pytest.raises(StructureError, match="different number of items"):
+        tg.function(f)(torch.tensor(1.0))

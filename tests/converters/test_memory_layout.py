@@ -88,8 +88,15 @@ def strided_by_hand(x):
     return x.as_strided((2,), (2,)) + 1
 
 
+def written_from_another_way(x):
+    y, z = torch.arange(6.0).view(2, 3) * 2, torch.arange(6.0).view(3, 2)
+    torch.cumsum(z * x[0, 0], 0, out=y.t())
+    torch.sub(y.t(), 1, out=z)
+    return y, z
+
+
 @pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("function", [written_flat, written_in_a_branch, written_copy, returned, viewed, strided_by_hand])  # fmt: skip
+@pytest.mark.parametrize("function", [written_flat, written_in_a_branch, written_copy, written_from_another_way, returned, viewed, strided_by_hand])  # fmt: skip
 def test_what_is_a_view_and_what_a_copy(function, first):
     def outcome(f, x):
         x = x.clone(memory_format=torch.preserve_format)

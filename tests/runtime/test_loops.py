@@ -5,6 +5,8 @@ import torch
 
 import tograph as tg
 from tograph.runtime.control_flow import loops
+from tograph.runtime.control_flow.foresight import Foresight
+from tograph.runtime.control_flow.identity import Binding, settle
 
 T = torch.tensor
 
@@ -63,6 +65,47 @@ def test_another_round_for_a_variable_that_stays(bodies):
 
     same(f, (T([1.0]), T([3.0]), T(3), False), (T([1.0]), T([3.0]), T(0), False))
     assert len(bodies) == 2
+
+
+def accepted(x, n):
+    """A step that may be refused; all names are changed in place behind the loop."""
+    i, best, last = torch.zeros_like(n), x, x
+    while i < n:
+        new = best * 0.5 - 1
+        if new.sum() > -2 * i:
+            last = best
+            best = new
+        i = i + 1
+    new = best
+    best += 100
+    last *= 3
+    return best, new, last, x
+
+
+ACCEPTED = [(T([4.0]), T(n)) for n in (0, 1, 2, 3, 5)]
+
+
+def test_two_rounds_for_a_variable_that_stays_on_some_paths(bodies):
+    same(accepted, *ACCEPTED)
+    assert len(bodies) == 2
+
+
+def test_what_was_foreseen_and_is_not_so_is_given_up(bodies, monkeypatch):
+    step = Foresight.next
+
+    def mistaken(self, options):
+        found = step(self, options)
+        tensors = [x for b in found.values() for x in b.tensors]
+        wrong = {k: Binding(b.which, tensors, b.variable) for k, b in found.items()}
+        settle(wrong, self.graph, self.slots, self.outer)
+        return wrong
+
+    text = str(tg.function(accepted).get_concrete_function(*ACCEPTED[0]).graph)
+    monkeypatch.setattr(Foresight, "next", mistaken)
+    del bodies[:]
+    same(accepted, *ACCEPTED)
+    assert len(bodies) == 3
+    assert str(tg.function(accepted).get_concrete_function(*ACCEPTED[0]).graph) == text
 
 
 def test_variables_that_change_places(bodies):

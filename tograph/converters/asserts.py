@@ -1,6 +1,7 @@
 """``assert test, message``  ->  ``ag__.assert_stmt(test, lambda: message)``: checked when the graph runs if staged.
 
-The message is evaluated only when the assertion fails, as in Python: it is traced in the failing branch.
+The message is evaluated only when the assertion fails, as in Python: it is traced in the failing branch. Under ``python -O`` there
+are no assertions.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from .staging import is_staged
 from .thunks import thunk
 from .union import distribute, truth
 
+KEPT = __debug__
+
 
 class Asserts(Converter):
     def visit_Assert(self, node):
+        if not KEPT:
+            return gast.copy_location(gast.Pass(), node)
         if node.msg:
             holes = {"test_": self.visit(node.test), "msg_": thunk(self, node.msg)}
             return self.fill(f"{OPERATORS}.assert_stmt(test_, msg_)", node, **holes)

@@ -72,11 +72,18 @@ def _plain(items: list) -> bool:
 
 def _index(items, value, *bounds):
     if _plain(items) or bounds:
-        return list.index(items, value, *bounds)
+        return type(items).index(items, value, *bounds)
+    if isinstance(items, tuple):
+        return _found(items, value, "tuple.index(x): x not in tuple")
+    return _found(items, value, "{!r} is not in list")
+
+
+def _found(items, value, missing: str):
+    """Where a value is in a list or tuple first; ValueError where it is not, with the text ``missing`` for the value."""
 
     def chain(i: int):
         if i == len(items):
-            raise ValueError(f"{value!r} is not in list")
+            raise ValueError(call(missing.format, value))
         same = items[i] is value or as_bool(eq(items[i], value))
         if not is_staged(same):
             return i if same else chain(i + 1)
@@ -87,7 +94,7 @@ def _index(items, value, *bounds):
 
 def _count(items, value):
     if _plain(items):
-        return list.count(items, value)
+        return type(items).count(items, value)
     total: Any = 0
     for item in items:
         same = item is value or as_bool(eq(item, value))
@@ -101,11 +108,7 @@ def _remove(items, value):
         journal.record(locations.contents(items))
     if _plain(items):
         return list.remove(items, value)
-    try:
-        at = _index(items, value)
-    except ValueError:
-        raise ValueError("list.remove(x): x not in list") from None
-    return subscripts.delitem(items, at)
+    return subscripts.delitem(items, _found(items, value, "list.remove(x): x not in list"))
 
 
 def _sort(items, *, key=None, reverse=False):
@@ -125,3 +128,4 @@ for _kind in (list, StagedList):
         ("sort", _sort),
     ):
         METHODS[_kind, _name] = _form
+METHODS[tuple, "index"], METHODS[tuple, "count"] = _index, _count

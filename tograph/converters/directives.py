@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
-from ..errors import DirectiveError
+from ..errors import DirectiveError, SignatureError
 from ..runtime.control_flow import LoopOptions
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.values.specs import dimensions
 from ..transpiler.syntax import gast
-from .context import OPERATORS, Converter, own_nodes
+from .context import OPERATORS, Converter
 
 
 def set_loop_options(
@@ -67,25 +70,8 @@ def take(pass_: Converter, node: gast.stmt) -> gast.expr | None:
     call = getattr(node, "directive", None)
     if call is None:
         return None
-    keywords = {k.arg: k.value for k in call.keywords}
-    fields = (
-        "shape_invariants",
-        "maximum_iterations",
-        "parallel_iterations",
-        "checkpoint",
-        "swap_memory",
-    )
-    keywords.update(zip(fields, call.args))
-    made = gast.Call(
-        gast.Name("dict", gast.Load(), None, None),
-        [],
-        [gast.keyword(k, v) for k, v in keywords.items()],
-    )
-    for child in own_nodes(made):
-        if getattr(child, "lineno", None) is None:
-            gast.copy_location(child, node)
-    gast.copy_location(made, node)
-    return pass_.expression(f"{OPERATORS}.options(lambda: made_)", node, made_=made)
+    call.func = pass_.expression(f"{OPERATORS}.given", call)
+    return pass_.expression(f"{OPERATORS}.options(lambda: call_)", node, call_=call)
 
 
 def options(thunk: Any) -> Any:
@@ -93,26 +79,52 @@ def options(thunk: Any) -> Any:
     return thunk
 
 
+_PARAMETERS = inspect.signature(set_loop_options)
+
+
+def given(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """The options by name; TypeError for one that there is not."""
+    try:
+        bound = _PARAMETERS.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"set_loop_options() {error}") from None
+    bound.apply_defaults()
+    return bound.arguments
+
+
 def loop_options(thunk, places) -> LoopOptions | None:
     """The options of a loop over the variables at ``places``: shape invariants name a variable by its value."""
     if thunk is None:
         return None
-    given = thunk()
+    said = thunk()
     invariants: dict[Any, Any] = {}
-    for value, shape in given.get("shape_invariants") or ():
+    for value, shape in _pairs(said["shape_invariants"]):
         for place in places:
             if place.get() is value:
-                invariants[place.key] = tuple(shape)
+                invariants[place.key] = shape
     return LoopOptions(
-        invariants,
-        given.get("maximum_iterations"),
-        given.get("parallel_iterations", 10),
-        _schedule(given),
+        invariants, said["maximum_iterations"], said["parallel_iterations"], _schedule(said)
     )
 
 
-def _schedule(given: dict[str, Any]) -> Any:
-    schedule = given.get("checkpoint")
+def _pairs(found: Any) -> list[tuple[Any, tuple[int | None, ...]]]:
+    """The variables that have shape invariants, each with its shape."""
+    pairs = [] if found is None else found
+    if not isinstance(pairs, (list, tuple)) or not all(
+        isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs
+    ):
+        raise SignatureError(
+            f"shape_invariants of set_loop_options is a list of pairs (variable, shape), not {found!r}",
+            user_location(),
+        )
+    sizes = [dimensions(shape) for _, shape in pairs]
+    return [(value, shape) for (value, _), shape in zip(pairs, sizes) if shape is not None]
+
+
+def _schedule(said: dict[str, Any]) -> Any:
+    schedule = said["checkpoint"]
     if schedule is not None and schedule != "sqrt" and not (type(schedule) is int and schedule > 0):
-        raise DirectiveError(f'checkpoint is "sqrt" or a positive number, not {schedule!r}')
+        raise DirectiveError(
+            f'checkpoint is "sqrt" or a positive number, not {schedule!r}', user_location()
+        )
     return schedule

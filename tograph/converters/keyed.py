@@ -218,6 +218,20 @@ def dict_update(x, *others, **named):
     return None
 
 
+def update(x, *others, **named):
+    """``dict_update`` of a dict that there is: in a staged branch or loop its keys are set one by one, as another path may set others."""
+    found = dict_update(x, *others, **named)
+    plain = all(type(o) in (dict, tuple) or (isinstance(o, list) and getattr(o, "handle", None) is None) for o in others)  # fmt: skip
+    if found is not NotImplemented or not plain or len(others) > 1 or isinstance(x, Counter) or not journal.active():  # fmt: skip
+        return found
+    if current_graph().outer is None:
+        return found
+    reads.passed(others)
+    for k, v in dict(*others, **named).items():
+        write_key(x, k, v)
+    return None
+
+
 def merged(a, b):
     """``a | b`` of dicts where keys of ``b`` depend on a staged condition; NotImplemented of any other."""
     if not (isinstance(a, dict) and isinstance(b, dict)):

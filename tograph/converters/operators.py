@@ -10,7 +10,7 @@ from .calls import call
 from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
-from .directives import options
+from .directives import given, options
 from .displays import list_display, tuple_display
 from .escapes import whole
 from .for_stmt import for_stmt
@@ -99,6 +99,7 @@ __all__ = [
     "fstring",
     "ge",
     "getitem",
+    "given",
     "gt",
     "hand_over",
     "if_exp",

@@ -28,7 +28,8 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
-from .keyed import dict_pop, dict_update, lookup, no_key, set_staged, write_key
+from .keyed import dict_pop, lookup, no_key, set_staged, write_key
+from .keyed import update as dict_update
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
 from .powers import times

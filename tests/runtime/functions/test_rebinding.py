@@ -41,6 +41,29 @@ def test_pickle_by_name():
     assert pickle.loads(pickle.dumps({"f": double}))["f"] is double
 
 
+def plain(x):
+    return x + 1
+
+
+def test_pickle_of_a_function_of_a_named_one():
+    made = tg.function(plain, input_signature=[tg.TensorSpec([None], torch.float32)], name="own")
+    again = pickle.loads(pickle.dumps(made))
+    assert again is not made and again.python_function is plain and again.label() == "own"
+    assert again.input_signature == made.input_signature and again([1.0]).item() == 2
+
+
+@pytest.mark.parametrize("make", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_concrete_function_is_not_copied(make):
+    with pytest.raises(pickle.PicklingError, match=r"tg\.save"):
+        make(double.get_concrete_function(torch.ones(1)))
+
+
+def test_bound_functions_are_equal_as_methods_are():
+    one, other = Scale(), Scale()
+    assert one.forward == one.forward and len({one.forward, one.forward}) == 1
+    assert one.forward != other.forward and one.forward != one.own
+
+
 def test_pickle_of_a_local_function_says_what_to_do():
     local = tg.function(lambda x: x)
     with pytest.raises(pickle.PicklingError, match="define it at the top of a module"):

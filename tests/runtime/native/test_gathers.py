@@ -79,6 +79,28 @@ def test_positions_out_of_range(case, bad):
         torch.testing.assert_close(f(x, i), want)
 
 
+def from_ones(x, i):
+    return F.embedding(i, torch.ones(3, 2)), torch.ones(3, 2)[i], x + 1
+
+
+def from_one_row(x, i):
+    return x[:1].expand(3, -1)[i]
+
+
+def not_used(x, i):
+    x[i]  # noqa: B018
+    F.embedding(i, x)
+    return x + 1
+
+
+@pytest.mark.parametrize("case", [from_ones, from_one_row, not_used])
+def test_positions_out_of_range_where_no_element_depends_on_them(case):
+    f, x = tg.function(case), torch.randn(3, 2)
+    native(f, x, torch.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        f(x, torch.tensor([0, 7]))
+
+
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -155,3 +155,13 @@ def test_a_walk_that_is_full_finds_more_roots_still(monkeypatch):
     monkeypatch.setattr(reach, "LIMIT", 10)
     first, other = [[] for _ in range(50)], [[]]
     assert {id(other), id(other[0])} <= reach.Reach([first]).also([other])
+
+
+def test_a_walk_ends_when_all_that_is_wanted_is_found():
+    wanted, behind, other = [], {"k": [[]]}, []
+    first = reach.Reach([[wanted], behind], {id(wanted)})
+    assert id(wanted) in first.also([other]) and id(behind["k"]) not in first.also([other])
+    second = reach.Reach([[wanted]], {id(wanted), id(other)})
+    assert id(other) not in second.also([behind])
+    assert {id(wanted), id(other)} <= second.also([behind, other])
+    assert not reach.Reach([[wanted]], set()).also([other])

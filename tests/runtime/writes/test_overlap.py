@@ -73,3 +73,14 @@ def test_as_in_eager(statement, tmp_path):
 def test_a_result_that_depends_on_the_order_of_elements_is_refused(write):
     with pytest.raises(tg.errors.SharedMemoryError):
         tg.function(write)(torch.arange(6.0))
+
+
+MATRIX = torch.arange(4.0).view(2, 2)
+
+
+@pytest.mark.parametrize("write", [lambda: MATRIX.add_(MATRIX.t()), lambda: torch.mul(MATRIX, 2, out=MATRIX.t())])  # fmt: skip
+def test_of_a_captured_tensor(write):
+    for f in (write, tg.function(write)):
+        with pytest.raises(RuntimeError, match="unsupported operation: some elements"):
+            f()
+        assert MATRIX.tolist() == [[0, 1], [2, 3]]

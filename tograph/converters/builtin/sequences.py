@@ -239,7 +239,7 @@ def _undecided(key):
 def _sort_staged(items, keys, reverse):
     if len(keys) > 1 and any(isinstance(k, torch.Tensor) and k.dim() for k in keys):
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    if not all(isinstance(x, (torch.Tensor, int, float, *SYMBOLS)) for x in (*keys, *items)):
+    if not (_alike(keys) and _alike(items)):
         return _sort_by_comparing(items, keys, reverse)
     order = torch.sort(
         torch.stack([tensor0(k) for k in keys]), stable=True, descending=reverse
@@ -248,6 +248,21 @@ def _sort_staged(items, keys, reverse):
     if all(isinstance(i, (int, float, *SYMBOLS)) for i in items):
         return [scalar_of(v) for v in stacked.unbind(0)]
     return list(stacked.unbind(0))
+
+
+def _alike(items):
+    """Whether items are numbers or tensors of one kind, which a tensor holds without changing any."""
+    return len(kinds := set(map(_kept_kind, items))) == 1 and None not in kinds
+
+
+def _kept_kind(x):
+    if isinstance(x, torch.Tensor):
+        return x.dtype, tuple(x.shape), x.device
+    if isinstance(x, SYMBOLS):
+        return x.node.kind
+    if type(x) is int and not -(2**63) <= x < 2**63:
+        return None
+    return type(x) if type(x) in (bool, int, float) else None
 
 
 def _sort_by_comparing(items, keys, reverse):
@@ -307,7 +322,7 @@ for _kind in (*guards.MAPPINGS, collections.Counter):
     METHODS[(_kind, "pop")] = keyed.dict_pop
     METHODS[(_kind, "setdefault")] = keyed.set_default
     if _kind is not collections.Counter:
-        METHODS[(_kind, "update")] = keyed.dict_update
+        METHODS[(_kind, "update")] = keyed.update
     for _name in ("items", "keys", "values", "copy", "popitem"):
 
         def _listed(x, *args, _name=_name, **kwargs):

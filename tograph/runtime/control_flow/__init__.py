@@ -7,7 +7,7 @@ and applies the join. ``staged_while`` finds the fixed point of its state.
 * Alternatives: ``joining``, ``branches``, ``trying``, ``learning``, and ``attempts``, which can be undone.
 * Loops: ``loops``, with ``loop_regions``, ``loop_specs``, ``loop_tests``, ``loop_histories``; what they begin from: ``beginnings``, ``guesses``, ``seeds``, ``siblings``.
   ``stale_views`` are those of tensors that they write, ``made_leaves`` what code makes a leaf of in a region.
-* Which object a name holds afterwards: ``identity``, ``holes`` and ``attaching`` for tensors, ``joint``, ``carried`` and ``bound`` behind joins, in loops and in
+* Which object a name holds afterwards: ``identity``, ``holes`` and ``attaching`` for tensors, ``joint``, ``carried`` (``foresight``) and ``bound`` behind joins, in loops and in
   ``try``, ``nested_choices`` and ``picking`` for choices among tensors, ``sameness`` for ``is``, ``telling`` for containers.
 """
 
@@ -18,6 +18,7 @@ from .branches import predicate, staged_if, truth_number
 from .joining import join_regions
 from .loop_specs import LoopOptions
 from .loops import staged_while
+from .picking import lose
 from .raising import (
     StagedException,
     Unreachable,
@@ -50,6 +51,7 @@ __all__ = [
     "is_leaf_error",
     "is_module_globals",
     "join_regions",
+    "lose",
     "may_fail",
     "outside_value",
     "predicate",

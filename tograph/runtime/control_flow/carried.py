@@ -17,7 +17,9 @@ from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor
 from ..values.structure import Spec
 from .attaching import attach, resolved
+from .foresight import Foresight, alone
 from .identity import (
+    LIMIT,
     Binding,
     Key,
     Option,
@@ -53,6 +55,7 @@ class Carried:
         self.storages: dict[Key, Storage] = {}
         self.expected: set[Key] = set()
         self.held: dict[Key, list[Key]] = {}  # variables that may be what others held before
+        self.foreseen = False  # whether there are options that no trace has found
 
     def expect(self, key: Key) -> None:
         """A variable is taken to hold a tensor of its own after an iteration."""
@@ -144,6 +147,7 @@ class Carried:
             for other in others:
                 if key in self.names and other in self.entry:
                     add_options(self.options.setdefault(key, []), self.entry[other])
+        self.alone = all(alone(k, self.options.get(k, ())) for k in self.names)
         moving = [k for k in self.names if len(self.options.get(k, ())) > 1]
         simple = [k for k in moving if self.settled.get(k) is not None and self._known(k)]
         self.flagged = frozenset(simple)
@@ -220,13 +224,20 @@ class Carried:
     ) -> bool:
         """Take over what a traced body left; whether that asks for another round."""
         keys = variables(state, specs)
-        self.found = bindings(keys, contents, specs, graph)
+        traced = self.found = bindings(keys, contents, specs, graph)
         doubted = self._doubted(graph)
         settle(self.found, graph, self.slots, current_graph())
+        again = self._take(self.found) or doubted
+        if doubted and self.alone:
+            self._foresee(traced, graph)
+        return again or self._mistaken()
+
+    def _take(self, found: Mapping[Key, Binding]) -> bool:
+        """Take over what an iteration leaves; whether that says more than was known."""
         before = {key: len(options) for key, options in self.options.items()}
-        self._add(self.found)
-        again = doubted
-        for key, binding in self.found.items():
+        self._add(found)
+        again = False
+        for key, binding in found.items():
             grown = len(self.options[key]) != before.get(key, 0)
             now = binding.settled
             was = self.settled.get(key, now)
@@ -236,6 +247,27 @@ class Carried:
             alone = len(self.options[key]) == 1 and self._is_own(key)
             again = again or ((grown or loosened) and not alone)
         return again
+
+    def _foresee(self, traced: Mapping[Key, Binding], graph: FuncGraph) -> None:
+        """Take over what the next iterations leave as well; the next round looks whether it is so."""
+        foresight = Foresight(traced, self.slots, graph, current_graph())
+        for _ in range(LIMIT):
+            self._add(self.entry)
+            found = foresight.next(self.options)
+            if found is None or not self._take(found):
+                return
+            self.foreseen = True
+
+    def _mistaken(self) -> bool:
+        """Give up what was foreseen and is not so; whether there is any."""
+        if not self.foreseen or self.confirmed:
+            return False
+        self.foreseen = False
+        for key, options in self.options.items():
+            rows = [found[key] for found in (self.entry, self.found) if key in found]
+            seen = {o.key for binding in rows for o in binding.all()}
+            self.options[key] = [o for o in options if o.key in seen or not rows]
+        return True
 
     def _doubted(self, graph: FuncGraph) -> bool:
         """Whether a variable of which it was expected is not left with a tensor of its own; then no expectation counts.

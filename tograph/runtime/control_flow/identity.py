@@ -210,13 +210,13 @@ class _Sharing:
 def as_if(binding: Binding, before: Mapping[int, SymTensor]) -> Binding:
     """The binding where the storages with these ids are those of other tensors."""
     tensors = [
-        x if x is None or id(x.storage_) not in before else _seen_through(before[id(x.storage_)], x)
+        x if x is None or id(x.storage_) not in before else seen_through(before[id(x.storage_)], x)
         for x in binding.tensors
     ]
     return Binding(binding.which, tensors, binding.variable)
 
 
-def _seen_through(base: SymTensor, x: SymTensor) -> SymTensor:
+def seen_through(base: SymTensor, x: SymTensor) -> SymTensor:
     """``base`` with the views of ``x``."""
     return fresh_view(base.storage_, (*base.chain, *x.chain), x.meta) if x.chain else base
 

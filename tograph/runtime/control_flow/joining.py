@@ -79,6 +79,7 @@ def _places(
     regions: dict[str, Region], live: Sequence[Region], graph: FuncGraph
 ) -> dict[Any, Place]:
     """The locations that the regions leave changed; the graph is told of those that some do not touch, and that failures lose."""
+    _whole_dicts(list(regions.values()))
     places: dict[Any, Place] = {}
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
@@ -88,6 +89,25 @@ def _places(
         if as_before(place) and any(r.content(place) is place.get() for r in live):
             graph.root.kept.add(key)
     return _joined(places, live, graph.root.lost)
+
+
+def _whole_dicts(regions: Sequence[Region]) -> None:
+    """A dict that one region changes as a whole, and another one key by key, is one that both change as a whole."""
+    whole = {k: p for r in regions for k, (p, _) in r.changed.items() if k[0] == "contents" and isinstance(p.keep, dict)}  # fmt: skip
+    for key, place in whole.items():
+        keys = [
+            {k: (p, v) for k, (p, v) in r.changed.items() if k[0] == "key" and p.keep is place.keep}
+            for r in regions
+        ]
+        if not any(own and key not in r.changed for own, r in zip(keys, regions)):
+            continue
+        for own, region in zip(keys, regions):
+            if key not in region.changed and own:
+                content = place.get() | {p.name_key: v for p, v in own.values()}
+                left = {k: v for k, v in content.items() if v is not MISSING}
+                region.changed[key] = place, left
+            for k in own:
+                del region.changed[k]
 
 
 def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:

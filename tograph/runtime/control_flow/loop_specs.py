@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ShapeInvariantError
+from ...errors import LoopShapeError, LoopTypeError, ShapeInvariantError
 from ..graph import types
 from ..graph.types import TensorType
 from ..symbols.funcgraph import user_location
@@ -31,13 +31,28 @@ class LoopOptions:
         check_loop_limits(self.maximum_iterations, self.parallel_iterations)
 
 
-def endless(moving: Sequence[tuple[Place, Spec]]) -> str:
-    """What to say of variables that are of another kind in every iteration."""
+def endless(moving: Sequence[tuple[Place, Spec]]) -> LoopTypeError:
+    """The error for variables that are of another kind in every iteration."""
+    (place, spec), *_ = moving
+    before, after = (shape_of(s) for s in [*getattr(spec, "options", ()), spec, spec][:2])
+    error, found = LoopTypeError, "does not have the same nested structure after one iteration"
+    if before is not None and after is not None:
+        error, found = LoopShapeError, f"has shape {before} before the loop, but shape {after} after one iteration"  # fmt: skip
     shown = "; ".join(f"'{p.name}' is {_kinds(s)}, and so on" for p, s in moving)
-    return (
-        f"each iteration of the loop changes what kind of value a variable is: {shown}. A loop in the graph keeps the number of "
-        "dimensions of a tensor and the length of a tuple: append to a list and stack it after the loop, or loop over Python's range"
+    return error(
+        f"'{place.name}' {found}: each iteration changes what kind of value a variable is ({shown}). A loop in the graph keeps the "
+        "number of dimensions of a tensor and the length of a tuple: append to a list and stack it after the loop, or loop over "
+        "Python's range",
+        user_location(),
     )
+
+
+def shape_of(spec: Spec) -> str | None:
+    """The shape of a tensor as text, with None for a size that is not known."""
+    if not isinstance(spec, Leaf) or not isinstance(spec.type, TensorType):
+        return None
+    sizes = ["None" if n is None else str(n) for n in spec.type.shape]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 def _kinds(spec: Spec) -> str:
@@ -76,9 +91,7 @@ def _with_invariant(spec: Spec, place: Place, options: LoopOptions) -> Spec:
 
 
 def _unfit(place: Place, kind: TensorType, when: str, shape: Sequence[int | None]) -> str:
-    found = ", ".join("None" if n is None else str(n) for n in kind.shape)
-    comma = "," if len(kind.shape) == 1 else ""
-    return f"'{place.name}' has shape ({found}{comma}) {when}, which does not conform with the shape invariant {tuple(shape)}."
+    return f"'{place.name}' has shape {shape_of(Leaf(kind))} {when}, which does not conform with the shape invariant {tuple(shape)}."
 
 
 def next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec:

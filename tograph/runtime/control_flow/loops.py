@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...errors import LoopTypeError, TographError
+from ...errors import TographError
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import joins
@@ -86,7 +86,7 @@ def _searched(start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot
     for _ in range(MAX_ROUNDS):
         if rounds.settled():
             return rounds
-    raise LoopTypeError(endless(rounds.unsettled()), user_location())
+    raise endless(rounds.unsettled())
 
 
 class Rounds:

@@ -17,6 +17,7 @@ from typing import Any
 from ...errors import AliasError
 from ..symbols import journal
 from ..symbols.funcgraph import Storage, current_graph, user_location
+from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..symbols.retrace import Retrace
 from ..values import inner_lists, pytrees, structure
@@ -85,12 +86,21 @@ def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
         if current_graph().root.apart:
             seen = seen if seen is not None else before.also([p.get() for p in places])
             contents = [partly(c, seen, memo) for c in contents]
-        elif any(map(mutable, held)) and all(map(mutable, held)):
+        elif any(map(mutable, held)) and all(mutable(o) or o is None or o is MISSING for o in held):
             seen = seen if seen is not None else before.also([p.get() for p in places])
             if all(all_known(c, seen) for c in contents):
                 contents = [told(c) for c in contents]
+        if place is not None and structure.OUTSIDE[0](place.keep) and any(map(_has_objects, held)):
+            seen = seen if seen is not None else before.also([p.get() for p in places])
+            contents = [partly(c, seen, memo) for c in contents]
         out.append((place, contents))
     return out
+
+
+def _has_objects(x: Any) -> bool:
+    """Whether ``x`` is an object of a user's class that was found outside, or a container of such."""
+    parts = x if type(x) in (list, tuple) else x.values() if type(x) is dict else (x,)
+    return any(structure.OUTSIDE[0](p) and pytrees.has_identity(p) for p in parts)
 
 
 def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
@@ -261,7 +271,7 @@ class Merged:
             self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
         if self.places:
             inner_lists.held_twice()
-        elsewhere = _Elsewhere(slots)
+        elsewhere = _Elsewhere(slots, before)
         for place, contents in slots:
             held = [x for c in contents for x in _made_anew(place, c)]
             seen = before.also() if held else ()
@@ -318,11 +328,12 @@ def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path
 class _Elsewhere:
     """Which containers other variables than a place, or the caller, hold too: asked for each of the places of one construct.
 
-    What there is beside all of these places is gone over once. ``slots``: the places, and what may come to each of them.
+    What there is beside all of these places is gone over once. ``slots``: the places, and what may come to each of them. ``before``: only
+    containers that existed before the construct are asked for.
     """
 
-    def __init__(self, slots: Sequence[Slot]):
-        self._slots = slots
+    def __init__(self, slots: Sequence[Slot], before: Before | None = None):
+        self._slots, self._before = slots, before
         self._reach: Reach | None = None
         self._emptied: list[tuple[Place, Any]] = []
 
@@ -338,13 +349,18 @@ class _Elsewhere:
         if self._reach is None:
             told = [p for p, cs in self._slots if p is not None and any(map(_has_containers, cs))]
             self._emptied = [(p, p.get()) for p in told]
+            wanted = self._wanted()
             with _empty(self._emptied):
-                self._reach = Reach(
-                    [*user_variables(), *(made for made, _ in current_graph().root.lent)]
-                )
+                lent = [made for made, _ in current_graph().root.lent]
+                self._reach = Reach([*user_variables(), *lent], wanted)
         others = [old for p, old in self._emptied if p is not place]
         with _empty([(p, old) for p, old in self._emptied if p is place]):
             return self._reach.also(others)
+
+    def _wanted(self) -> set[int]:
+        """The ids of the containers that are asked for."""
+        ids = {id(x) for _, cs in self._slots for c in cs for _, x in containers(c)}
+        return ids if self._before is None else ids & self._before.also()
 
 
 def _has_containers(x: Any) -> bool:

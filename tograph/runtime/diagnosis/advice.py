@@ -161,6 +161,7 @@ RULES: list[Rule] = [
     Rule((RuntimeError,), r"is not on the expected device|Expected all tensors to be on the same device", "move one of them first: .to(other.device)"),
     Rule((RuntimeError,), r"Dimension size must be non-negative|negative dimension", "the size is computed from data and came out below 0: clamp it, or check it with an assert"),
     Rule((TypeError,), r"iteration over a 0-d tensor", "a scalar has no elements; to count to it, write `for i in range(n)`, to loop over one item reshape(1)"),
+    Rule((TypeError,), r"len\(\) of a 0-d tensor", "len requires a non-scalar tensor: its length is the size of its first dimension"),
     Rule((ValueError,), r"(not enough|too many) values to unpack", "a tensor unpacks along its first dimension: the number of names must be its size"),
     Rule((TypeError,), r"'NoneType' object is not callable|for .*'NoneType'|'NoneType' and|and 'NoneType'", "the value is None here: give it a value before, or test `is None` first"),
     Rule((TypeError,), r"can only concatenate str|must be str, not Tensor", "put the tensor into an f-string: f\"value: {x}\""),

@@ -107,7 +107,8 @@ class Function(Generic[P, R]):
         self._most = arguments.most_by_position(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         if self.input_signature is not None:
-            signatures.check_count(self._signature, self.input_signature)
+            self._specified = signatures.specified(python_function, self._signature)
+            signatures.check_count(self._specified, self.input_signature)
 
     # ---- as a decorator on methods
 
@@ -271,8 +272,8 @@ class Function(Generic[P, R]):
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
-        if self.input_signature is not None and not args and not kwargs:
-            args = self.input_signature
+        if self.has_specs() and not args and not kwargs:
+            args = tuple(self.input_signature or ())
         if is_tracing():
             return self._find(args, kwargs)[0].concrete
         try:
@@ -280,6 +281,12 @@ class Function(Generic[P, R]):
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
+
+    def has_specs(self) -> bool:
+        """Whether ``input_signature`` tells all arguments of a trace; of a method it does not tell the object."""
+        if self.input_signature is None:
+            return False
+        return len(self._specified) == len(self._signature.parameters)
 
     @property
     def concrete_functions(self) -> list[ConcreteFunction]:
@@ -312,7 +319,7 @@ class Function(Generic[P, R]):
     def _bound(self, args: tuple, kwargs: dict) -> inspect.BoundArguments:
         bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
         if self.input_signature is not None:
-            signatures.fit(bound, self.input_signature, self._signature)
+            signatures.fit(bound, self.input_signature, self._specified)
         return bound
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:

@@ -56,6 +56,14 @@ class BoundFunction(Generic[P, R]):
     def __getattr__(self, name):
         return getattr(self._function, name)
 
+    def __eq__(self, other):
+        if not isinstance(other, BoundFunction):
+            return NotImplemented
+        return self.__self__ is other.__self__ and self._unbound is other._unbound
+
+    def __hash__(self):
+        return hash((id(self.__self__), id(self._unbound)))
+
     def __reduce__(self):
         return getattr, (self.__self__, self._unbound.python_function.__name__)
 

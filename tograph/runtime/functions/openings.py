@@ -18,8 +18,9 @@ from ..traces.tracer import Tracer
 from ..traces.traces import Trace
 from ..values.arguments import Flat
 from ..values.families import Family, numbers_in
-from ..values.keys import flat_specs, spec_from, without_sizes
+from ..values.keys import spec_from, without_sizes
 from ..values.specs import TensorSpec
+from . import signatures
 
 if TYPE_CHECKING:
     from .function import Function
@@ -41,14 +42,14 @@ class Openings:
         if trace is None and self.outer.open:
             trace = self._with_outer(function, key, bound, flat)
         if trace is None:
-            trace = self._traced(function, key, bound, flat, exact_specs(function, flat))
+            trace = self._traced(function, key, bound, flat, exact_specs(function, bound, flat))
         return trace
 
     def _opened(
         self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
     ) -> Trace | None:
         """A trace with open sizes and numbers, where the call differs from earlier ones of its family in nothing else."""
-        exact = exact_specs(function, flat)
+        exact = exact_specs(function, bound, flat)
         family = self.families.get(without_sizes(key))
         if family is None:
             self.families[without_sizes(key)] = Family(exact, list(flat.numbers))
@@ -75,7 +76,7 @@ class Openings:
         """A trace that takes numbers of outer objects as inputs; None where the code needs the numbers."""
         try:
             return self._traced(
-                function, key, bound, flat, exact_specs(function, flat), tentative=True
+                function, key, bound, flat, exact_specs(function, bound, flat), tentative=True
             )
         except Exception:  # whatever the code makes of a staged number: it is traced as it is, and raises again then
             self.outer.close()
@@ -142,7 +143,11 @@ def _other_ways(known: Retrace, root: Root, error: StagingError, unnested: bool)
     raise first from None
 
 
-def exact_specs(function: Function[..., Any], flat: Flat) -> list[TensorSpec]:
+def exact_specs(
+    function: Function[..., Any], bound: inspect.BoundArguments, flat: Flat
+) -> list[TensorSpec]:
     """What each tensor argument is traced as when nothing is known of other calls."""
-    given = [] if function.input_signature is None else flat_specs(function.input_signature)
-    return given + [spec_from(x) for x in flat.tensors[len(given) :]]
+    if function.input_signature is None:
+        return [spec_from(x) for x in flat.tensors]
+    known = signatures.told(bound, function.input_signature, function._specified)
+    return [known.get(id(x)) or spec_from(x) for x in flat.tensors]

@@ -1,6 +1,6 @@
 """Pickling and copying of functions: by reference, as Python's own functions are.
 
-A decorated function of a module is its name. One that was made of a method, a ``functools.partial`` or a callable object
+A decorated function of a module is its name; one that was made of a function that has a name is made of that again. One that was made of a method, a ``functools.partial`` or a callable object
 belongs to that object: a copy of the object gets a function of its own. Traces are never copied.
 """
 
@@ -16,18 +16,23 @@ from typing import Any
 def reduce_function(f: Any) -> tuple:
     """How to pickle a ``Function``; PicklingError for one that no name leads to."""
     inner = f.python_function
-    if not isinstance(inner, types.FunctionType):
+    found = _named(inner)
+    if found is inner or not isinstance(inner, types.FunctionType):
         return remake, (type(f), inner, f._convert, f.input_signature, f.reduce_retracing, f._name)
-    try:
-        found = by_name(inner.__module__, inner.__qualname__)
-    except (ImportError, AttributeError):
-        found = None
     if getattr(found, "python_function", None) is not inner:
         raise pickle.PicklingError(
             f"cannot pickle {f!r}: {inner.__module__}.{inner.__qualname__} is not it; functions are pickled by name, so define it "
             "at the top of a module"
         )
     return by_name, (inner.__module__, inner.__qualname__)
+
+
+def _named(f: Any) -> Any:
+    """What the name of a function leads to, if anything."""
+    try:
+        return by_name(f.__module__, f.__qualname__)
+    except (ImportError, AttributeError):
+        return None
 
 
 def by_name(module: str, qualname: str) -> Any:

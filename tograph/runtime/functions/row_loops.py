@@ -25,6 +25,7 @@ from ..symbols.misuse import check_callable
 from ..values import pytrees
 from ..values.flattening import symbolic
 from ..values.growing import StagedList, as_staged
+from ..values.structure import is_union
 from .function import Function
 
 _LEAVES = (torch.Tensor, bool, int, float, complex, *SYMBOLS)
@@ -238,13 +239,32 @@ def scan(
         start, rows = rows.apart(reverse)
 
     def step(acc: Any, x: Any) -> tuple[Any, Any]:
-        acc = fn(acc, x)
+        old, acc = acc, fn(acc, x)
+        _check_kept(old, acc)
         return acc, acc
 
     found = over_rows("scan", rows, step, start, reverse, True, parallel_iterations)[1]
     if initializer is not None:
         return found
     return _joined([found, start] if reverse else [start, found], reverse)
+
+
+def _check_kept(old: Any, new: Any) -> None:
+    """StructureError where ``fn`` of ``scan`` does not give what it takes."""
+    if _form(old) != _form(new):
+        raise StructureError(
+            f"the results of the function given to scan must have the structure of its first argument: {_form(old)}, not "
+            f"{_form(new)}",
+            user_location(),
+        )
+
+
+def _form(x: Any) -> str:
+    """The structure of tensors and numbers, as text."""
+    parts = None if is_union(x) or isinstance(x, (str, *_LEAVES)) else pytrees.parts_of(x)
+    if parts is None:
+        return "tensor"
+    return f"{type(x).__name__}({', '.join(map(_form, parts[1]))})"
 
 
 def _joined(parts: list[Any], reverse: bool) -> Any:

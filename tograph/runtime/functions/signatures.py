@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,21 @@ def signature_of(f: Any) -> inspect.Signature:
 _ANY = inspect.signature(lambda *args, **kwargs: None)
 
 
-def check_count(signature: inspect.Signature, specs: Sequence[Any]) -> None:
-    """SignatureError for specs without a parameter, and for a parameter without a default that has no spec."""
+def specified(f: Any, signature: inspect.Signature) -> list[inspect.Parameter]:
+    """The parameters that an ``input_signature`` has entries for, in order: all but the object of a method.
+
+    A function in the body of a class is taken for a method by the name of its first parameter; what a method that is bound
+    already says of its parameters is without the object.
+    """
     params = list(signature.parameters.values())
+    return params[1:] if params and params[0].name in _OBJECTS and inspect.isfunction(f) else params
+
+
+_OBJECTS = ("self", "cls")
+
+
+def check_count(params: Sequence[inspect.Parameter], specs: Sequence[Any]) -> None:
+    """SignatureError for specs without a parameter, and for a parameter without a default that has no spec."""
     if len(specs) > len(params) and not any(p.kind is p.VAR_POSITIONAL for p in params):
         raise SignatureError(
             f"input_signature has {len(specs)} entries for {len(params)} parameters"
@@ -38,29 +51,49 @@ def check_count(signature: inspect.Signature, specs: Sequence[Any]) -> None:
             )
 
 
-def fit(bound: inspect.BoundArguments, specs: Sequence[Any], signature: inspect.Signature) -> None:
+def _pairs(specs: Sequence[Any], params: Sequence[inspect.Parameter]) -> Iterator[tuple[str, Any]]:
+    """The names of the parameters that ``input_signature`` speaks of, each with what it says."""
+    for i, (p, spec) in enumerate(zip(params, specs)):
+        if p.kind is p.VAR_POSITIONAL:
+            yield p.name, tuple(specs[i:])
+            return
+        yield p.name, spec
+
+
+def fit(
+    bound: inspect.BoundArguments, specs: Sequence[Any], params: Sequence[inspect.Parameter]
+) -> None:
     """Convert the bound arguments to what ``input_signature`` says; SignatureError where one does not fit."""
-    for i, (name, spec) in enumerate(zip(signature.parameters, specs)):
-        rest = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-        spec = tuple(specs[i:]) if rest else spec
+    for name, spec in _pairs(specs, params):
         bound.arguments[name] = _fit(bound.arguments[name], spec, name)
-        if rest:
-            break
+
+
+def told(
+    bound: inspect.BoundArguments, specs: Sequence[Any], params: Sequence[inspect.Parameter]
+) -> dict[int, TensorSpec]:
+    """The spec of each tensor of arguments that fit, by its id; the first one of a tensor that is passed twice."""
+    found: dict[int, TensorSpec] = {}
+    for name, spec in _pairs(specs, params):
+        for tensor, of_it in _leaves(bound.arguments[name], spec):
+            found.setdefault(id(tensor), of_it)
+    return found
+
+
+def _leaves(x: Any, spec: Any) -> Iterator[tuple[Any, TensorSpec]]:
+    """The tensors of an argument that fits, each with its spec."""
+    if isinstance(spec, TensorSpec):
+        yield x, spec
+        return
+    for key in spec if isinstance(spec, dict) else range(len(spec)):
+        yield from _leaves(x[key], spec[key])
 
 
 def _fit(x: Any, spec: Any, name: str) -> Any:
+    """An argument as its spec says; a container that holds what fits is itself, so that changes of it are the caller's."""
     if isinstance(spec, (list, tuple)):
-        if not isinstance(x, (list, tuple)) or len(x) != len(spec):
-            raise SignatureError(f"argument {name!r}: expected {len(spec)} items, found {x!r}")
-        items = [_fit(v, s, f"{name}[{i}]") for i, (v, s) in enumerate(zip(x, spec))]
-        return type(x)._make(items) if hasattr(x, "_make") else type(x)(items)
+        return _fit_items(x, spec, name)
     if isinstance(spec, dict):
-        if not isinstance(x, dict) or set(x) != set(spec):
-            found = f"the keys {list(x)}" if isinstance(x, dict) else repr(x)
-            raise SignatureError(
-                f"argument {name!r}: expected a dict with the keys {list(spec)}, found {found}"
-            )
-        return {k: _fit(x[k], s, f"{name}[{k!r}]") for k, s in spec.items()}
+        return _fit_values(x, spec, name)
     if isinstance(x, (bool, int, float, complex, list, tuple, np.ndarray, np.generic)):
         x = _as_tensor(x, spec, name)
     if isinstance(x, TensorSpec):
@@ -75,6 +108,25 @@ def _fit(x: Any, spec: Any, name: str) -> Any:
             f"argument {name!r}: found {found}, which does not fit {spec} of the input_signature"
         )
     return x
+
+
+def _fit_items(x: Any, spec: Sequence[Any], name: str) -> Any:
+    if not isinstance(x, (list, tuple)) or len(x) != len(spec):
+        raise SignatureError(f"argument {name!r}: expected {len(spec)} items, found {x!r}")
+    items = [_fit(v, s, f"{name}[{i}]") for i, (v, s) in enumerate(zip(x, spec))]
+    if all(map(operator.is_, items, x)):
+        return x
+    return type(x)._make(items) if hasattr(x, "_make") else type(x)(items)
+
+
+def _fit_values(x: Any, spec: dict[Any, Any], name: str) -> Any:
+    if not isinstance(x, dict) or set(x) != set(spec):
+        found = f"the keys {list(x)}" if isinstance(x, dict) else repr(x)
+        raise SignatureError(
+            f"argument {name!r}: expected a dict with the keys {list(spec)}, found {found}"
+        )
+    values = {k: _fit(v, spec[k], f"{name}[{k!r}]") for k, v in x.items()}
+    return x if all(values[k] is v for k, v in x.items()) else values
 
 
 def _as_tensor(x: Any, spec: TensorSpec, name: str) -> Any:

@@ -93,6 +93,23 @@ def apart(x: torch.Tensor, tensors: Any) -> bool:
     )
 
 
+def unconnected(x: torch.Tensor, tensors: Any, targets: tuple[Any, ...]) -> bool:
+    """Whether the history of ``x`` leads to no other one of some tensors: positions in ``tensors``, and what gives others."""
+    others = [tensors[t] if isinstance(t, int) else t() for t in targets]
+    others = [y for y in others if isinstance(y, torch.Tensor) and y is not x]
+    computed = {y.grad_fn for y in others if y.grad_fn is not None}
+    todo, seen = [x.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        if node in computed or any(getattr(node, "variable", None) is y for y in others):
+            return False
+        seen.add(node)
+        todo += [n for n, _ in node.next_functions]
+    return True
+
+
 def same_array(a: Any, b: Any) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -286,7 +303,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
-                                 "same_array": same_array, "apart": apart, "unheld": unheld, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "apart": apart, "unconnected": unconnected, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 

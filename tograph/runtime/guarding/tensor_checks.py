@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from . import sources
-from .guards import IN_ORDER
+from .guards import IN_ORDER, unconnected
 from .place_checks import PlaceChecks
 from .sources import Source, holder
 
@@ -91,6 +92,21 @@ class TensorChecks(PlaceChecks):
         self.check(
             Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", "apart({0}, tensors)"
         )
+
+    def unconnected(self, x: torch.Tensor, i: int, targets: tuple[Any, ...]) -> bool:
+        """Whether the history of the ``i``-th tensor of the arguments leads to none of some tensors from outside was asked.
+
+        ``targets``: positions of arguments, and what gives others.
+        """
+        found = unconnected(x, self.given, targets)
+        test = "unconnected({0}, tensors, {1})"
+        self.check(
+            Source(None, "tensor", i, f"the history of tensor {i}"),
+            "history",
+            test if found else f"not {test}",
+            targets,
+        )
+        return found
 
     def constant(self, x: torch.Tensor) -> bool:
         """A tensor from outside must go on requiring no gradient; False where its place is not known."""

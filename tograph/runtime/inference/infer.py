@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...errors import GraphBoolError, UnknownSizeError
+from ...errors import GraphBoolError, UnknownSizeError, UnsupportedOpError
 from ..graph.types import TensorType
 from . import (
     data_shapes,
@@ -160,7 +160,7 @@ def _infer_static(func, args: tuple, kwargs: dict) -> Any:
         found = stand_in.on_ones(func, args, kwargs)
         if found is None:
             raise
-        return _described(*found)
+        return _described(found[0], found[1], func)
 
 
 def _by_rule(func, args: tuple, kwargs: dict) -> Any:
@@ -188,7 +188,7 @@ assert (
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
     out, device = on_meta(func, args, kwargs)
-    return _described(out, device)
+    return _described(out, device, func)
 
 
 def answer(func, args: tuple, kwargs: dict) -> Any:
@@ -196,12 +196,17 @@ def answer(func, args: tuple, kwargs: dict) -> Any:
     return on_meta(func, args, kwargs)[0]
 
 
-def _described(out: Any, where: torch.device) -> Any:
+def _described(out: Any, where: torch.device, func: Any = None) -> Any:
     """The meta or metas of what an op returned."""
     if isinstance(out, torch.Tensor):
         return meta_of(out)._replace(device=where)
     if out is None:
         return []
+    if not isinstance(out, (list, tuple)):
+        raise UnsupportedOpError(
+            f"{func} tells of a tensor in memory, and gives a {type(out).__name__}, which a graph cannot hold: ask outside of the "
+            "function"
+        )
     # An output that an output_mask switches off is None: nobody reads it.
     none = shapes.contiguous(torch.get_default_dtype(), (0,), where)
     return [

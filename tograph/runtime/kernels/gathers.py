@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ..graph.ir import Node, Value
 from .elements import Elements, Reducer, argument
 from .exprs import Term
-from .loop_ir import Affine, Open, Unsupported
+from .loop_ir import Affine, Expr, Open, Unsupported
 from .reductions import REDUCERS
 from .turns import turned
 from .views import ZERO, Index, broadcast
@@ -38,6 +38,26 @@ def _checked(b: Elements, position: Term, n: int | Open, wraps: bool = False) ->
     return position.check_index(size)
 
 
+def _kept(found: Term, *checked: Term) -> Term:
+    """An element that was read at checked positions: the checks stay where it is the same at all of them (``torch.ones(3)[i]``)."""
+    for position in checked:
+        if not _needs(found.expr, position.expr):
+            found = (position >= 0).where(found, found)
+    return found
+
+
+def _needs(whole: Expr, part: Expr) -> bool:
+    """Whether an expression is computed from another one."""
+    waiting, seen = [whole], {whole}
+    while waiting:
+        if part in seen:
+            return True
+        new = {e for e in waiting.pop().operands() if e not in seen}
+        waiting.extend(new)
+        seen |= new
+    return part in seen
+
+
 def located(position: Term) -> Affine:
     return Affine((), 0, ((position.expr, 1),))
 
@@ -56,7 +76,8 @@ def _index_select(b: Elements, node: Node, which: int, index: Index) -> Term:
         raise Unsupported("a selection from a number")
     d %= len(size)
     place = _index_tensor(b, order, (index[d],) if b.size(order) else ())
-    return b.at(x, (*index[:d], located(_checked(b, place, size[d])), *index[d + 1 :]))
+    place = _checked(b, place, size[d])
+    return _kept(b.at(x, (*index[:d], located(place), *index[d + 1 :])), place)
 
 
 @row("aten.gather.default", 0)
@@ -67,14 +88,14 @@ def _gather(b: Elements, node: Node, which: int, index: Index) -> Term:
         raise Unsupported("a gather from a number")
     d %= len(size)
     place = _checked(b, _index_tensor(b, order, index), size[d])
-    return b.at(x, (*index[:d], located(place), *index[d + 1 :]))
+    return _kept(b.at(x, (*index[:d], located(place), *index[d + 1 :])), place)
 
 
 @row("aten.embedding.default", 0)
 def _embedding(b: Elements, node: Node, which: int, index: Index) -> Term:
     weight, order = node.args[:2]
     place = _checked(b, _index_tensor(b, order, index[:-1]), b.size(weight)[0])
-    return b.at(weight, (located(place), index[-1]))
+    return _kept(b.at(weight, (located(place), index[-1])), place)
 
 
 @row("aten.index.Tensor", 0)
@@ -90,13 +111,15 @@ def _index(b: Elements, node: Node, which: int, index: Index) -> Term:
     first = dims[0] if together else 0
     inner, rest = index[first : first + shared], iter(index[:first] + index[first + shared :])
     place: list[Affine] = []
+    checked: list[Term] = []
     for d, n in enumerate(size):
         if d in dims:
             found = _index_tensor(b, orders[d], broadcast(inner, b.size(orders[d])))
-            place.append(located(_checked(b, found, n, wraps=True)))
+            checked.append(_checked(b, found, n, wraps=True))
+            place.append(located(checked[-1]))
         else:
             place.append(next(rest))
-    return b.at(x, tuple(place))
+    return _kept(b.at(x, tuple(place)), *checked)
 
 
 @row("aten.roll.default", 0)
@@ -161,7 +184,7 @@ def _nll_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
 
     def parts(at: Index) -> tuple[Term, Term]:
         place, counts = _target(b, target, at, ignored, classes)
-        likelihood = b.compute_at(x, (*at, located(place)))
+        likelihood = _kept(b.compute_at(x, (*at, located(place))), place)
         w = _weight(b, weight, place, likelihood.dtype)
         return counts.where(-(w * likelihood), 0), counts.where(w, 0)
 

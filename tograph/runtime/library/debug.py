@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...errors import AssertionFailed, IterationLimitError
+from ...errors import AssertionFailed, IterationLimitError, SignatureError
 from ..inference.shapes import SYMBOLS
 from ..recording import interrupts
 from ..symbols.funcgraph import current_graph, is_tracing, user_location
@@ -25,6 +25,7 @@ class Unrolling:
     """Counts the iterations of one Python loop that runs while tracing."""
 
     def __init__(self) -> None:
+        check_limits()
         self.count = 0
         self.warned = False
         self.nodes = len(current_graph().graph.nodes) if is_tracing() else 0
@@ -53,6 +54,17 @@ class Unrolling:
     def _grows(self) -> bool:
         """Whether the loop makes the graph larger, and nobody was told yet."""
         return not self.warned and is_tracing() and len(current_graph().graph.nodes) > self.nodes
+
+
+def check_limits() -> None:
+    """SignatureError where a limit was set to what is no number."""
+    limits = (
+        ("python_iteration_limit", python_iteration_limit),
+        ("unroll_warning_threshold", unroll_warning_threshold),
+    )
+    for name, limit in limits:
+        if not isinstance(limit, (int, float)):
+            raise SignatureError(f"tg.debug.{name} is a number, not {limit!r}", user_location())
 
 
 def assert_(condition: Any, data: Any = ()) -> None:

@@ -21,7 +21,7 @@ from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
 from ..writes import freed, histories, hooked, stale
-from . import custom
+from . import custom, outer_histories
 
 
 class _Transforms(threading.local):
@@ -52,10 +52,10 @@ def engine(
     keep: bool,
     create: bool,
     unused: bool,
-    leaves: bool = False,
+    every: bool = False,
 ) -> Any:
     """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``;
-    ``leaves``: ``inputs`` are all that the history leads to.
+    ``every``: ``inputs`` are all that the history leads to.
     """
     if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
         raise GradientError(
@@ -66,7 +66,9 @@ def engine(
     reads.history()
     if not _transforms.depth:
         reads.follow_grad_mode()
-    _check_iterations(outputs, inputs, leaves)
+    _check_iterations(outputs, inputs, every)
+    if not every:
+        outer_histories.check_grad(lambda: leaves(outputs), inputs)
     SEPARATE(outputs, inputs)
     here = current_graph()
     if here.hooked:
@@ -195,6 +197,8 @@ def backward(
     outs = _several(tensors)
     cotangents = _cotangents(outs, grad_tensors)
     wrt = leaves(outs) if inputs is None else list(_several(inputs))
+    if inputs is None:
+        outer_histories.check_backward(wrt)
     if inputs is not None and not wrt:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph

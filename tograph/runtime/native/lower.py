@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import node_effects
 from ..graph.types import ObjectType, ScalarType
 from ..kernels.jit import host
 from . import (
@@ -319,11 +320,15 @@ def _shared(graph: Graph, parts: list[Group], planned: Collection[Value]) -> set
 
 
 def _needed(graph: Graph, parts: list[Group]) -> set[Value]:
-    """The values that something outside of the group that makes them uses."""
+    """The values that something outside of the group that makes them uses, and in loop nests those of nodes that may fail, of which nothing is used."""
     home = {v: i for i, group in enumerate(parts) for n in group.nodes for v in n.outputs}
-    uses = ((v, i) for i, group in enumerate(parts) for n in group.nodes for v in n.inputs)
-    found = {v for v, i in uses if home.get(v, i) != i}
-    return found | {v for v in graph.outputs if v in home}
+    uses = [(v, i) for i, group in enumerate(parts) for n in group.nodes for v in n.inputs]
+    found = {v for v, i in uses if home.get(v, i) != i} | {v for v in graph.outputs if v in home}
+    used = {v for v, _ in uses} | found
+    for node in (n for group in parts if group.kind == "loop" for n in group.nodes):
+        if used.isdisjoint(node.outputs) and node_effects(node).may_fail:
+            found.update(node.outputs[:1])
+    return found
 
 
 def _last_uses(graph: Graph, parts: list[Group]) -> dict[int, list[Value]]:

@@ -27,7 +27,7 @@ from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
 from ..native.program import Native
-from ..values import flattening, structure
+from ..values import flattening, pickling, structure
 from ..values.keys import user_modes
 from ..values.structure import Leaf, Spec
 from . import commits, entries
@@ -51,7 +51,7 @@ def _graph_html(graph: Graph) -> str:
 Graph._repr_html_ = _graph_html
 
 
-class ConcreteFunction:
+class ConcreteFunction(pickling.Unpicklable):
     """A traced function for one signature. Call it with the same arguments as the function.
 
     ``graph``: the Graph. ``inputs``, ``outputs``: its values. ``captured_inputs``: tensors that it reads or writes by

@@ -28,11 +28,13 @@ from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
 from ..graph.types import INT
+from ..guarding import reads
+from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.journal import MISSING
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
-from ..values import conditional_items, structure
+from ..values import conditional_items, pytrees, structure
 
 
 class _Rebuilt:
@@ -233,14 +235,22 @@ def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
 
 
 def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
-    """One of several values; the sets, dicts, lists and tuples among them in the form in which they leave."""
+    """One of several values; the sets, dicts, lists and tuples among them in the form in which they leave, and objects from outside as themselves."""
     holds = (set, frozenset, dict, list, tuple)
-    new = [_leaving(o, seen, tensor) if isinstance(o, holds) else o for o in x.options_]
+    new = [_leaving(o, seen, tensor) if isinstance(o, holds) else _itself(o) for o in x.options_]
     if all(a is b for a, b in zip(x.options_, new)):
         return x
     made = structure.TaggedUnion(x.tag_, new)
     made.__dict__["name_"] = x.name_
     return made
+
+
+def _itself(x: Any) -> Any:
+    """An object of a user's class from outside, of which a trace tells that it is the same one at each call; anything else as it is."""
+    watch = reads.current()
+    if watch is not None and watch.read_at(x) is not None and pytrees.has_identity(x):
+        return _Rebuilt(_Made(holder(x)), [])
+    return x
 
 
 def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:

@@ -98,18 +98,6 @@ def spec_from(x: Any) -> TensorSpec:
     return x if isinstance(x, TensorSpec) else TensorSpec.of(x)
 
 
-def flat_specs(signature: Any) -> list[TensorSpec]:
-    if isinstance(signature, TensorSpec):
-        return [signature]
-    if isinstance(signature, dict):
-        return [
-            s for _, v in sorted(signature.items(), key=lambda i: repr(i[0])) for s in flat_specs(v)
-        ]
-    if isinstance(signature, (list, tuple)):
-        return [s for v in signature for s in flat_specs(v)]
-    return []
-
-
 def relaxed(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return a

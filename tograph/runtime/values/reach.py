@@ -72,15 +72,20 @@ def user_variables() -> list[Any]:
 
 
 class Reach:
-    """What can be reached from roots, and what from more of them, without going over the former again."""
+    """What can be reached from roots, and what from more of them, without going over the former again.
 
-    def __init__(self, roots: Iterable[Any]):
-        self._walk = _Walk(None)
-        self._walk.run(roots)
+    ``wanted``: the ids of the objects of which it is enough to know whether they can be.
+    """
+
+    def __init__(self, roots: Iterable[Any], wanted: set[int] | None = None):
+        self._walk = _Walk(wanted)
+        if wanted != set():
+            self._walk.run(roots)
 
     def also(self, roots: Sequence[Any]) -> set[int]:
         """The ids of what can be reached from these roots too."""
-        if not roots:
+        found_all = self._walk.wanted is not None and not self._walk.wanted
+        if not roots or found_all:
             return self._walk.seen
         walk = self._walk.copy()
         walk.run(roots)

@@ -6,6 +6,7 @@ view by view, outwards. Other views of the same storage see it because they repl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -205,7 +206,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     x = as_symbolic(target)
     y = as_symbolic(result)
     value = value_of(y, graph)
-    if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta):
+    if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta) or _lies_otherwise(x, y):
         value = _converted(graph, x, y, value)
     if x.storage_.reshaped:
         graph.root.laid_out = True
@@ -227,6 +228,18 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     twins.follow(x.storage_, value, graph)
     if x.storage_.derived and not x.chain:
         x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is
+
+
+def _lies_otherwise(x: SymTensor, y: SymTensor) -> bool:
+    """Whether what is written to all of a storage has other strides than ``x``, which keeps its own."""
+    one, two = x.meta, y.meta
+    if one.stride == two.stride or not (one.static and one.laid_out and two.laid_out):
+        return False
+    return (
+        math.prod(one.size) == math.prod(x.storage_.meta.size)
+        and overlap.is_dense(one)
+        and any(n > 1 and s != t for n, s, t in zip(one.size, one.stride, two.stride))
+    )
 
 
 def _unseen(x: SymTensor) -> bool:

@@ -18,7 +18,7 @@ from ..graph.ops import overload_name
 from ..inference.shapes import Meta
 from ..inference.stand_in import is_symbolic
 from ..symbols.funcgraph import user_location
-from ..symbols.symbolic import SymTensor
+from ..symbols.symbolic import SymTensor, as_symbolic
 
 # Ops that are not elementwise by their tag, and check nevertheless.
 _CHECKED = frozenset(["copy_", "where", "cumsum_", "cumsum", "cumprod_", "cumprod", "scatter_", "scatter_add_", "scatter_reduce_", "index_add_", "index_copy_", "index_put_", "uniform_", "normal_", "exponential_", "cauchy_", "geometric_", "log_normal_", "random_", "eq_", "ne_", "lt_", "le_", "gt_", "ge_"])  # fmt: skip
@@ -37,8 +37,9 @@ _REPEATED = (
 def check(func: Any, targets: Sequence[Any], inputs: Sequence[Any]) -> None:
     """RuntimeError where PyTorch does not let ``func`` write ``targets`` from ``inputs``, SharedMemoryError where the order would count."""
     name = overload_name(func).split(".")[1]
-    for target in targets:
-        if not isinstance(target, SymTensor) or not target.meta.placed:
+    for given in targets:
+        target = as_symbolic(given) if isinstance(given, torch.Tensor) else None
+        if target is None or not target.meta.placed:
             continue
         if name not in _EQUAL and _repeats(target.meta):
             raise RuntimeError(_REPEATED)
@@ -76,8 +77,8 @@ def _order(func: Any) -> SharedMemoryError:
 
 def _tensors(inputs: Sequence[Any]) -> Iterator[SymTensor]:
     for x in inputs:
-        if isinstance(x, SymTensor):
-            yield x
+        if isinstance(x, torch.Tensor):
+            yield as_symbolic(x)
         elif isinstance(x, (list, tuple)):
             yield from _tensors(x)
 
@@ -94,7 +95,7 @@ def _shares(one: Meta, two: Meta) -> bool | None:
     """Whether two views of one storage share a part and are not the same; None where one of them has gaps."""
     if not (_count(one) and _count(two)):
         return False
-    if not (_dense(one) and _dense(two)):
+    if not (is_dense(one) and is_dense(two)):
         return None
     (begin, end), (first, last) = _range(one), _range(two)
     if (begin, end) == (first, last):
@@ -115,7 +116,7 @@ def _meets(one: Meta, two: Meta | None) -> bool:
     if _count(one) > _LOOKED_AT or (two is not None and _count(two) > _LOOKED_AT):
         return False
     if two is None:
-        return not _dense(one) and len(np.unique(_places(one))) < _count(one)
+        return not is_dense(one) and len(np.unique(_places(one))) < _count(one)
     same_size = one.dtype.itemsize == two.dtype.itemsize and len(two.size) <= len(one.size)
     if not same_size or any(a not in (1, b) for a, b in zip(two.size[::-1], one.size[::-1])):
         return False
@@ -131,7 +132,7 @@ def _range(meta: Meta) -> tuple[int, int]:
     return begin, begin + _count(meta) * meta.dtype.itemsize
 
 
-def _dense(meta: Meta) -> bool:
+def is_dense(meta: Meta) -> bool:
     """Whether the elements fill the memory from the first to the last, each once, in any order of dimensions."""
     expected = 1
     for step, n in sorted((s, n) for s, n in zip(meta.stride, meta.size) if n != 1):

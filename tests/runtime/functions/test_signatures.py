@@ -1,0 +1,64 @@
+"""``input_signature``: of methods, of a tensor that is passed twice, of lists that the function changes."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+ROW = tg.TensorSpec([None], torch.float32)
+
+
+class Scale:
+    by = 3.0
+
+    @tg.function(input_signature=[ROW])
+    def times(self, x):
+        return x * self.by if x.sum() > 0 else x
+
+    @classmethod
+    @tg.function(input_signature=[ROW])
+    def name(cls, x):
+        return x, cls.__name__
+
+    @staticmethod
+    @tg.function(input_signature=[ROW])
+    def double(x):
+        return x * 2
+
+    @tg.function(input_signature=[])
+    def alone(self):
+        return torch.ones(1) * self.by
+
+
+def test_methods():
+    s = Scale()
+    assert s.times([1.0, 2.0]).tolist() == [3.0, 6.0] == Scale.times(s, [1.0, 2.0]).tolist()
+    assert s.times(torch.ones(5)).shape == (5,) and s.times.trace_count == 1
+    assert s.times.get_concrete_function().inputs[0].type.shape == (None,)
+    assert s.name([1.0])[1] == "Scale" and s.double([1.0]).item() == 2 and s.alone().item() == 3
+    with pytest.raises(TypeError, match="does not fit"):
+        s.times(torch.ones(2, 2))
+    with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+        Scale.times(s)
+
+
+def test_a_parameter_without_a_spec():
+    with pytest.raises(TypeError, match="missing type constraint for parameter 'y'"):
+        tg.function(lambda self, x, y: x, input_signature=[ROW])
+
+
+def test_one_tensor_as_two_arguments():
+    f = tg.function(lambda a, b: a * 2 + b, input_signature=[ROW, ROW])
+    x = torch.ones(2)
+    assert f(x, x).tolist() == [3.0, 3.0] == f(x, x.clone()).tolist()
+    assert f(torch.ones(4), torch.ones(4)).shape == (4,) == f(*[torch.ones(4)] * 2).shape
+
+
+def test_changes_of_a_list_and_a_dict():
+    def f(l, d):
+        l.append(l[0] * 2)
+        d["b"] = d["a"] + 1
+
+    l, d = [torch.ones(3)], {"a": torch.zeros(1)}
+    tg.function(f, input_signature=[[ROW], {"a": ROW}])(l, d)
+    assert l[1].tolist() == [2.0] * 3 and d["b"].item() == 1
