@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from .collector import seldom as _seldom
 from .collector import settle as _settle
 from .lazy import lazy_module as _lazy_module
+from .runtime.kernels.read_ahead import read_ahead as _read_ahead
 
+_read_ahead()
 with _seldom():
     from . import errors
     from .converters.api import convert, function, to_code, to_graph

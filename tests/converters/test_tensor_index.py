@@ -5,7 +5,6 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
-from tograph.errors import StagingError
 
 cases = Cases()
 
@@ -123,6 +122,43 @@ def staged_numbers_beside_tensors(x, rows, k):
 test_same = cases.test()
 
 
-def test_a_slice_read_by_a_staged_step_is_refused():
-    with pytest.raises(StagingError, match="step"):
-        tg.function(lambda x, n: x[:: n.item()])(torch.zeros(4), torch.tensor(2))
+def rows_at(x, k):
+    return x[::k], len(x[10::k])
+
+
+def parts_at(x, k):
+    return (
+        x[None, 1:, ::k],
+        x[..., k - 1, ::k],
+        x[[0, 2], ::k],
+        x[x[:, 0] > 3, ::k],
+        x[::k, ::k] * 2,
+    )
+
+
+def no_step(x, k):
+    return x[:: k - 2]
+
+
+def gradient_at(x, k):
+    w = x.clone().requires_grad_()
+    (w[1::k] ** 2).sum().backward()
+    return w.grad
+
+
+@pytest.mark.parametrize("f", [rows_at, parts_at, no_step, gradient_at])
+def test_slices_with_a_staged_step_are_read(f):
+    x, staged = torch.arange(24.0).reshape(4, 6), tg.function(lambda x, n: f(x, int(n)))
+    for k in (2, 3, 1):
+        try:
+            expected = f(x, k)
+        except ValueError:
+            with pytest.raises(ValueError, match="step"):
+                staged(x, torch.tensor(k))
+        else:
+            torch.testing.assert_close(staged(x, torch.tensor(k)), expected)
+
+
+def test_a_slice_with_a_staged_step_does_not_change():
+    with pytest.raises(tg.errors.AliasError, match="a slice with a staged step"):
+        tg.function(lambda x, n: x[:: int(n)].add_(1))(torch.arange(6.0), torch.tensor(2))

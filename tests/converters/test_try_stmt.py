@@ -24,6 +24,28 @@ def raise_caught(x):
 
 
 @cases((1,), (-1,), (0,))
+def finally_behind_an_else_or_handler_that_fails(x):
+    try:
+        k = 1
+    except ValueError:
+        k = 2
+    else:
+        if x > 0:
+            raise KeyError("else")
+    finally:
+        print("first")
+    try:
+        raise ValueError("known")
+    except ValueError as e:
+        print("handler", e)
+        if x < 0:
+            raise
+    finally:
+        print("second")
+    return k
+
+
+@cases((1,), (-1,), (0,))
 def two_handlers(x):
     r = 0
     try:

@@ -308,6 +308,9 @@ def _container_method(f, owner, args, kwargs):
     if f.__name__ in ("append", "extend") and type(owner) is list:
         grown = outer_lists.additions(owner, reads.current())
         if grown is not None:
+            outer_lists.check_kinds(
+                owner, args if f.__name__ == "append" else args[0], reads.current()
+            )
             return call(getattr(grown, f.__name__), *args, **kwargs)
     if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
         return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])

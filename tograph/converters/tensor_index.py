@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 
-from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.inference.shapes import SYMBOLS
-from ..runtime.symbols.funcgraph import user_location
-from ..runtime.symbols.symbolic import SymTensor, scalar_of
+from ..runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of
 from .staging import is_staged
 
 
@@ -92,10 +90,8 @@ def tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
     if any(isinstance(p, slice) and is_staged(p.step) for p in parts):
-        raise StagingError(
-            "a slice with a step that is known only when the graph runs can be written, not read: use x[torch.arange(start, stop, step)]",
-            user_location(),
-        )
+        x, parts = _at_steps(x, parts)
+        key = tuple(parts)
     if _is_mask(key) and (key.dim() == 0 or not _static(x)):
         x, key = _rows(x, key)
         return torch.ops.aten.index.Tensor(x, [key])
@@ -119,6 +115,30 @@ def tensor_item(x, key):
             out = out[(slice(None),) * dim + (p,)]
             dim += 1 - (before - out.dim() if p is not None else 0)
     return out
+
+
+def _at_steps(x, parts):
+    """``x`` at the places that slices with a staged step name, and the other parts of the key.
+
+    It is a view of ``x`` that cannot be followed: what is read of it is a copy, and a change of either is an error.
+    """
+    base, rest, dim = as_symbolic(x), [], 0
+    taken = sum(map(_dims, parts))
+    for p in parts:
+        if isinstance(p, slice) and is_staged(p.step):
+            x, p = x.index_select(dim, _places(p, x.shape[dim])), slice(None)
+        dim += x.dim() - taken if p is Ellipsis else _dims(p)
+        rest.append(p)
+    control_flow.lose(x, [base.storage_], "a slice with a staged step")
+    return x, rest
+
+
+def _places(p, size):
+    """The places that a slice with a staged step names among ``size``; ValueError when the graph runs for a step that is not positive."""
+    step = as_int(p.step)
+    control_flow.staged_if(step > 0, _nothing, _no_step)
+    rows = torch.arange(size)[plain_bounds(slice(p.start, p.stop))]
+    return rows[torch.arange(rows.shape[0]) % step == 0]
 
 
 def _is_list(p) -> bool:
@@ -154,10 +174,7 @@ def _stepped(x, key):
         if p is None or p is Ellipsis:
             break
         if isinstance(p, slice) and is_staged(p.step):
-            step = as_int(p.step)
-            control_flow.staged_if(step > 0, _nothing, _no_step)
-            rows = torch.arange(x.shape[dim])[plain_bounds(slice(p.start, p.stop))]
-            out[dim] = rows[torch.arange(rows.shape[0]) % step == 0]
+            out[dim] = _places(p, x.shape[dim])
     return tuple(out) if isinstance(key, tuple) else out[0]
 
 

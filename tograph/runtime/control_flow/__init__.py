@@ -18,6 +18,7 @@ from .branches import predicate, staged_if, truth_number
 from .joining import join_regions
 from .loop_specs import LoopOptions
 from .loops import staged_while
+from .picking import lose
 from .raising import (
     StagedException,
     Unreachable,
@@ -50,6 +51,7 @@ __all__ = [
     "is_leaf_error",
     "is_module_globals",
     "join_regions",
+    "lose",
     "may_fail",
     "outside_value",
     "predicate",

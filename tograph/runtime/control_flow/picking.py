@@ -68,11 +68,7 @@ class Picked(Storage):
 
     def unfollowed(self, x: SymTensor, what: str) -> None:
         """``x`` shares memory with the tensors that lie in memory as it does, and is a copy of the others: none of them may change."""
-        bases = [s for s in parts(self) if not s.derived]
-        assert x.ref is not None
-        moved()
-        x.storage_, x.chain = Lost(x.meta, x.ref, bases, what, current_graph()), ()
-        x.version = x.storage_.version
+        lose(x, [s for s in parts(self) if not s.derived], what)
 
     def in_order(self) -> Any:
         """``is_contiguous()`` of the tensor that counts."""
@@ -164,6 +160,14 @@ class Lost(Storage):
             f"known only when the graph runs; so it cannot be {what} here. Use clone() where it is assigned.",
             user_location(),
         )
+
+
+def lose(x: SymTensor, bases: Sequence[Storage], what: str) -> None:
+    """``x``, a copy in the graph that ``what`` gave, may share memory with ``bases``: none of them may change while it is read."""
+    assert x.ref is not None
+    moved()
+    x.storage_, x.chain = Lost(x.meta, x.ref, bases, what, current_graph()), ()
+    x.version = x.storage_.version
 
 
 def _is_leaf(x: SymTensor, graph: FuncGraph) -> bool:

@@ -13,6 +13,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ...errors import StructureError
 from ..inference.shapes import SYMBOLS
 from ..symbols import journal
@@ -43,6 +45,8 @@ def prefer(place: Location, contents: Sequence[list], watch: Any) -> None:
     root, old = current_graph().root, place.get()
     if root.ungrown is not None or id(place.keep) in root.grown:
         return
+    if len({_kind(x) for new in contents for x in new[len(old) :]}) > 1:
+        return
     if all(_follows(new, old) for new in contents) and any(len(new) > len(old) for new in contents):
         raise Retrace(grown=frozenset([id(place.keep)]))
 
@@ -56,6 +60,23 @@ def _is_outer(place: Location, watch: Any) -> bool:
 def _follows(new: list, old: list) -> bool:
     """Whether a content begins with another one, and goes on with what a list of the graph holds as it is."""
     return len(new) >= len(old) and all(map(operator.is_, new, old)) and all(map(_own, new[len(old) :]))  # fmt: skip
+
+
+def _kind(item: Any) -> Any:
+    """What kind of thing an item is: a number and a tensor would both be tensors in a list of the graph."""
+    if isinstance(item, (tuple, list)) and getattr(item, "handle", None) is None:
+        return tuple(map(_kind, item))
+    return "tensor" if isinstance(item, torch.Tensor) else "number" if isinstance(item, (int, float, *SYMBOLS)) else type(item)  # fmt: skip
+
+
+def check_kinds(x: list, items: Any, watch: Any) -> None:
+    """StructureError for numbers and tensors in one list from outside that grows."""
+    if getattr(items, "handle", None) is not None or not isinstance(items, (list, tuple)):
+        return
+    kinds = current_graph().root.kinds.setdefault(id(x), set())
+    kinds.update(map(_kind, items))
+    if len(kinds) > 1:
+        raise _cannot(watch.source_of(x).label)
 
 
 def _own(item: Any) -> bool:

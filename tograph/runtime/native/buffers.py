@@ -253,6 +253,10 @@ class Buffers:
                 self._table[at], self._table[at + 1] = kept.pop()
                 self._empty.discard(place)
 
+    def read(self, place: int, nbytes: int) -> bytes:
+        """What stands at the start of a buffer."""
+        return ctypes.string_at(self._table[(place - self.address) // 8], nbytes) if nbytes else b""
+
     def take(self, place: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
         """The elements at the start of a buffer as a tensor that owns the block."""
         found = self.left(place, dtype, shape)

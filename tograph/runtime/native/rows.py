@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,6 +68,9 @@ def plain(x: Any) -> Any:
     return x.items() if type(x) is Rows else x
 
 
+_LETTERS = {torch.int64: "q", torch.float64: "d", torch.bool: "?"}  # of ``struct``
+
+
 def grows(kind: Type) -> bool:
     """Whether a result leaves in buffers."""
     return paired(kind)
@@ -79,7 +83,11 @@ def block(kind: Type) -> Any:
 
 def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[[], Any]:
     """What gives the result that a call left in buffers."""
-    if not isinstance(kind, TensorType) or paired(inside(kind)):
+    item = inside(kind)
+    if isinstance(item, ScalarType) and not private:
+        letter, word = _LETTERS[item.dtype], item.dtype.itemsize
+        return lambda: struct.unpack(f"{block[0]}{letter}", buffers.read(block[1], word * block[0]))
+    if not isinstance(kind, TensorType) or paired(item):
         return functools.partial(leave, block, kind, buffers, private)
     d, dtype = unknown(kind), kind.dtype
     rest = (*kind.shape[:d], *kind.shape[d + 1 :])

@@ -1,0 +1,71 @@
+"""LLVM's file is read ahead where it is not in memory, and nothing else happens."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tograph.runtime.kernels import jit, read_ahead
+
+pytestmark = [
+    pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite"),
+    pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="needs Linux"),
+]
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The bytes that are read ahead, once the threads that do it have ended."""
+    counts, send = [], os.sendfile
+
+    def noted(*args):
+        counts.append(send(*args))
+        return counts[-1]
+
+    monkeypatch.setattr(os, "sendfile", noted)
+
+    def total():
+        for thread in threading.enumerate():
+            if thread.name == "tograph read-ahead":
+                thread.join()
+        return sum(counts)
+
+    return total
+
+
+def told(monkeypatch, answer):
+    def preadv(*_):
+        if isinstance(answer, Exception):
+            raise answer
+        return 1
+
+    monkeypatch.setattr(os, "preadv", preadv)
+
+
+@pytest.mark.parametrize("answer", [BlockingIOError(11, "not yet"), OSError(95, "not supported")])
+def test_a_file_that_is_not_known_to_be_in_memory(monkeypatch, tmp_path, read, answer):
+    path = tmp_path / "library.so"
+    path.write_bytes(b"x" * 100_000)
+    monkeypatch.setattr(read_ahead, "_file", lambda: str(path))
+    told(monkeypatch, answer)
+    read_ahead.read_ahead()
+    assert read() == 100_000
+
+
+def test_a_file_that_is_in_memory_is_left_alone(monkeypatch, read):
+    told(monkeypatch, None)
+    read_ahead.read_ahead()
+    assert read() == 0
+
+
+@pytest.mark.parametrize("path", [None, "/no/such/file"])
+def test_a_file_that_is_not_there(monkeypatch, read, path):
+    monkeypatch.setattr(read_ahead, "_file", lambda: path)
+    read_ahead.read_ahead()
+    assert read() == 0
+
+
+def test_it_is_the_file_that_llvmlite_loads():
+    assert jit.llvm.get_process_triple()
+    assert os.path.realpath(read_ahead._file()) in Path("/proc/self/maps").read_text()
