@@ -759,6 +759,22 @@ def test_what_is_refused_is_no_error_of_the_program():
         tg.function(f)(torch.tensor(1))
 
 
+def cause_of_an_error(x):
+    try:
+        try:
+            if x > 0:
+                raise ValueError("a")
+        except ValueError as e:
+            raise RuntimeError("b") from e
+    except RuntimeError as e:
+        return type(e.__cause__).__name__
+
+
+def test_the_cause_of_an_error_is_not_known_while_tracing():
+    with pytest.raises(tg.errors.StagingError, match="'__cause__'"):
+        tg.function(cause_of_an_error)(torch.tensor(1))
+
+
 def test_handlers_of_what_no_op_raises():
     """The body stays where it is: a graph does not raise TypeError or KeyError by itself."""
 

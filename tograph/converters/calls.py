@@ -135,9 +135,12 @@ def call(f, /, *args, **kwargs):
         reads.method(f, args)
         if direct is not None and recursion.names_itself(f):
             return recursion.entered(direct, f, args, kwargs)
-        return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
-    rule = _KINDS.get(kind, _object)
-    return rule(f, args, kwargs)
+        found = direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
+    else:
+        found = _KINDS.get(kind, _object)(f, args, kwargs)
+    if type(found) is list:
+        outer_lists.look(found, reads.current(), whole=True)
+    return found
 
 
 union.set_call(call)

@@ -105,6 +105,9 @@ class _Apply(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         first = len(pair.graph.outputs) + pair.saved
         told = tuple(outs[first + len(pair.snapshots) :])
+        ctx.early = (
+            frozenset()
+        )  # gradients that ran op by op: the same again are the same to the last bit
         ctx.call = _Call(
             node,
             inputs,
@@ -210,8 +213,14 @@ def _gradients(
     wanted = tuple(needs[i] for i in present)
     program = node.pair.backward(taking, wanted)
     given = list(map(_dense, [*stored, *cotangents]))
-    mapped = any(map(transforms.is_mapped, cotangents))
-    results = iter(program.run_mapped(*given) if mapped else program.run(*given))
+    if any(map(transforms.is_mapped, cotangents)):
+        results = iter(program.run_mapped(*given))
+    elif (taking, wanted) in ctx.early:
+        results = iter(program.run_early(*given))
+    else:
+        results = iter(program.run(*given))
+        if program.early:
+            ctx.early = {*ctx.early, (taking, wanted)}
     return present, [next(results) if w else None for w in wanted]
 
 
