@@ -10,20 +10,17 @@ from __future__ import annotations
 import array
 import copy
 import functools
-import gc
 import io
 import random
 import re
-import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
-from ...errors import ScopeError
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
@@ -31,10 +28,11 @@ from ..graph.types import INT
 from ..guarding import reads
 from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
-from ..symbols.funcgraph import FuncGraph, Storage, user_location
+from ..symbols.funcgraph import FuncGraph, Storage
 from ..symbols.journal import MISSING
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, pytrees, structure
+from . import keeping
 
 
 class _Rebuilt:
@@ -264,9 +262,9 @@ def _itself(x: Any) -> Any:
 def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
     if kind is set and conditional_items.conditional(x):
         return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
-    if kind in (set, frozenset) and any(map(_is_symbolic, x)):
+    if kind in (set, frozenset) and any(map(keeping.is_symbolic, x)):
         return _Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
-    if issubclass(type(x), dict) and any(map(_is_symbolic, x)):
+    if issubclass(type(x), dict) and any(map(keeping.is_symbolic, x)):
         return _Rebuilt(
             _DictOf(kind, getattr(x, "default_factory", None)),
             [*x, *(_leaving(v, seen, tensor) for v in x.values())],
@@ -275,7 +273,7 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
         return _container(x, kind, seen, tensor)
     if kind in _ANEW and not structure.OUTSIDE[0](x):
         return _ANEW[kind](x)
-    _check(x)
+    keeping.check(x)
     make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
     return x if make is None else _Rebuilt(_Made(make), [])
 
@@ -351,65 +349,3 @@ class _DictOf:
         made = self.kind() if self.factory is None else self.kind(self.factory)
         dict.update(made, zip(parts[:half], parts[half:]))  # a Counter would add them up
         return made
-
-
-def _is_symbolic(x: Any) -> bool:
-    return isinstance(x, (SymTensor, *SYMBOLS)) or (
-        isinstance(x, tuple) and any(map(_is_symbolic, x))
-    )
-
-
-def _holds(x: Any) -> bool:
-    """Whether a value that something keeps is symbolic, or a container of such."""
-    if isinstance(x, (list, tuple, set, frozenset)):
-        return any(map(_holds, list.__iter__(x) if isinstance(x, list) else x))
-    return any(map(_holds, x.values())) if isinstance(x, dict) else _is_symbolic(x)
-
-
-def _check(x: Any) -> None:
-    if any(map(_holds, _kept(x))):
-        what = getattr(x, "__qualname__", "") or f"a {type(x).__name__}"
-        raise ScopeError(
-            f"what leaves the function holds {what}, which keeps a tensor or number of the graph: outside it would be out of scope. "
-            "Return the tensors themselves, and make functions, iterators and generators of them outside.",
-            user_location(),
-        )
-
-
-def _kept(x: Any) -> list[Any]:
-    """What a Python object that is no container keeps where one does not see it."""
-    if isinstance(x, types.FunctionType):
-        found = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
-        for cell in x.__closure__ or ():
-            try:
-                found.append(cell.cell_contents)
-            except ValueError:
-                continue
-        return found
-    if isinstance(x, functools.partial):
-        return [*x.args, *x.keywords.values()]
-    if isinstance(x, types.MethodType):
-        return [x.__self__]
-    if isinstance(x, types.BuiltinFunctionType):
-        return [x.__self__]
-    if isinstance(x, types.GeneratorType):
-        return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
-    if hasattr(type(x), "__tograph_holds__"):
-        held = x.__tograph_holds__()
-        return [k for y in held for k in (_kept(y) if isinstance(y, Iterator) else [y])]
-    return _behind(x) if isinstance(x, Iterator) else []
-
-
-def _behind(x: Any) -> list[Any]:
-    """What an iterator of C takes its items from, such as ``zip``, ``map`` or that of a list."""
-    found, todo, seen = list[Any](), [x], {id(x)}
-    while todo:
-        for y in gc.get_referents(todo.pop()):
-            if id(y) in seen or isinstance(y, (type, types.ModuleType)):
-                continue
-            seen.add(id(y))
-            if isinstance(y, (Iterator, tuple)):
-                todo.append(y)
-            else:
-                found.append(y)
-    return found

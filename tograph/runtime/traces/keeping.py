@@ -1,0 +1,81 @@
+"""What Python objects keep where one does not see it: closures, partial objects, generators and iterators that hold tensors of a graph.
+
+Outside of the call they would show symbolic tensors, so they do not leave it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from ...errors import ScopeError
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import user_location
+from ..symbols.symbolic import SymTensor
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether something is a tensor or number of a graph, or a tuple of such."""
+    return isinstance(x, (SymTensor, *SYMBOLS)) or (
+        isinstance(x, tuple) and any(map(is_symbolic, x))
+    )
+
+
+def _holds(x: Any) -> bool:
+    """Whether a value that something keeps is symbolic, or a container of such."""
+    if isinstance(x, (list, tuple, set, frozenset)):
+        return any(map(_holds, list.__iter__(x) if isinstance(x, list) else x))
+    return any(map(_holds, x.values())) if isinstance(x, dict) else is_symbolic(x)
+
+
+def check(x: Any) -> None:
+    """ScopeError where a Python object keeps something of the graph."""
+    if any(map(_holds, _kept(x))):
+        what = getattr(x, "__qualname__", "") or f"a {type(x).__name__}"
+        raise ScopeError(
+            f"what leaves the function holds {what}, which keeps a tensor or number of the graph: outside it would be out of scope. "
+            "Return the tensors themselves, and make functions, iterators and generators of them outside.",
+            user_location(),
+        )
+
+
+def _kept(x: Any) -> list[Any]:
+    """What a Python object that is no container keeps where one does not see it."""
+    if isinstance(x, types.FunctionType):
+        found = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
+        for cell in x.__closure__ or ():
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:
+                continue
+        return found
+    if isinstance(x, functools.partial):
+        return [*x.args, *x.keywords.values()]
+    if isinstance(x, types.MethodType):
+        return [x.__self__]
+    if isinstance(x, types.BuiltinFunctionType):
+        return [x.__self__]
+    if isinstance(x, types.GeneratorType):
+        return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
+    if hasattr(type(x), "__tograph_holds__"):
+        held = x.__tograph_holds__()
+        return [k for y in held for k in (_kept(y) if isinstance(y, Iterator) else [y])]
+    return _behind(x) if isinstance(x, Iterator) else []
+
+
+def _behind(x: Any) -> list[Any]:
+    """What an iterator of C takes its items from, such as ``zip``, ``map`` or that of a list."""
+    found, todo, seen = list[Any](), [x], {id(x)}
+    while todo:
+        for y in gc.get_referents(todo.pop()):
+            if id(y) in seen or isinstance(y, (type, types.ModuleType)):
+                continue
+            seen.add(id(y))
+            if isinstance(y, (Iterator, tuple)):
+                todo.append(y)
+            else:
+                found.append(y)
+    return found
