@@ -49,6 +49,10 @@ def random(x):
     return x + torch.rand(4)
 
 
+def list_of_numbers(x):
+    return [v for v in x.tolist() if v > 1]
+
+
 class Running(torch.nn.Module):
     """A layer whose weights a call reads, and a tensor that it writes."""
 
@@ -118,6 +122,7 @@ def cases():
         ("an argument or a new tensor", argument_or_new, (x, y), {}),
         ("a captured tensor is written", assigns, (x,), {}),
         ("random numbers", random, (x,), {}),
+        ("a list as long as the run says", list_of_numbers, (x,), {}),
         ("a layer", Running(), (x,), {}),
         ("a number of an attribute changes", Scheduled(), (x,), {}),
         ("an attribute gets another tensor", Recurrent().step, (x,), {}),

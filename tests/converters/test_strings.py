@@ -1,5 +1,6 @@
 """f-strings, format, %, print: values of staged numbers and tensors."""
 
+import collections
 import dataclasses
 
 import pytest
@@ -15,6 +16,16 @@ cases = Cases()
 @cases((3,), (-3,), (2.5,), (True,))
 def printed_f_string(x):
     print(f"x is {x}, {x!r}, {x!s} and {x + 1=}")
+
+
+@cases.tensors((torch.tensor([1.5]),), (torch.tensor([2, 3]),))
+def beside_objects(x):
+    counts = collections.Counter("a")
+    kind, place = x.dtype, (x.shape, [x.device, x])
+    texts = f"{x} {kind!s:>20} {place} {range(3)} {counts}", "%s %s %s" % (x, kind, counts)  # noqa: UP031
+    more = "{} {k} {}".format(x, counts, k=kind), f"{x[0]:{len('abcdef')}} {torch.strided}"
+    counts.update("b")
+    return texts, more
 
 
 @cases((3,), (-3,))

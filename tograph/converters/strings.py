@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from ..runtime import control_flow
 from ..runtime.graph import types
+from ..runtime.guarding import reads
 from ..runtime.library.staged_string import StagedString, made_string
 from ..runtime.symbols.funcgraph import current_graph
 from ..runtime.traces.shown import shows_staged
@@ -101,6 +103,9 @@ def _argument(part: Any, graph) -> Any:
     if isinstance(part, str):
         return part
     value, conversion, spec = part
+    if isinstance(spec, str) and not shows_staged(value):
+        reads.passed((value,))
+        return _formatted(value, conversion, spec)
     spec = spec if isinstance(spec, str) else tuple(_argument(p, graph) for p in spec)
     return (outside(value, graph), conversion, spec)
 
@@ -108,6 +113,8 @@ def _argument(part: Any, graph) -> Any:
 def outside(value: Any, graph) -> Any:
     """What an op that makes a text takes for a value."""
     conditional_items.need_order(value)
+    if isinstance(value, (dict, set)) and not shows_staged(value):
+        value = copy.copy(value)  # a text shows it as it is now
     return control_flow.outside_value(value, graph)
 
 

@@ -174,6 +174,31 @@ def test_without_the_layout(monkeypatch):
     assert f._entry is None
 
 
+def kept(x):
+    numbers, rows = [], []
+    for v in x:
+        if v > 1:
+            numbers.append(v.item())
+            rows.append(v.int().item())
+    return numbers, rows, [n > 2 for n in numbers], x[x > 1], x.sum() + 1 / (len(rows) - 1)
+
+
+def test_lists_and_tensors_of_open_sizes_leave_by_an_entry():
+    f, x = tg.function(kept), torch.tensor([1.5, -0.0, 7.0, 3.0])
+    for _ in range(6):
+        assert str(f(x)) == str(kept(x))
+    assert f._entry is not None and f.concrete_functions[0].scheduled.level == "native"
+    assert str(f(torch.full((4,), 2.0))) == str(kept(torch.full((4,), 2.0)))
+    first = f(x)[0]
+    first.append(1)
+    assert f(x)[0] != first
+    with pytest.raises(ZeroDivisionError):
+        f(torch.tensor([1.5, 0.0, 1.0, 0.0]))
+    w = x.clone().requires_grad_()
+    f(w)[3].sum().backward()
+    assert w.grad.tolist() == [1.0, 0.0, 1.0, 1.0]
+
+
 def test_programs_of_other_devices_have_no_entry():
     cf = tg.function(affine).get_concrete_function(X, Y)
     cf.scheduled._native = types.SimpleNamespace(kernels=[])

@@ -363,6 +363,7 @@ def _format(*parts) -> str:
             out.append(part)
             continue
         value, conversion, spec = part
+        value = plain(value)
         if conversion:
             value = {"r": repr, "s": str, "a": ascii}[conversion](value)
         out.append(format(value, spec if isinstance(spec, str) else _format(*spec)))
@@ -384,6 +385,14 @@ def _text(name, text, *args):
         return text[slice(*args)]
     function = _OF_TEXTS.get(name)
     return getattr(str, name)(text, *args) if function is None else function(text, *args)
+
+
+def _str_format(text, args, names, values):
+    return text.format(*map(plain, args), **dict(zip(names, map(plain, values))))
+
+
+def _percent(text, values):
+    return text % (tuple(map(plain, values)) if isinstance(values, tuple) else plain(values))
 
 
 _OF_TEXTS: dict[str, Any] = {"list": list, "ord": ord, "int": int, "float": float}
@@ -409,11 +418,11 @@ register(
     kernel=NONE,
 )
 register("py.error_text", run=_error_text, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
-register("py.str_format", run=lambda text, args, names, values: text.format(*args, **dict(zip(names, values))),
+register("py.str_format", run=_str_format,
          effects=MAY_FAIL, gradient=NONE, kernel=NONE)  # fmt: skip
 register(
     "py.percent",
-    run=lambda text, values: text % values,
+    run=_percent,
     effects=MAY_FAIL,
     gradient=NONE,
     kernel=NONE,
@@ -502,7 +511,7 @@ def plain(value: Any) -> Any:
 
 register(
     "py.apply_opaque",
-    run=lambda f, *a: plain(f)(*a),
+    run=lambda f, *a: plain(f)(*map(plain, a)),
     effects=Effects(foldable=False, mergeable=False),
     gradient=NONE,
     kernel=NONE,

@@ -332,12 +332,18 @@ class ConcreteFunction(pickling.Unpicklable):
         if self._effects or self.slots or self._prepares:
             return None
         native = self.scheduled.native
-        if native is None:
-            return entries.by_host(self.graph, self.captured_inputs, self._run_on_host, self._single)  # fmt: skip
-        return native.entry(self.captured_inputs, self.identities.wanted(self._single)) if isinstance(native, Native) else None  # fmt: skip
+        if native is not None and not isinstance(native, Native):
+            return None
+        made = native and native.entry(self.captured_inputs, self.identities.wanted(self._single))
+        # Lists, and tensors of a size that only the run knows, Python takes from the native code.
+        run = self._run_on_host if native is None else self._run_scheduled
+        return made or entries.by_host(self.graph, self.captured_inputs, run, self._single)
 
     def _run_on_host(self, *inputs: Any) -> list[Any]:
         return self.identities.outputs(self.scheduled.host.run(*inputs), inputs)
+
+    def _run_scheduled(self, *inputs: Any) -> list[Any]:
+        return self.identities.outputs(self.scheduled.run(*inputs), inputs)
 
     def _run_plain(self, *inputs: Any) -> list[Any]:
         return self.scheduled.run(*inputs)

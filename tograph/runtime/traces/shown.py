@@ -45,7 +45,9 @@ def _parts(x: Any) -> list[Any]:
     if not isinstance(x, (list, tuple, dict)) and not _says_text(type(x)):
         return []
     found = pytrees.parts_of(x)
-    return [] if found is None else found[1]
+    if found is None:
+        return list(x.values()) if isinstance(x, dict) else []
+    return found[1]
 
 
 def _says_text(cls: type) -> bool:
