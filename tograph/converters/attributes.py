@@ -17,27 +17,24 @@ from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.gradients import grad_fields
 from ..runtime.graph.types import OBJECT
-from ..runtime.guarding import reads, unconverted
+from ..runtime.guarding import reads
 from ..runtime.guarding.callables import METHODS
 from ..runtime.guarding.lookups import unheld
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library import required
 from ..runtime.library.staged_string import StagedString, made_string
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.symbols.funcgraph import current_graph
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
-from ..runtime.writes import mutation
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import union
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
-from .standard import refuses_changes
 from .union import apply, distribute_missing, may_miss, test_options
 
 _OF_FAILURES = frozenset(["__cause__", "__context__", "__notes__", "__traceback__"])
@@ -165,7 +162,7 @@ def _attribute(owner: Any, name: str) -> Any:
         return special[1](owner)
     if name in _HISTORY:
         _ask_history(owner, name)
-    found = _descriptor(owner, name)
+    found = descriptor(owner, name)
     if found is not MISSING:
         form = _DESCRIPTORS.get(type(found), _user_descriptor)
         value = form(found, owner, name)
@@ -288,7 +285,7 @@ def computes(owner, name) -> bool:
     """Whether a user's code gives an attribute, or says that there is none: a property, a descriptor, ``__getattr__``."""
     if unheld(owner, name):
         return is_user_function(getattr(type(owner), "__getattr__", None))
-    found = _descriptor(owner, name)
+    found = descriptor(owner, name)
     if name in getattr(owner, "__dict__", ()) and not hasattr(type(found), "__set__"):
         return False
     get = getattr(found, "fget", None) or getattr(found, "func", None)
@@ -317,85 +314,13 @@ def has_attribute(owner, name):
 
 def _of_class(owner, name):
     """The attribute of the class, unless it is the slot of the object's own; MISSING without one."""
-    found = _descriptor(owner, name)
+    found = descriptor(owner, name)
     return MISSING if isinstance(found, types.MemberDescriptorType) else found
 
 
-def _descriptor(owner, name):
+def descriptor(owner, name):
     """What the class of an object holds under a name, or MISSING."""
     for cls in type(owner).__mro__:
         if name in cls.__dict__:
             return cls.__dict__[name]
     return MISSING
-
-
-def setattr_(owner, name, value) -> None:
-    """``owner.name = value``"""
-    if is_union(owner):
-        apply(lambda o: setattr_(o, name, value), owner)
-        return
-    check_attribute(owner, name, writes=True)
-    if name == "grad" and isinstance(owner, torch.Tensor):
-        grad_fields.write(owner, value)
-        return
-    if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
-        union.apply(lambda v: mutation.replace_data(owner, v), value)
-        return
-    if name == "requires_grad" and isinstance(owner, SymTensor):
-        owner.asked_ = bool(value)
-    found = _descriptor(owner, name)
-    if isinstance(found, property) and is_user_function(found.fset):
-        call(found.fset, owner, value)
-        return
-    if found is not None and is_user_function(getattr(type(found), "__set__", None)):
-        call(type(found).__set__, found, owner, value)
-        return
-    hook: Any = type(owner).__setattr__
-    if refuses_changes(hook, owner, name):
-        hook(owner, name, value)
-    if is_user_function(hook) and hook is not torch.nn.Module.__setattr__:
-        call(hook, owner, name, value)
-        return
-    _store(setattr, found, owner, name, value)
-
-
-def set_plainly(owner, name, value) -> None:
-    """``object.__setattr__(owner, name, value)``: past the ``__setattr__`` of a user's class."""
-    found = _descriptor(owner, name)
-    if isinstance(found, property) and is_user_function(found.fset):
-        call(found.fset, owner, value)
-    elif is_user_function(getattr(type(found), "__set__", None)):
-        call(type(found).__set__, found, owner, value)
-    else:
-        how = type if isinstance(owner, type) else object
-        _store(how.__setattr__, found, owner, name, value)
-
-
-def _store(how, found, owner, name, value) -> None:
-    """Write what is kept in the object itself, or by C."""
-    by_c = isinstance(found, types.GetSetDescriptorType) and name not in ("__dict__", "__class__")
-    if by_c and not isinstance(owner, (torch.Tensor, type, types.FunctionType, types.CellType)):
-        unconverted.run(how, (owner, name, value), {})
-        return
-    if journal.active() and not isinstance(found, property):
-        journal.record(locations.attribute(owner, name))
-    how(owner, name, value)
-
-
-def delattr_(owner, name) -> None:
-    """``del owner.name``"""
-    hook: Any = type(owner).__delattr__
-    if refuses_changes(hook, owner, name):
-        hook(owner, name)
-    if is_user_function(hook) and hook is not torch.nn.Module.__delattr__:
-        call(hook, owner, name)
-    else:
-        delete_plainly(owner, name, delattr)
-
-
-def delete_plainly(owner, name, how=None) -> None:
-    """``object.__delattr__(owner, name)``"""
-    if journal.active():
-        journal.record(locations.attribute(owner, name))
-    plain = type if isinstance(owner, type) else object
-    (how or plain.__delattr__)(owner, name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..runtime.values.structure import UNSET
 from . import builtin  # noqa: F401  registers the staged forms of built-ins
 from .asserts import assert_stmt
-from .attributes import attr, delattr_, setattr_
+from .attribute_writes import delattr_, setattr_
+from .attributes import attr
 from .calls import call
 from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp

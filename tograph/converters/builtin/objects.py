@@ -18,7 +18,7 @@ from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.symbolic import SymTensor
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
-from .. import attributes, standard, union
+from .. import attribute_writes, attributes, standard, union
 from ..call_rules import DECIDING
 from ..calls import call
 from ..iterables import (
@@ -107,7 +107,7 @@ def is_tensor(x):
 def setattr_call(owner, name, value):
     if is_union(name):
         return union.distribute(lambda chosen: setattr_call(owner, chosen, value), name)
-    return attributes.setattr_(owner, name, value)
+    return attribute_writes.setattr_(owner, name, value)
 
 
 @handles(hasattr)
@@ -163,16 +163,16 @@ DECIDING.update((_has, _read))
 
 @handles(object.__setattr__, type.__setattr__)
 def set_plainly(owner, name, value):
-    return attributes.set_plainly(owner, name, value)
+    return attribute_writes.set_plainly(owner, name, value)
 
 
 @handles(object.__delattr__, type.__delattr__)
 def delete_plainly(owner, name):
-    return attributes.delete_plainly(owner, name)
+    return attribute_writes.delete_plainly(owner, name)
 
 
 def _set_by_descriptor(descriptor, owner, value):
-    return attributes.set_plainly(owner, descriptor.__name__, value)
+    return attribute_writes.set_plainly(owner, descriptor.__name__, value)
 
 
 SLOT_METHODS["__setattr__"] = set_plainly
@@ -184,7 +184,7 @@ SLOT_METHODS["__set__"] = _set_by_descriptor
 def delattr_call(owner, name):
     if is_union(name):
         return union.distribute(lambda chosen: delattr_call(owner, chosen), name)
-    return attributes.delattr_(owner, name)
+    return attribute_writes.delattr_(owner, name)
 
 
 def _reset(variable, token):

@@ -1,0 +1,98 @@
+"""Writes and deletions of attributes in place of ``o.a = v`` and ``del o.a``: by the user's own methods where a class has them, and told to the
+journal of a staged construct, where what is kept in an object is its state.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from ..runtime.gradients import grad_fields
+from ..runtime.guarding import unconverted
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.symbolic import SymTensor
+from ..runtime.values import locations
+from ..runtime.values.growing import check_attribute
+from ..runtime.values.structure import is_union
+from ..runtime.writes import mutation
+from . import union
+from .attributes import descriptor
+from .call_rules import is_user_function
+from .calls import call
+from .standard import refuses_changes
+from .union import apply
+
+
+def setattr_(owner, name, value) -> None:
+    """``owner.name = value``"""
+    if is_union(owner):
+        apply(lambda o: setattr_(o, name, value), owner)
+        return
+    check_attribute(owner, name, writes=True)
+    if name == "grad" and isinstance(owner, torch.Tensor):
+        grad_fields.write(owner, value)
+        return
+    if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
+        union.apply(lambda v: mutation.replace_data(owner, v), value)
+        return
+    if name == "requires_grad" and isinstance(owner, SymTensor):
+        owner.asked_ = bool(value)
+    found = descriptor(owner, name)
+    if isinstance(found, property) and is_user_function(found.fset):
+        call(found.fset, owner, value)
+        return
+    if found is not None and is_user_function(getattr(type(found), "__set__", None)):
+        call(type(found).__set__, found, owner, value)
+        return
+    hook: Any = type(owner).__setattr__
+    if refuses_changes(hook, owner, name):
+        hook(owner, name, value)
+    if is_user_function(hook) and hook is not torch.nn.Module.__setattr__:
+        call(hook, owner, name, value)
+        return
+    _store(setattr, found, owner, name, value)
+
+
+def set_plainly(owner, name, value) -> None:
+    """``object.__setattr__(owner, name, value)``: past the ``__setattr__`` of a user's class."""
+    found = descriptor(owner, name)
+    if isinstance(found, property) and is_user_function(found.fset):
+        call(found.fset, owner, value)
+    elif is_user_function(getattr(type(found), "__set__", None)):
+        call(type(found).__set__, found, owner, value)
+    else:
+        how = type if isinstance(owner, type) else object
+        _store(how.__setattr__, found, owner, name, value)
+
+
+def _store(how, found, owner, name, value) -> None:
+    """Write what is kept in the object itself, or by C."""
+    by_c = isinstance(found, types.GetSetDescriptorType) and name not in ("__dict__", "__class__")
+    if by_c and not isinstance(owner, (torch.Tensor, type, types.FunctionType, types.CellType)):
+        unconverted.run(how, (owner, name, value), {})
+        return
+    if journal.active() and not isinstance(found, property):
+        journal.record(locations.attribute(owner, name))
+    how(owner, name, value)
+
+
+def delattr_(owner, name) -> None:
+    """``del owner.name``"""
+    hook: Any = type(owner).__delattr__
+    if refuses_changes(hook, owner, name):
+        hook(owner, name)
+    if is_user_function(hook) and hook is not torch.nn.Module.__delattr__:
+        call(hook, owner, name)
+    else:
+        delete_plainly(owner, name, delattr)
+
+
+def delete_plainly(owner, name, how=None) -> None:
+    """``object.__delattr__(owner, name)``"""
+    if journal.active():
+        journal.record(locations.attribute(owner, name))
+    plain = type if isinstance(owner, type) else object
+    (how or plain.__delattr__)(owner, name)
