@@ -63,10 +63,10 @@ def take_hooks(inputs: Sequence[torch.Tensor]) -> None:
         if given is None:
             continue
         watch, i, real = given
-        taken = x.__dict__.setdefault("taken_", [])
-        for hook in watch.gradient_hooks(real, i)[0]:
-            if hook not in taken:
-                taken.append(hook)
+        hooks = watch.gradient_hooks(real, i)[0]
+        if "taken_" not in x.__dict__:
+            x.__dict__["taken_"] = True
+            for hook in hooks:
                 torch.Tensor.register_hook(x, _converted(hook))
 
 
