@@ -39,7 +39,6 @@ from .union import apply, distribute_missing, may_miss, test_options
 
 _OF_FAILURES = frozenset(["__cause__", "__context__", "__notes__", "__traceback__"])
 _NAMES = _OF_FAILURES | frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
-# What a tensor has as data.
 _HISTORY = frozenset(["requires_grad", "is_leaf", "grad_fn"])
 _DATA = (
     frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
