@@ -12,7 +12,7 @@ from typing import Any
 
 from .ir import Graph, Node, Value, all_nodes, map_values
 from .ops import OpaqueObject
-from .ordering import node_effects
+from .ordering import node_effects, set_control_inputs
 from .types import ObjectType, ScalarType, TensorType, Type
 
 
@@ -30,6 +30,13 @@ def copied(graph: Graph, ordered: bool = False) -> Graph:
     made.nodes = list(nodes.values())
     made.outputs = [env[v] for v in graph.outputs]
     made.over = tuple(env[v] for v in graph.over if v in env)
+    return made
+
+
+def ordered_copy(graph: Graph) -> Graph:
+    """A copy whose control inputs are those of its effects."""
+    made = copied(graph)
+    set_control_inputs(made)
     return made
 
 

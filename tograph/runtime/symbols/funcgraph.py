@@ -56,7 +56,8 @@ class Storage:
     """The changing content that tensors share. ``ref`` is the current base value of a local storage.
 
     ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
-    ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
+    ``twin``: the same memory with another history, that of a detached tensor which was written; ``owner``: the tensor that is all of a local
+    storage that was written. ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
     ``reshaped``: whether another tensor shares this memory, or is a copy of it, follows from how the tensors of the call lie in theirs.
     """
 
@@ -68,13 +69,9 @@ class Storage:
     argument: int | None = None
     version: int = 0
     home: FuncGraph | None = None
-    twin: Storage | None = (
-        None  # the same memory with another history: that of a detached tensor which was written
-    )
+    twin: Storage | None = None
     late: Any = None  # of a .grad that is looked up at every call: its owner, or the owner's place among the arguments
-    owner: torch.Tensor | None = (
-        None  # of a local storage that was written: the tensor that is all of it
-    )
+    owner: torch.Tensor | None = None
     listed: Location | None = None
     written_in: FuncGraph | None = None
     parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
@@ -126,7 +123,7 @@ class Root:
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
     ``grown``, ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
-    ``read_items``: containers that were read from lists and dicts of the graph, each time a new object.
+    ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -184,9 +181,7 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
-    laid_out: bool = (
-        False  # what the code does follows from how the tensors of the call lie in memory
-    )
+    laid_out: bool = False
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     # What regions write, see ``ordering``.
     written: Written = field(default_factory=weakref.WeakKeyDictionary)
@@ -253,11 +248,9 @@ class FuncGraph:
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = (
-            False  # a recorded graph runs again: a read of a resource is an op like any other
+            False  # a recorded graph runs again: to read a resource is an op like any other
         )
-        self.rewritten: dict[
-            Storage, torch.Tensor
-        ] = {}  # tensors of the caller that a region wrote
+        self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
         self.closed = False

@@ -20,8 +20,7 @@ from ..execution.gradient_calls import GradientCalls
 from ..gradients import transforms
 from ..gradients.watching import calls_python, is_watched, keeps_histories, own_gradients
 from ..graph.ir import Graph
-from ..graph.ordering import set_control_inputs
-from ..graph.rewrite import copied, count_nodes
+from ..graph.rewrite import count_nodes, ordered_copy
 from ..graph.types import TensorType
 from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
@@ -185,12 +184,12 @@ class ConcreteFunction(pickling.Unpicklable):
     @cached_property
     def _with_histories(self) -> Graph:
         """What autograd goes through."""
-        return _histories(self.graph) if keeps_histories(self.graph) else self.watched_graph
+        return ordered_copy(self.graph) if keeps_histories(self.graph) else self.watched_graph
 
     @cached_property
     def _transformed(self) -> Graph:
         """What transforms go through: there a condition has an answer for each example, and no index is a number."""
-        return _histories(self._values) if keeps_histories(self.graph) else self.value_graph
+        return ordered_copy(self._values) if keeps_histories(self.graph) else self.value_graph
 
     @cached_property
     def _brings_tensors(self) -> bool:
@@ -394,12 +393,6 @@ class ConcreteFunction(pickling.Unpicklable):
         for (names, spec), target in zip(self._effects, places):
             target.apply(names, flattening.unflatten(spec, values, _same, known))
         return result
-
-
-def _histories(graph: Graph) -> Graph:
-    made = copied(graph)
-    set_control_inputs(made)
-    return made
 
 
 def _same(x: Any) -> Any:
