@@ -186,8 +186,7 @@ class Root:
     # What regions write, see ``ordering``.
     written: Written = field(default_factory=weakref.WeakKeyDictionary)
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
-    # Of what a node gives: what the same memory held before it.
-    memory: dict[Value, Any] = field(default_factory=dict)
+    memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
 
