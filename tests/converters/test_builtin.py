@@ -172,6 +172,22 @@ def iterators(x):
 
 
 @cases((7,))
+def backwards_over_a_list_that_loses_items(x):
+    xs, seen = [1, 2, 3, 4, 5, int(x)], []
+    for v in reversed(xs):
+        seen.append(v)
+        xs.pop()
+        if len(xs) > 3:
+            xs.pop()
+    return xs, seen
+
+
+@cases((7,))
+def an_item_that_is_not_there(x):
+    return [1, 2].index(int(x))
+
+
+@cases((7,))
 def next_past_the_end(x):
     return next(iter([]))
 

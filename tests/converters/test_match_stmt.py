@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections import namedtuple
+from collections import OrderedDict, deque, namedtuple
 
 from tests.converters.both import Cases
 
@@ -40,6 +40,31 @@ def guards(x):
             return -n
         case n:
             return n + 100
+
+
+class Endless:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        return i
+
+    def keys(self):
+        return ["p"]
+
+
+@cases((0,), (1,))
+def objects_with_items_that_are_no_sequences(x):
+    found = []
+    for subject in (Endless(), range(2), deque([x, 1]), OrderedDict(p=x), [x]):
+        match subject:
+            case [p, *rest]:
+                found.append((p, rest))
+            case {"p": p}:
+                found.append(p)
+            case _:
+                found.append(None)
+    return found
 
 
 @cases(((1, 2),), ((1, -2),), ((1, 2, 3),), ((),), kinds=("python", "tensor"))

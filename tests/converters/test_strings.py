@@ -1,7 +1,10 @@
 """f-strings, format, %, print: values of staged numbers and tensors."""
 
 import collections
+import contextlib
 import dataclasses
+import io
+import sys
 
 import pytest
 import torch
@@ -273,3 +276,17 @@ def test_what_needs_the_text_while_tracing_is_refused(use):
 
     with pytest.raises(StagingError, match="a string made of staged values cannot be"):
         tg.function(f)(torch.tensor(1))
+
+
+def printed_to_streams(x):
+    print("o", x, file=sys.stdout)
+    print("e", x, file=sys.stderr)
+
+
+def test_print_to_a_standard_stream_finds_that_of_the_call():
+    f = tg.function(printed_to_streams)
+    for _ in range(3):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            f(torch.tensor(1))
+        assert (out.getvalue(), err.getvalue()) == ("o tensor(1)\n", "e tensor(1)\n")

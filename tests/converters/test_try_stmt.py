@@ -24,6 +24,28 @@ def raise_caught(x):
 
 
 @cases((1,), (-1,), (0,))
+def finally_behind_an_else_or_handler_that_fails(x):
+    try:
+        k = 1
+    except ValueError:
+        k = 2
+    else:
+        if x > 0:
+            raise KeyError("else")
+    finally:
+        print("first")
+    try:
+        raise ValueError("known")
+    except ValueError as e:
+        print("handler", e)
+        if x < 0:
+            raise
+    finally:
+        print("second")
+    return k
+
+
+@cases((1,), (-1,), (0,))
 def two_handlers(x):
     r = 0
     try:
@@ -735,6 +757,22 @@ def test_what_is_refused_is_no_error_of_the_program():
 
     with pytest.raises(StagingError, match="numpy"):
         tg.function(f)(torch.tensor(1))
+
+
+def cause_of_an_error(x):
+    try:
+        try:
+            if x > 0:
+                raise ValueError("a")
+        except ValueError as e:
+            raise RuntimeError("b") from e
+    except RuntimeError as e:
+        return type(e.__cause__).__name__
+
+
+def test_the_cause_of_an_error_is_not_known_while_tracing():
+    with pytest.raises(tg.errors.StagingError, match="'__cause__'"):
+        tg.function(cause_of_an_error)(torch.tensor(1))
 
 
 def test_handlers_of_what_no_op_raises():

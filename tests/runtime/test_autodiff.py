@@ -550,3 +550,16 @@ def test_a_derivative_that_torch_does_not_have_raises_where_its_branch_runs():
     for function in (tg.function(f), f):
         with pytest.raises(NotImplementedError, match="_cdist_backward"):
             second(function, -1)
+
+
+def test_the_gradients_of_one_call_are_the_same_to_the_last_bit():
+    """What torch calls reentrant: a graph that is compiled in between rounds otherwise."""
+
+    @tg.function
+    def f(x, w):
+        return torch.tanh(torch.tanh(x @ w) @ w).exp()
+
+    given = [torch.randn(5, 5, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    y = f(*given)
+    first, *others = [torch.autograd.grad(y.sum(), given, retain_graph=True) for _ in range(3)]
+    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other))

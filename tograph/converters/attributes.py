@@ -40,8 +40,8 @@ from .context import OPERATORS, Converter
 from .standard import refuses_changes
 from .union import apply, distribute_missing, may_miss, test_options
 
-_NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
-# What a tensor has as data.
+_OF_FAILURES = frozenset(["__cause__", "__context__", "__notes__", "__traceback__"])
+_NAMES = _OF_FAILURES | frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
 _HISTORY = frozenset(["requires_grad", "is_leaf", "grad_fn"])
 _DATA = (
     frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
@@ -205,6 +205,10 @@ def _arguments_of(error):
     return (made_string(graph.emit("py.error_text", value, type=OBJECT), graph),)
 
 
+def _not_known(name, error):
+    raise error.unknown(f"attribute {name!r}")
+
+
 def _class_of(x):
     """``x.__class__`` of a number or string that only the run knows: Python's class."""
     if isinstance(x, StagedString):
@@ -216,6 +220,7 @@ _SPECIAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "__class__": ((*SYMBOLS, StagedString), _class_of),
     "grad": (torch.Tensor, grad_fields.read),
     "args": (StagedException, _arguments_of),
+    **{n: (StagedException, functools.partial(_not_known, n)) for n in _OF_FAILURES},
 }
 
 

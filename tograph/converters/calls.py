@@ -135,9 +135,12 @@ def call(f, /, *args, **kwargs):
         reads.method(f, args)
         if direct is not None and recursion.names_itself(f):
             return recursion.entered(direct, f, args, kwargs)
-        return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
-    rule = _KINDS.get(kind, _object)
-    return rule(f, args, kwargs)
+        found = direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
+    else:
+        found = _KINDS.get(kind, _object)(f, args, kwargs)
+    if type(found) is list:
+        outer_lists.look(found, reads.current(), whole=True)
+    return found
 
 
 union.set_call(call)
@@ -308,6 +311,9 @@ def _container_method(f, owner, args, kwargs):
     if f.__name__ in ("append", "extend") and type(owner) is list:
         grown = outer_lists.additions(owner, reads.current())
         if grown is not None:
+            outer_lists.check_kinds(
+                owner, args if f.__name__ == "append" else args[0], reads.current()
+            )
             return call(getattr(grown, f.__name__), *args, **kwargs)
     if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
         return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])

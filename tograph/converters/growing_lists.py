@@ -26,7 +26,7 @@ from .calls import call
 from .for_stmt import for_stmt
 from .if_stmt import if_stmt
 from .registry import GROWING
-from .staging import is_staged
+from .strings import fstring
 from .user_operators import GROWING_EQUAL, as_bool, eq
 
 
@@ -97,8 +97,7 @@ def index(items: StagedList, value: Any) -> Any:
     at = position(items, value)
 
     def missing():
-        shown = "value" if is_staged(value) else repr(value)
-        raise ValueError(f"{shown} is not in list")
+        raise ValueError(fstring((value, "r", ""), " is not in list"))
 
     if_stmt(at < 0, missing, None, ())
     return at

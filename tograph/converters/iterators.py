@@ -67,7 +67,7 @@ class SequenceIterator:
 
     def __next__(self):
         at = place_now(self)
-        if at >= len(self.items):
+        if at >= len(self.items) or (isinstance(self.items, View) and not self.items.reaches(at)):
             raise StopIteration
         moved(self, at + 1)
         return self.items[at]
@@ -156,10 +156,14 @@ class View:
 
     def __init__(self, sources: tuple[Any, ...], form: Callable[..., Any], backwards: bool = False):
         self.sources, self.form, self.backwards = sources, form, backwards
-        self.ends = len(self) if backwards else 0
+        self.ends = min(map(len, sources)) if backwards else 0
 
     def __len__(self):
-        return min(map(len, self.sources))
+        return self.ends if self.backwards else min(map(len, self.sources))
+
+    def reaches(self, at: int) -> bool:
+        """Whether a list that is gone over backwards still has that item: it may have lost others."""
+        return not self.backwards or all(self.ends - 1 - at < len(s) for s in self.sources)
 
     def __getitem__(self, at: int) -> Any:
         source = self.ends - 1 - at if self.backwards else at

@@ -188,13 +188,20 @@ class match_star:
     name: str | None
 
 
+_SEQUENCE, _MAPPING = 1 << 5, 1 << 6  # bits of a class: `collections.abc` counts it as one
+
+
+def _counts_as(x, bit: int) -> bool:
+    """Whether Python takes an object for a sequence or mapping; what stands for one in a trace is one."""
+    return bool(type(x).__flags__ & bit) or type(x).__module__.startswith("tograph.")
+
+
 def match_sequence(*patterns):
     star = next((i for i, p in enumerate(patterns) if isinstance(p, match_star)), None)
 
     def match(subject, captures):
-        if isinstance(
-            subject, (str, StagedString, bytes, bytearray, dict, set, torch.Tensor)
-        ) or not hasattr(subject, "__getitem__"):
+        excluded = isinstance(subject, (str, StagedString, bytes, bytearray, dict, set, torch.Tensor))  # fmt: skip
+        if excluded or not hasattr(subject, "__getitem__") or not _counts_as(subject, _SEQUENCE):
             return False
         if isinstance(subject, StagedList) and subject.handle is not None:
             return _listed(subject, patterns, star, captures)
@@ -232,7 +239,7 @@ def _listed(subject, patterns, star, captures):
 
 def match_mapping(keys, patterns, rest):
     def match(subject, captures):
-        if not (hasattr(subject, "keys") and hasattr(subject, "__getitem__")):
+        if not (hasattr(subject, "keys") and hasattr(subject, "__getitem__") and _counts_as(subject, _MAPPING)):  # fmt: skip
             return False
         if any(k not in subject for k in keys):
             return False

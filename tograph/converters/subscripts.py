@@ -322,6 +322,7 @@ def augment(op: str, x, value):
     """``x op= value``, as an expression."""
     grown = outer_lists.additions(x, reads.current()) if op == "iadd" and type(x) is list else None
     if grown is not None:
+        outer_lists.check_kinds(x, value, reads.current())
         call(grown.extend, value)
         return x
     x, value = updated(op, x, value)

@@ -148,8 +148,24 @@ def try_stmt(body, handlers, orelse, final, names, places=None) -> None:
     """``places``: the variables that the bodies assign, where the bodies do not tell."""
     if places is None:
         places = places_of(names, body, *(h for _, h in handlers), orelse, final)
-    if not is_tracing() or not _tried(body, handlers, orelse, final, places):
+    if not is_tracing():
         _python_try(body, handlers, orelse, final)
+    elif not _tried(body, handlers, orelse, final, places):
+        _handled_by_python(body, handlers, orelse, final, places)
+
+
+def _handled_by_python(body, handlers, orelse, final, places) -> None:
+    """The body raises while it is traced; what handles that may fail when the graph runs, and ``finally`` follows then too."""
+    if final is None or not handlers:
+        _python_try(body, handlers, orelse, final)
+    else:
+        _then(lambda: _python_try(body, handlers, orelse, None), final, places)
+
+
+def _then(body, final, places) -> None:
+    """``try: body() finally: final()``."""
+    if not _tried(body, (), None, final, places):
+        _python_try(body, (), None, final)
 
 
 def _python_try(body, handlers, orelse, final) -> None:
@@ -226,7 +242,10 @@ def _tried(body, handlers, orelse, final, places) -> bool:
         return True
     if ended and not failing:
         attempt.commit()
-        _python_try(lambda: None, (), orelse, final)
+        if orelse is not None and final is not None:
+            _then(orelse, final, places)
+        else:
+            _python_try(lambda: None, (), orelse, final)
         return True
     attempt.undo()
     if failing:

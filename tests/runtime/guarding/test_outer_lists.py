@@ -140,3 +140,33 @@ def test_a_list_that_cannot_grow_in_the_graph_is_traced_for_each_length():
 
     staged = tg.function(f)
     assert outcomes(staged, CALLS) == outcomes(f, CALLS)
+
+
+def by_a_name(log, x):
+    items = log.items
+    if x.sum() > 0:
+        items.append(0.5)
+    return sum(items)
+
+
+def by_getattr(log, x):
+    if x.sum() > 0:
+        log.items.append(0.5)
+    items = getattr(log, "items")  # noqa: B009
+    return [*items]
+
+
+def by_a_function(log, x):
+    def add(items):
+        if x.sum() > 0:
+            items.append(0.5)
+
+    add(log.items)
+    return x
+
+
+@pytest.mark.parametrize("f", [by_a_name, by_getattr, by_a_function])
+def test_a_second_name_for_such_a_list_is_refused(f):
+    """By it the list could be read, as it was before the call, and nobody would know."""
+    with pytest.raises(tg.errors.StructureError, match="log.items"):
+        tg.function(f)(Log(), torch.tensor([1.0, 2.0]))

@@ -75,3 +75,47 @@ def test_what_is_detached_from_an_argument_has_no_history():
         torch.testing.assert_close(moved, h * 0.8)
         assert g.tolist() == h.tolist()
         torch.autograd.grad(moved.sum(), w)
+
+
+def test_hooks_of_an_argument():
+    calls, times = [], {k: lambda g, k=k: g * k for k in (3, 5)}
+
+    def f(x):
+        [g] = torch.autograd.grad((x * x).sum(), x, create_graph=True)
+        if x.is_leaf:
+            (x * 2).sum().backward()
+        return g
+
+    def raised(p):
+        p.grad.add_(1)
+
+    def found(f, x, *factors):
+        for k in factors:
+            x.register_hook(times[k])
+        if x.is_leaf:
+            x.register_post_accumulate_grad_hook(raised)
+        g = f(x)
+        return g, torch.autograd.grad(g.sum(), x)[0], x.grad if x.is_leaf else None
+
+    for scale in (None, 2.0):
+        staged = tg.function(f)
+        for factors in ((), (3,), (3, 5, 3), ()):
+            for g in (f, staged):
+                x = torch.tensor([1.0, 2.0], requires_grad=True)
+                calls.append(found(g, x if scale is None else x * scale, *factors))
+            torch.testing.assert_close(calls[-1], calls[-2])
+
+
+def test_an_argument_with_a_history_requires_a_gradient_where_gradients_are_off():
+    def f(x):
+        y = x * 2
+        return x.requires_grad, x.is_leaf, y.requires_grad
+
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        for a in (x, x.detach()):
+            assert tg.function(f)(a) == f(a)
+    y, staged = x * 2, tg.function(f)
+    with torch.no_grad():
+        assert staged(y) == f(y) == (True, False, False)
+    assert staged(y) == f(y) == (True, False, True)

@@ -286,3 +286,10 @@ def test_a_module_of_modules_that_exist_is_made_by_every_call():
         for backwards in (True, False):
             got = g(torch.ones(2), torch.tensor(n), backwards)
             torch.testing.assert_close(got, f(torch.ones(2), n, backwards))
+
+
+def test_a_list_of_another_shape_is_not_assigned():
+    w = tg.Variable([1.0, 2.0])
+    with pytest.raises(tg.errors.InvalidArgumentError, match=r"shape \(2,\) cannot take .* \(1,\)"):
+        w.assign([1.0])
+    assert w.assign([3.0, 4.0]).tolist() == [3.0, 4.0]

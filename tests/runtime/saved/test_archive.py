@@ -119,8 +119,11 @@ def test_unwritable_place(tmp_path):
         return x
 
     f(torch.ones(1))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as caught:
         tg.save(f, tmp_path / "no" / "such")
+    assert caught.value.filename == str(tmp_path / "no" / "such")
+    with pytest.raises(IsADirectoryError):
+        tg.save(f, tmp_path)
     assert os.listdir(tmp_path) == []
 
 

@@ -257,3 +257,35 @@ def test_a_variable_that_is_only_written_and_on_one_path():
         f(torch.tensor(1.0))
         seen.append([*found, shown()])
     assert seen[0] == seen[1]
+
+
+def assigned_on_a_path_of_python(o, x):
+    global LEVEL
+    if o.c:
+        o.n = x
+    else:
+        LEVEL = 1
+
+
+def from_a_list_that_is_replaced(o, x):
+    i = 0
+    while i < x:
+        i, o.n = i + 1, o.c[0]
+    o.c = [x * 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("f", "content"), [(assigned_on_a_path_of_python, True), (from_a_list_that_is_replaced, [0.5])]
+)
+def test_what_a_call_leaves_is_not_what_the_trace_found(f, content):
+    global LEVEL
+    seen = []
+    for step in (f, tg.function(f)):
+        LEVEL, o, found = 1, Owner(content), []
+        o.n = 0
+        for i, v in enumerate([0.0, -1.0, -3.0, 2.0, 1.0]):
+            step(o, torch.tensor(v))
+            found.append(repr((LEVEL, vars(o))))
+            LEVEL = i + 5
+        seen.append(found)
+    assert seen[0] == seen[1]

@@ -8,6 +8,7 @@ import torch
 
 from ...runtime.guarding import reads
 from ...runtime.symbols.symbolic import SymTensor
+from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 
 
@@ -26,7 +27,7 @@ def _view(x: torch.Tensor, *shape: Any, **kwargs: Any) -> Any:
     """``x.view(...)``, which fails for a tensor that lies in another way."""
     if reads.argument(x) is not None:
         reads.layout()
-    return x.view(*shape, **kwargs)
+    return leave_alone(x.view, shape, kwargs)
 
 
 def _storage_offset(x: torch.Tensor) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...runtime import control_flow
+from ...runtime.graph import prints
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols.funcgraph import current_graph, is_tracing
@@ -32,6 +33,7 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
     args = tuple(_printed(v, graph) for v in values)
     kwargs = {"sep": sep, "end": end, "flush": flush}
     kwargs = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+    file = prints.stream(file)
     if file is not None:
         kwargs["file"] = outside(file, graph)
     graph.add("tg.print", args, kwargs)

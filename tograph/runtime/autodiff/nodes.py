@@ -66,7 +66,7 @@ class _Call(NamedTuple):
     """What a node knows of its call.
 
     ``shape``: that of the inputs, where there are lists among them. ``numbers``: what is kept and no tensor, ``places``: where the
-    tensors are among it.
+    tensors are among it. ``early``: gradients that ran op by op; the same again are the same to the last bit.
     """
 
     node: ShareNode
@@ -81,6 +81,7 @@ class _Call(NamedTuple):
     kept: tuple[torch.Tensor, ...] | None
     likes: list[tuple[Any, ...]]
     specs: tuple[Any, Any] | None
+    early: set[Any]
 
 
 class _Apply(torch.autograd.Function):
@@ -118,6 +119,7 @@ class _Apply(torch.autograd.Function):
             None if node.saves else tuple(tensors),
             [(x.shape, x.dtype, x.device) for x in flat] if len(flat) > 1 else [],
             specs,
+            set(),
         )
         if told:
             without = [given[i] for i in pair.routes.without(node.positions, told)]
@@ -210,8 +212,14 @@ def _gradients(
     wanted = tuple(needs[i] for i in present)
     program = node.pair.backward(taking, wanted)
     given = list(map(_dense, [*stored, *cotangents]))
-    mapped = any(map(transforms.is_mapped, cotangents))
-    results = iter(program.run_mapped(*given) if mapped else program.run(*given))
+    if any(map(transforms.is_mapped, cotangents)):
+        results = iter(program.run_mapped(*given))
+    elif (taking, wanted) in call.early:
+        results = iter(program.run_early(*given))
+    else:
+        results = iter(program.run(*given))
+        if program.early:
+            call.early.add((taking, wanted))
     return present, [next(results) if w else None for w in wanted]
 
 

@@ -54,16 +54,17 @@ class StagedException(Exception):
         return StagedException(parts[0]) if isinstance(parts[0], Handle) else parts[0]
 
     def __str__(self):
-        raise self._unknown("text")
+        raise self.unknown("text")
 
     def __getattribute__(self, name):
         if name == "args" or not (
-            name.startswith("_") or name in ("handle_", "with_traceback", "add_note")
+            name.startswith("_") or name in ("handle_", "unknown", "with_traceback", "add_note")
         ):
-            raise object.__getattribute__(self, "_unknown")(f"attribute {name!r}")
+            raise object.__getattribute__(self, "unknown")(f"attribute {name!r}")
         return super().__getattribute__(name)
 
-    def _unknown(self, what: str) -> StagingError:
+    def unknown(self, what: str) -> StagingError:
+        """The error for what only the run knows of it."""
         return StagingError(
             f"the {what} of an exception that happens when the graph runs is not known here; str(e), f-strings, print(e), "
             "isinstance(e, T) and raise work",

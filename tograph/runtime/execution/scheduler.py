@@ -69,7 +69,7 @@ class Program:
         self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = _calls_before(traced)
         self._settled = False
-        self._waiting: host.Program | None = None  # runs the graph op by op until it is compiled
+        self._waiting: host.Program | None = None  # runs the graph op by op while calls wait
         self._declined = 0
         self._strided: dict[
             Any, Native | None
@@ -138,10 +138,7 @@ class Program:
         if self._left:
             self._left = 0 if self._is_short() else self._left - 1
             if self._left:
-                if self._waiting is None:
-                    with collector.seldom():
-                        self._waiting = host.build(self.graph)
-                return self._waiting.run(*map(plain, inputs))
+                return self.run_early(*inputs)
             self._waiting = None
             self.compile()
         if self._native is not None:
@@ -156,6 +153,18 @@ class Program:
                 with prints.passed_over(count):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
+
+    @property
+    def early(self) -> bool:
+        """Whether calls wait for a later one to compile the graph."""
+        return self._left > 0
+
+    def run_early(self, *inputs: Any) -> list[Any]:
+        """The outputs as calls give them that wait: op by op, rounded as torch does."""
+        if self._waiting is None:
+            with collector.seldom():
+                self._waiting = host.build(self.graph)
+        return self._waiting.run(*map(plain, inputs))
 
     def run_mapped(self, *inputs: Any) -> list[Any]:
         """The outputs where some inputs are what a ``vmap`` of torch's makes of many: op by op."""

@@ -81,9 +81,7 @@ class Function(Generic[P, R]):
         if isinstance(python_function, type) or not callable(python_function):
             raise NotAFunctionError(f"tg.function takes a function, not {python_function!r}")
         self.python_function = python_function
-        self.input_signature = (
-            None if input_signature is None else signatures.check_specs(input_signature)
-        )
+        self.input_signature = signatures.check_specs(input_signature)
         if not isinstance(name, str | None):
             raise SignatureError(f"'name' of tg.function must be a str, not {name!r}")
         self.reduce_retracing = reduce_retracing

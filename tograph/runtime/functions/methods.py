@@ -54,7 +54,10 @@ class BoundFunction(Generic[P, R]):
         return self
 
     def __getattr__(self, name):
-        return getattr(self._function, name)
+        function = self.__dict__.get("_function")
+        if function is None:  # not initialised yet: torch.compile makes it so
+            raise AttributeError(name)
+        return getattr(function, name)
 
     def __eq__(self, other):
         if not isinstance(other, BoundFunction):

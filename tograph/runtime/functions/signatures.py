@@ -142,8 +142,10 @@ def _as_tensor(x: Any, spec: TensorSpec, name: str) -> Any:
     return torch.as_tensor(x, dtype=spec.dtype)
 
 
-def check_specs(given: Any) -> tuple[Any, ...]:
-    """An ``input_signature`` as a tuple; SignatureError where it is not made of specs."""
+def check_specs(given: Any) -> tuple[Any, ...] | None:
+    """An ``input_signature`` as a tuple, None without one; SignatureError where it is not made of specs."""
+    if given is None:
+        return None
     if not isinstance(given, (list, tuple)):
         advice = ": write [spec] for one parameter" if isinstance(given, TensorSpec) else ""
         raise SignatureError(

@@ -21,6 +21,26 @@ class _Here(threading.local):
 _here = _Here()
 
 
+class _Errors:
+    """``sys.stderr`` as a print finds it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_ERRORS = _Errors()
+
+
+def stream(file: Any) -> Any:
+    """The file of a print for every call: one of the standard streams is the one that the call finds, None that of ``print``."""
+    if file is sys.stdout:
+        return None
+    return _ERRORS if file is sys.stderr else file
+
+
 def show(*values: Any, sep: str | None = None, end: str | None = None, file: Any = None, flush: bool = False) -> None:  # fmt: skip
     """Print, unless the call has printed this already."""
     if _here.skipped:

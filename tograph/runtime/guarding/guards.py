@@ -93,6 +93,12 @@ def apart(x: torch.Tensor, tensors: Any) -> bool:
     )
 
 
+def hooks_of(x: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The functions that the gradient of ``x`` goes through, and those that run when it was added to ``x.grad``."""
+    own, later = x._backward_hooks or {}, x._post_accumulate_grad_hooks or {}
+    return tuple(own.values()), tuple(later.values())
+
+
 def unconnected(x: torch.Tensor, tensors: Any, targets: tuple[Any, ...]) -> bool:
     """Whether the history of ``x`` leads to no other one of some tensors: positions in ``tensors``, and what gives others."""
     others = [tensors[t] if isinstance(t, int) else t() for t in targets]
@@ -303,7 +309,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
-                                 "same_array": same_array, "apart": apart, "unconnected": unconnected, "unheld": unheld, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "apart": apart, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 

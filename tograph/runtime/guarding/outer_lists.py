@@ -3,7 +3,8 @@
 What a call adds to such a list is a list of the graph, by which the call extends it; nothing of what it held before is needed. Tracing begins
 again where a list turns out to be one (``Retrace.grown``), and once more, without any, where that fails (``ungrown``, the error).
 
-Invariants: the list itself does not change in a trace after the first addition; a look at it then, or in a staged construct, is an error.
+Invariants: the list itself does not change in a trace after the first addition; a look at it then, or in a staged construct, is an error, and so is a
+second name for it, by which it could be read unseen.
 ``watch`` is that of the trace, which knows how a list was found.
 """
 
@@ -13,6 +14,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ...errors import StructureError
 from ..inference.shapes import SYMBOLS
 from ..symbols import journal
@@ -21,6 +24,7 @@ from ..symbols.journal import Location
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
 from ..values.growing import StagedList
+from ..values.reach import own_variables
 
 
 def need(place: Location, watch: Any) -> None:
@@ -43,6 +47,8 @@ def prefer(place: Location, contents: Sequence[list], watch: Any) -> None:
     root, old = current_graph().root, place.get()
     if root.ungrown is not None or id(place.keep) in root.grown:
         return
+    if len({_kind(x) for new in contents for x in new[len(old) :]}) > 1:
+        return
     if all(_follows(new, old) for new in contents) and any(len(new) > len(old) for new in contents):
         raise Retrace(grown=frozenset([id(place.keep)]))
 
@@ -56,6 +62,23 @@ def _is_outer(place: Location, watch: Any) -> bool:
 def _follows(new: list, old: list) -> bool:
     """Whether a content begins with another one, and goes on with what a list of the graph holds as it is."""
     return len(new) >= len(old) and all(map(operator.is_, new, old)) and all(map(_own, new[len(old) :]))  # fmt: skip
+
+
+def _kind(item: Any) -> Any:
+    """What kind of thing an item is: a number and a tensor would both be tensors in a list of the graph."""
+    if isinstance(item, (tuple, list)) and getattr(item, "handle", None) is None:
+        return tuple(map(_kind, item))
+    return "tensor" if isinstance(item, torch.Tensor) else "number" if isinstance(item, (int, float, *SYMBOLS)) else type(item)  # fmt: skip
+
+
+def check_kinds(x: list, items: Any, watch: Any) -> None:
+    """StructureError for numbers and tensors in one list from outside that grows."""
+    if getattr(items, "handle", None) is not None or not isinstance(items, (list, tuple)):
+        return
+    kinds = current_graph().root.kinds.setdefault(id(x), set())
+    kinds.update(map(_kind, items))
+    if len(kinds) > 1:
+        raise _cannot(watch.source_of(x).label)
 
 
 def _own(item: Any) -> bool:
@@ -78,6 +101,8 @@ def additions(x: list, watch: Any) -> StagedList | None:
         source = watch.source_of(x)
         if source is None or not _changed_blindly(x):
             return None
+        if any(held is x for held in own_variables()):
+            raise _cannot(source.label)
         made = StagedList()
         root.additions[id(x)] = x, made
         watch.sources[id(made)] = made, source
@@ -98,13 +123,16 @@ def extended(x: Any, root: Root) -> list | None:
     return next((real for real, made in root.additions.values() if made is x), None)
 
 
-def look(x: Any, watch: Any) -> None:
-    """A container is about to be read: StructureError for a list whose items are known only when the graph runs."""
+def look(x: Any, watch: Any, whole: bool = False) -> None:
+    """A container is about to be read: StructureError for a list whose items are known only when the graph runs.
+
+    ``whole``: by a name of the function, or as an argument, in a way that nothing tells of: that may be at any time.
+    """
     if type(x) is not list or not (is_tracing() and journal.active()):
         return
     root = current_graph().root
-    if id(x) in root.grown and (id(x) in root.additions or journal.is_nested()):
-        source = watch.source_of(x)
+    if id(x) in root.grown and (whole or id(x) in root.additions or journal.is_nested()):
+        source = None if watch is None else watch.source_of(x)
         raise _cannot("a list" if source is None else source.label)
 
 
@@ -118,8 +146,8 @@ def _refuse(name: str) -> Callable[[], None]:
 def _cannot(name: str) -> StructureError:
     error = StructureError(
         f"{name}, a list from outside of the function, gets a number of items that depends on a staged condition: what it holds is known only when "
-        "the graph runs, so it can be appended to and extended here, by items of one kind, and not be read or changed otherwise. Read it outside "
-        "of the function, pass it as an argument, or gather the items in a list that the function makes",
+        "the graph runs, so it can be appended to and extended here, by items of one kind, where it is found (`self.log.append(x)`), and not be read, named or changed "
+        "otherwise. Read it outside of the function, pass it as an argument, or gather the items in a list that the function makes",
         user_location(),
     )
     error.grown = True

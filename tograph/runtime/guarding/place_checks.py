@@ -131,7 +131,7 @@ class PlaceChecks:
     def _found(self, x: Any, source: Source) -> None:
         """A tensor that was found outside and is an argument as well has to be captured; of the system's variables all count."""
         if id(x) in self.stands:
-            raise _in_two_places(self.stands[id(x)][1].label, source.label)
+            raise in_two_places(self.stands[id(x)][1].label, source.label)
         if x is os.environ or x is os.getenv:
             self.environment()
         if isinstance(x, torch.Tensor) and self.given:
@@ -145,10 +145,10 @@ class PlaceChecks:
 
     def whole(self, x: Any, seen: frozenset[int] = frozenset(), now: Any = None) -> None:
         """All of a container was read, and of the containers in it; ``now`` is what it held before the call."""
+        outer_lists.look(x, self, whole=True)
         source = self.source_of(x)
         if source is None or id(x) in seen or not is_container(x):
             return
-        outer_lists.look(x, self)
         seen = seen | {id(x)}
         now = pre_content(x) if now is None else now
         if isinstance(now, (set, frozenset)):
@@ -190,7 +190,7 @@ class PlaceChecks:
         return Guards(list(self.checks.values()), list(dict.fromkeys(root.root.guards)), missing)
 
 
-def _in_two_places(first: str, second: str) -> StagingError:
+def in_two_places(first: str, second: str) -> StagingError:
     return StagingError(
         f"{first} and {second} are one dict or set from outside of the function, which gets a key that is known only when the graph runs: use it by one "
         "of the two",

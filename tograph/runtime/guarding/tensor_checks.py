@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from . import sources
-from .guards import IN_ORDER, unconnected
+from .guards import IN_ORDER, hooks_of, unconnected
 from .place_checks import PlaceChecks
 from .sources import Source, holder
 
@@ -106,6 +106,13 @@ class TensorChecks(PlaceChecks):
             test if found else f"not {test}",
             targets,
         )
+        return found
+
+    def gradient_hooks(self, x: torch.Tensor, i: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The hooks of the ``i``-th tensor of the arguments were asked for, see ``hooks_of``."""
+        found = hooks_of(x)
+        test = "hooks_of({0}) == {1}"
+        self.check(Source(None, "tensor", i, f"the hooks of tensor {i}"), "hooks", test, found)
         return found
 
     def constant(self, x: torch.Tensor) -> bool:

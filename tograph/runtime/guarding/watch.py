@@ -33,7 +33,7 @@ from .lookups import (
     module_store,
     of_a_user,
 )
-from .place_checks import pre_content
+from .place_checks import in_two_places, pre_content
 from .sources import Source, holder
 from .tensor_checks import TensorChecks
 
@@ -128,6 +128,8 @@ class Watch(TensorChecks):
 
     def attribute(self, owner: Any, name: str, value: Any) -> None:
         """``owner.name`` was read."""
+        if id(value) in self.stands:
+            raise in_two_places(self.stands[id(value)][1].label, f"{type(owner).__name__}.{name}")
         if isinstance(owner, types.ModuleType) and name in vars(owner):
             if not self.written(("attr", id(owner), name)):
                 source = sources.global_(vars(owner), name)

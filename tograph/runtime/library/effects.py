@@ -10,7 +10,7 @@ import torch
 
 from ...errors import SignatureError
 from ..control_flow import outside_value
-from ..graph import types
+from ..graph import prints, types
 from ..graph.ops import OpaqueObject
 from ..graph.types import TensorType
 from ..recording.tracing import suspended
@@ -35,6 +35,7 @@ def print_(*values: Any, sep: str = " ", end: str = "\n", file: Any = None) -> N
         kwargs["sep"] = sep
     if end != "\n":
         kwargs["end"] = end
+    file = prints.stream(file)
     if file is not None:
         kwargs["file"] = OpaqueObject(file, "file")
     graph.add("tg.print", args, kwargs)

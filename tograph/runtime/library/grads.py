@@ -69,6 +69,7 @@ def engine(
     _check_iterations(outputs, inputs, every)
     if not every:
         outer_histories.check_grad(lambda: leaves(outputs), inputs)
+    outer_histories.take_hooks(inputs)
     SEPARATE(outputs, inputs)
     here = current_graph()
     if here.hooked:
@@ -249,7 +250,7 @@ def WAYS(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]
 
 
 def _run_hooks(leaf: torch.Tensor, way: Any) -> None:
-    for hook in list((leaf._post_accumulate_grad_hooks or {}).values()):
+    for hook in outer_histories.later_hooks(leaf):
         if way is not True:
             raise GradientError(
                 "whether a tensor with a post-accumulate-grad hook has a gradient depends on a staged condition",

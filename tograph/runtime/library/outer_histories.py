@@ -2,7 +2,8 @@
 
 In eager PyTorch ``backward()`` goes through an argument with a history to all that it was computed from, and a gradient with respect to
 ``x`` takes what comes by way of an argument ``y = f(x)`` too. A graph has no part in that history: where a gradient
-would go there it is refused, and that it does not is a guard. (The history of a captured tensor is part of the trace.)
+would go there it is refused, and that it does not is a guard. (The history of a captured tensor is part of the trace.) Hooks that an
+argument has are taken over.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..guarding import reads
 from ..guarding.sources import holder
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.symbolic import SymTensor
+from . import custom
 
 Given = tuple[
     Any, int, torch.Tensor
@@ -52,6 +54,33 @@ def check_grad(
                 "to: compute it inside, take the gradient outside, or detach the argument.",
                 user_location(),
             )
+
+
+def take_hooks(inputs: Sequence[torch.Tensor]) -> None:
+    """Let the gradients of arguments go through the hooks that these have outside, as in eager PyTorch; other hooks trace anew."""
+    for x in inputs:
+        given = _argument(x)
+        if given is None:
+            continue
+        watch, i, real = given
+        hooks = watch.gradient_hooks(real, i)[0]
+        if "taken_" not in x.__dict__:
+            x.__dict__["taken_"] = True
+            for hook in hooks:
+                torch.Tensor.register_hook(x, _converted(hook))
+
+
+def later_hooks(leaf: torch.Tensor) -> tuple[Any, ...]:
+    """The functions that run when a gradient was added to ``leaf.grad``."""
+    given = _argument(leaf)
+    if given is not None:
+        watch, i, leaf = given
+        return watch.gradient_hooks(leaf, i)[1]
+    return tuple((leaf._post_accumulate_grad_hooks or {}).values())
+
+
+def _converted(hook: Any) -> Callable[[Any], Any]:
+    return lambda g: None if g is None else custom.CONVERT(hook)(g)
 
 
 def _arguments(xs: Sequence[torch.Tensor]) -> Iterator[Given]:

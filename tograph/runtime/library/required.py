@@ -28,6 +28,8 @@ def required(x: SymTensor) -> Way:
 
 def of_computed(x: SymTensor, name: str, value: Any) -> Any:
     """The attribute ``name`` of a tensor with a history, which torch says is ``value``; a staged bool where a run decides it."""
+    if "real_" in x.__dict__:  # an argument that requires a gradient already
+        return value
     if name == "requires_grad" and isinstance(x.storage_, Picked):
         reads.follow_grad_mode()  # it may be a leaf, which requires a gradient also where gradients are off
     elif not reads.grad_mode():

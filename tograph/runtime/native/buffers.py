@@ -207,6 +207,29 @@ class _Block:
         self.buffers.back(self.place, self.data, self.capacity)
 
 
+class Left:
+    """Elements that a call left at the start of a block: a tensor when somebody asks for it, which only other native code may never do."""
+
+    __slots__ = ("block", "dtype", "shape")
+
+    def __init__(self, block: _Block, dtype: torch.dtype, shape: tuple[int, ...]):
+        self.block, self.dtype, self.shape = block, dtype, shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def data_ptr(self) -> int:
+        """Where they are."""
+        return self.block.data
+
+    def tensor(self) -> torch.Tensor:
+        """A tensor that owns the block."""
+        memory: Any = (ctypes.c_char * self.block.capacity).from_address(self.block.data)
+        memory.block = self.block
+        count = torch.Size(self.shape).numel()
+        return torch.frombuffer(memory, dtype=self.dtype, count=count).view(self.shape)
+
+
 class Buffers:
     """The table of one program's buffers, and the blocks of results that were dropped."""
 
@@ -236,6 +259,11 @@ class Buffers:
 
     def take(self, place: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
         """The elements at the start of a buffer as a tensor that owns the block."""
+        found = self.left(place, dtype, shape)
+        return found.tensor() if isinstance(found, Left) else found
+
+    def left(self, place: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Left | torch.Tensor:
+        """The same, where it need not be a tensor yet."""
         at = (place - self.address) // 8
         data, capacity = self._table[at], self._table[at + 1]
         if 0 in shape or not data:
@@ -248,9 +276,7 @@ class Buffers:
             return made
         self._table[at] = self._table[at + 1] = 0
         self._empty.add(place)
-        memory: Any = (ctypes.c_char * capacity).from_address(data)
-        memory.block = _Block(self, place, data, capacity)
-        return torch.frombuffer(memory, dtype=dtype, count=torch.Size(shape).numel()).view(shape)
+        return Left(_Block(self, place, data, capacity), dtype, shape)
 
     def back(self, place: int, data: int, capacity: int) -> None:
         """Take a block back from a result that was dropped."""

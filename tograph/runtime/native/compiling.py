@@ -28,6 +28,7 @@ from .packing import packed
 from .pads import joined
 from .program import Lowered, Native
 from .results import View
+from .saving import copied_in_nests
 from .values import Decline, Noncontiguous
 
 KEPT = 64  # lowered graphs, for those that have the same text
@@ -46,7 +47,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
-    graph = added(joined(packed(typed(graph))))
+    graph = copied_in_nests(added(joined(packed(typed(graph)))))
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:

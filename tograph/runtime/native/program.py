@@ -214,7 +214,7 @@ class Native:
         slots, kept = self._slots, []
         for i, (x, kind) in enumerate(zip(inputs, self._inputs)):
             if type(x) is rows.Rows:
-                kept.append(rows.words(x))
+                kept.append(x.words())
                 slots[i] = ctypes.addressof(kept[-1])
             else:
                 slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)

@@ -10,14 +10,14 @@ import ctypes
 import functools
 import itertools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._pytree import register_pytree_node
 
 from ..graph.types import ListType, ScalarType, TensorType, Type
-from .buffers import Buffers
+from .buffers import Buffers, Left
 from .extents import unknown
 from .list_items import depth, inside, paired
 
@@ -28,10 +28,22 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class Rows:
     """A list of items of type ``item``. ``parts``: its buffers, see ``values.Listed``."""
 
-    __slots__ = ("item", "parts")
+    __slots__ = ("_parts", "item")
 
-    def __init__(self, item: Type, parts: tuple[torch.Tensor, ...]):
-        self.item, self.parts = item, parts
+    def __init__(self, item: Type, parts: Sequence[torch.Tensor | Left]):
+        self.item, self._parts = item, parts
+
+    @property
+    def parts(self) -> tuple[torch.Tensor, ...]:
+        """The buffers as tensors."""
+        made = tuple(p.tensor() if isinstance(p, Left) else p for p in self._parts)
+        self._parts = made
+        return made
+
+    def words(self) -> Any:
+        """What a slot points to: the length of the list, and where its buffers are."""
+        parts = self._parts
+        return (ctypes.c_int64 * (1 + len(parts)))(len(parts[0]), *(p.data_ptr() for p in parts))
 
     def items(self) -> tuple:
         """The items as the host has them."""
@@ -91,16 +103,17 @@ def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
     """The result that a call left in buffers."""
     item, length = inside(kind), block[0]
     parts, inner, count = [], item, length
+    take = buffers.left if private else buffers.take
     for place in block[1:]:
         if paired(inner):
             parts.append(buffers.take(place, _WORD, (count, 2)))
             count, inner = int(parts[-1][-1, 1]) if count else 0, inside(inner)
         else:
             shape = () if isinstance(inner, ScalarType) else tuple(inner.shape)
-            parts.append(buffers.take(place, inner.dtype, (count, *shape)))
+            parts.append(take(place, inner.dtype, (count, *shape)))
+    made = Rows(item, parts)
     if isinstance(kind, TensorType):
-        return _turned(parts[0], unknown(kind))
-    made = Rows(item, tuple(parts))
+        return _turned(made.parts[0], unknown(kind))
     return made if private else _apart(made.items())
 
 
@@ -184,8 +197,3 @@ def _fits(v: Any, item: Any, whole: bool = False) -> bool:
         and not (torch.is_grad_enabled() and v.requires_grad)
         and not torch._C._functorch.is_functorch_wrapped_tensor(v)
     )
-
-
-def words(x: Rows) -> Any:
-    """What a slot points to: the length of a list, and where its buffers are."""
-    return (ctypes.c_int64 * (1 + len(x.parts)))(len(x.parts[0]), *(p.data_ptr() for p in x.parts))

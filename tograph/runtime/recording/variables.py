@@ -82,12 +82,7 @@ class Variable(torch.Tensor):
         if isinstance(value, torch.Tensor):
             if value.dtype != self.dtype:
                 raise self._unfit(value.dtype)
-            if not broadcast and tuple(value.shape) != tuple(self.shape):
-                raise InvalidArgumentError(
-                    f"a variable of shape {tuple(self.shape)} cannot take a value of shape {tuple(value.shape)}",
-                    user_location(),
-                )
-            return value
+            return value if broadcast else self._of_its_shape(value)
         if isinstance(value, SYMBOLS):
             exact = {int: torch.int64, float: torch.float32}
             dtype = exact.get(value.node.kind, torch.bool)
@@ -95,7 +90,18 @@ class Variable(torch.Tensor):
             dtype = _data(value).dtype
         if not torch.can_cast(dtype, self.dtype):
             raise self._unfit(dtype)
-        return value if isinstance(value, SYMBOLS) else torch.as_tensor(value, dtype=self.dtype)
+        if isinstance(value, SYMBOLS):
+            return value
+        made = torch.as_tensor(value, dtype=self.dtype)
+        return made if broadcast or not made.dim() else self._of_its_shape(made)
+
+    def _of_its_shape(self, value: torch.Tensor) -> torch.Tensor:
+        if tuple(value.shape) != tuple(self.shape):
+            raise InvalidArgumentError(
+                f"a variable of shape {tuple(self.shape)} cannot take a value of shape {tuple(value.shape)}",
+                user_location(),
+            )
+        return value
 
     def _unfit(self, dtype: torch.dtype) -> StructureError:
         return StructureError(

@@ -8,6 +8,7 @@ depend on the parts alone: no clock, no names of machines.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tempfile
@@ -29,7 +30,12 @@ _BLOCK = 1 << 20
 def write(path: str | os.PathLike, parts: Mapping[str, bytes]) -> None:
     """Write parts to a file in one step: another reader sees the old file or the new one. OSError as ``open`` raises it."""
     path = os.fspath(path)
-    handle, draft = tempfile.mkstemp(prefix=".tograph-", dir=os.path.dirname(os.path.abspath(path)))
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    try:
+        handle, draft = tempfile.mkstemp(prefix=".tograph-", dir=os.path.dirname(os.path.abspath(path)))  # fmt: skip
+    except OSError as error:  # of the draft: the file is the one that the user named
+        raise type(error)(error.errno, error.strerror, path) from None
     try:
         with os.fdopen(handle, "w+b") as file:
             _write_zip(file, parts)

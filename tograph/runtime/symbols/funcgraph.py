@@ -125,7 +125,7 @@ class Root:
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
-    ``grown``, ``ungrown``, ``additions``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
+    ``grown``, ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
     ``read_items``: containers that were read from lists and dicts of the graph, each time a new object.
     """
 
@@ -170,6 +170,7 @@ class Root:
     grown: frozenset[int] = frozenset()
     ungrown: Exception | None = None
     additions: dict[int, tuple[list, Any]] = field(default_factory=dict)
+    kinds: dict[int, set[Any]] = field(default_factory=dict)
     read_items: dict[int, Any] = field(default_factory=dict)
     looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None

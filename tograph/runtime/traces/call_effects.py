@@ -73,6 +73,9 @@ class CallEffects:
             if same and location.key not in committed:
                 self.undo.append((location, old))
                 continue
+            if self._as_before(location, old) and location.key not in committed:
+                self.watch.kept(location, old)
+                continue
             effect = self._effect(changes, location, old, copies)
             if effect is not None:
                 order[location.key] = len(found)
@@ -109,6 +112,11 @@ class CallEffects:
         self.undo.append((location, old))
         self.replaced += slots.tensors_of(old)
         return self._outside(changes, location, old), (None, self._place(location))
+
+    def _as_before(self, location: Location, old: Any) -> bool:
+        """Whether a variable outside, of those that the code may assign, holds what it held: maybe this path assigns it not at all."""
+        variable = location.key[0] == "cell" or control_flow.is_module_globals(location)
+        return variable and location.get() is old and self._is_outside(location)
 
     def _place(self, location: Location) -> Held | Moving:
         """Where a change outside goes, as calls find it."""

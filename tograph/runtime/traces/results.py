@@ -237,7 +237,15 @@ def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
 def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
     """One of several values; the sets, dicts, lists and tuples among them in the form in which they leave, and objects from outside as themselves."""
     holds = (set, frozenset, dict, list, tuple)
-    new = [_leaving(o, seen, tensor) if isinstance(o, holds) else _itself(o) for o in x.options_]
+
+    def option(o: Any) -> Any:
+        if isinstance(
+            o, torch.Tensor
+        ):  # one of a place that is looked up at each call is not the one of this call
+            return o if isinstance(o, SymTensor) else tensor(o)
+        return _leaving(o, seen, tensor) if isinstance(o, holds) else _itself(o)
+
+    new = [option(o) for o in x.options_]
     if all(a is b for a, b in zip(x.options_, new)):
         return x
     made = structure.TaggedUnion(x.tag_, new)

@@ -71,6 +71,18 @@ def user_variables() -> list[Any]:
     return found
 
 
+def own_variables() -> list[Any]:
+    """The same without the variables around those functions."""
+    found: list[Any] = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in USER_CODE:
+            around = frame.f_code.co_freevars
+            found += [x for name, x in frame.f_locals.items() if name not in around]
+        frame = frame.f_back
+    return found
+
+
 class Reach:
     """What can be reached from roots, and what from more of them, without going over the former again.
 
