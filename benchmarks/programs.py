@@ -247,6 +247,20 @@ def runge_kutta(y):
     return y
 
 
+class Averages:
+    """Ops on lists of tensors."""
+
+    def __init__(self):
+        self.weights = [torch.randn(32, 32) for _ in range(8)]
+
+    def each_at_once(self, x):
+        moved = [w + x for w in self.weights]
+        for _ in range(5):
+            torch._foreach_mul_(moved, 0.99)
+            torch._foreach_add_(moved, self.weights, alpha=0.01)
+        return moved
+
+
 class UnrolledCell(nn.Module):
     """Rows by number, and a list of results."""
 
@@ -286,6 +300,7 @@ def cases():
         (choose_points, (torch.eye(12) + 0.5 * torch.ones(12, 12), torch.tensor(8))),
         (serve, (torch.rand(30),)),
         (runge_kutta, (torch.randn(256, 3),)),
+        (Averages().each_at_once, (torch.randn(32, 32),)),
         (UnrolledCell().requires_grad_(False), (torch.randn(40, 8, 32),)),
     ]
 

@@ -30,6 +30,7 @@ from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, u
 from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
 from ..writes.mutation import write_in_place
+from . import foreach
 
 
 @contextmanager
@@ -101,6 +102,10 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
     special = SPECIAL.get(func)
     if special is not None:
         return special(*args, **kwargs)
+    if func._opname.startswith(foreach.PREFIX):
+        found = foreach.each(dispatch, func, args, kwargs)
+        if found is not None:
+            return found or None
     if func._schema.name in _ANSWERS:
         return answer(func, metas(args), {k: metas(v) for k, v in kwargs.items()})
     facts = facts_of(func)
