@@ -185,7 +185,8 @@ def test_a_list_of_the_callers_that_a_branch_extends_by_a_display():
         if x > 0:
             other += [7]
 
-    g = tg.function(f)
-    for x in (1.0, -1.0, 2.0):
-        g(torch.tensor(x))
-    assert outer == [1, 7, 7]
+    with pytest.raises(
+        tg.errors.StructureError, match="outer, a list from outside of the function"
+    ):
+        tg.function(f)(torch.tensor(1.0))
+    assert outer == [1]
