@@ -62,10 +62,14 @@ class BoundFunction(Generic[P, R]):
     def __eq__(self, other):
         if not isinstance(other, BoundFunction):
             return NotImplemented
-        return self.__self__ is other.__self__ and self._unbound is other._unbound
+        return self._identity() == other._identity()
 
     def __hash__(self):
-        return hash((id(self.__self__), id(self._unbound)))
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[int, int]:
+        known = self.__dict__  # without content in torch.compile, which asks all the same
+        return id(known.get("__self__")), id(known.get("_unbound"))
 
     def __reduce__(self):
         return getattr, (self.__self__, self._unbound.python_function.__name__)
