@@ -129,3 +129,25 @@ def test_writes_through_views_of_other_types():
     for row in (x, -x - 1):
         a, b = row.clone(), row.clone()
         assert repr(tg.function(numbers)(a)) == repr(numbers(b)) and torch.equal(a, b)
+
+
+def conjugates(c):
+    d = c.conj()
+    d.imag.add_(1)
+    if c.real.sum() > 0:
+        d.mul_(2j)
+    c.conj().real.mul_(3)
+    return c * 1, d * 1
+
+
+def test_writes_through_a_conjugate():
+    c = torch.complex(torch.arange(3.0), torch.arange(3.0) + 1)
+    for row in (c, -c, c):
+        for history in (False, True):
+            given = [row.clone().requires_grad_(history) for _ in range(2)]
+            outs = [f(x * 1) for f, x in zip((conjugates, tg.function(conjugates)), given)]
+            torch.testing.assert_close(outs[1], outs[0])
+            if history:
+                for x, (a, b) in zip(given, outs):
+                    (a * b).abs().sum().backward()
+                torch.testing.assert_close(given[1].grad, given[0].grad)

@@ -186,3 +186,24 @@ def test_roll_of_all_elements_is_the_host_s():
     f = tg.function(lambda x: x.roll(5) + 1)
     for _ in range(3):
         assert torch.equal(f(x), x.roll(5) + 1)
+
+
+def add_to(x, y):
+    x.add_(y)
+    return x
+
+
+def add_selected_to(x, y):
+    x.add_(y[y > 0])
+    return x
+
+
+@pytest.mark.parametrize(
+    ("f", "of", "size"),
+    [(add_to, (1,), (3,)), (add_to, (3,), (1, 3)), (add_selected_to, (1,), (3,))],
+)
+def test_more_than_there_is_room_for(f, of, size):
+    staged = tg.function(f)
+    for g in (f, staged, staged, staged):
+        with pytest.raises(RuntimeError, match=r"shape \[|doesn't match"):
+            g(torch.ones(of), torch.ones(size))

@@ -105,3 +105,11 @@ def test_looking_for_a_mask_ends():
         return x @ w
 
     assert looks(checks.compiled(product, r(8, 19) * 0.01, r(19, 5), calls=1)) == 0
+
+
+def test_many_rows():
+    """What is noted of them is not on the stack."""
+    n = 1_000_000
+    x, alive = r(n, 2), torch.arange(n) % 3 > 0
+    cf = checks.compiled(left, x, r(2, 4), alive, calls=1)
+    assert looks(cf) == 1

@@ -38,3 +38,11 @@ def test_each_item_by_itself():
 def test_lists_of_different_lengths_are_an_error_of_the_op():
     with pytest.raises(RuntimeError, match="must have the same number of tensors, got 2 and 1"):
         tg.function(lambda x: torch._foreach_add([x, x], [x]))(torch.ones(2))
+
+
+@pytest.mark.parametrize("op", [torch._foreach_add_, torch._foreach_mul])
+def test_empty_lists_are_the_error_that_they_are_in_eager_pytorch(op):
+    staged = tg.function(lambda xs: op(xs, 2))
+    for f in (lambda xs: op(xs, 2), staged):
+        with pytest.raises(RuntimeError, match="must have at least one tensor"):
+            f([])

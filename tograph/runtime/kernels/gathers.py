@@ -146,7 +146,11 @@ def _roll(b: Elements, node: Node, which: int, index: Index) -> Term:
 
 @row("aten.copy.default")
 def _copied(b: Elements, node: Node, which: int, index: Index) -> Term:
-    return b.at(node.args[1], broadcast(index, b.size(node.args[1])))
+    size, room = b.size(node.args[1]), b.size(node.args[0])
+    more = any(m == 1 != n or (n != 1 and isinstance(n, int) and isinstance(m, int) and n != m) for n, m in zip(size[::-1], room[::-1]))  # fmt: skip
+    if more or len(size) > len(room):
+        raise Unsupported("a write of more elements than there is room for")
+    return b.at(node.args[1], broadcast(index, size))
 
 
 @row("aten.fill.Tensor")

@@ -138,7 +138,7 @@ class _Look(Lanes):
         code.line("ret void")
         text = "\n".join(line for line in code.lines if line)
         name = low.function("look", f"(ptr noalias %Z, ptr noalias %F, ptr noalias %live, ptr noalias %dead) noinline #0 {{\n{text}\n}}\n")  # fmt: skip
-        live, dead = (low.code.cell(f"[{1 + rows + FEWEST} x i64]") for _ in range(2))
+        live, dead = (low.new("i64", (1 + rows + FEWEST,)).pointer for _ in range(2))
         given = f"ptr {zeros[0]}, ptr {finite[0] if finite else zeros[0]}, ptr {live}, ptr {dead}"
         low.code.line(f"call void @{name}({given})")
         return Kept(by, live, dead)

@@ -63,6 +63,8 @@ def each(dispatch: Callable[..., Any], func: Any, args: tuple, kwargs: dict) -> 
     lists = [a for a, many in zip(args, _many(func)) if many]
     if one is None or len(set(map(len, lists))) != 1 or not all(map(_on_cpu, lists)):
         return None
+    if not lists[0]:
+        raise RuntimeError("Tensor list must have at least one tensor.")
     found = []
     for i in range(len(lists[0])):
         given = [a[i] if many else a for a, many in zip(args, _many(func))]

@@ -265,11 +265,11 @@ def _equal(a, b):
 
 
 def _conj(x):
-    """A conjugate is computed: whether it is one is a bit that a symbolic tensor does not have."""
+    """A conjugate is computed: whether it is one is a bit that a symbolic tensor does not have. It is a view: what is written to it goes to ``x``."""
     # Torch's formulas pass a number of the code as a tensor, which comes as the number.
     if isinstance(x, complex):
         return record(aten.scalar_tensor.default, (x.conjugate(),), {"dtype": torch.complex128})
-    return record(aten._conj_physical.default, (x,), {})
+    return record(aten._conj_physical.default, (x,), {}, view=True)
 
 
 def _zeros(size, **options):
@@ -278,7 +278,7 @@ def _zeros(size, **options):
 
 
 def _negative(x):
-    return record(aten.neg.default, (x,), {})
+    return record(aten.neg.default, (x,), {}, view=True)
 
 
 def _in_known_layout(func) -> Callable[..., Any]:

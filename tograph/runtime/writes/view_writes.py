@@ -154,6 +154,11 @@ def _bits_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value
     return graph.emit("aten.view.dtype", packed, view.base.dtype, type=tensor_type(view.base))
 
 
+def _same_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    """Of an op that is its own inverse."""
+    return graph.emit(overload_name(view.func), value, type=tensor_type(view.base))
+
+
 _INVERSE: dict[str, Callable[..., Value]] = {
     "aten.view.default": _reshape_back,
     "aten._unsafe_view.default": _reshape_back,
@@ -171,6 +176,8 @@ _INVERSE: dict[str, Callable[..., Value]] = {
     "aten.view_as_real.default": _as_complex,
     "aten.view_as_complex.default": _as_pairs,
     "aten.view.dtype": _bits_back,
+    "aten._conj_physical.default": _same_back,
+    "aten.neg.default": _same_back,
     "aten.split.Tensor": _split_back,
     "aten.split_with_sizes.default": _split_back,
     "aten.unbind.int": _unbind_back,
