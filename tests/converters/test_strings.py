@@ -290,3 +290,29 @@ def test_print_to_a_standard_stream_finds_that_of_the_call():
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             f(torch.tensor(1))
         assert (out.getvalue(), err.getvalue()) == ("o tensor(1)\n", "e tensor(1)\n")
+
+
+class Said:
+    """A stream of the user's, with one of the standard streams beside it."""
+
+    def __init__(self):
+        self.text, self.stream = "", sys.stdout
+
+    def write(self, text):
+        self.text += text
+
+
+def test_print_to_a_stream_that_an_object_keeps(capsys):
+    said, out = Said(), io.StringIO()
+
+    @tg.function
+    def f(x):
+        print("kept", x, file=said.stream)
+        print("said", x, file=said)
+
+    f(torch.tensor(1))
+    with contextlib.redirect_stdout(out):
+        f(torch.tensor(2))
+    assert capsys.readouterr().out == "kept tensor(1)\nkept tensor(2)\n"
+    assert out.getvalue() == ""
+    assert said.text == "said tensor(1)\nsaid tensor(2)\n"
