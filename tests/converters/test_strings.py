@@ -316,3 +316,21 @@ def test_print_to_a_stream_that_an_object_keeps(capsys):
     assert capsys.readouterr().out == "kept tensor(1)\nkept tensor(2)\n"
     assert out.getvalue() == ""
     assert said.text == "said tensor(1)\nsaid tensor(2)\n"
+
+
+class Held:
+    def __init__(self):
+        self.n = 1
+
+    def __repr__(self):
+        return f"n={self.n}"
+
+
+@pytest.mark.parametrize("text", [lambda o, x: "%r %s" % (o, x), lambda o, x: "{} {}".format([o], x), lambda o, x: "%(o)s %(x)s" % {"o": o, "x": x}, lambda o, x: f"{[o]} {x}"])  # fmt: skip
+def test_a_text_shows_what_an_object_from_outside_holds_at_the_call(text):
+    held = Held()
+    staged = tg.function(lambda x: text(held, x.item()))
+    for _ in range(3):
+        assert staged(torch.tensor(1)) == text(held, 1)
+        held.n += 1
+    assert staged.trace_count == 3
