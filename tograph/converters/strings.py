@@ -120,14 +120,21 @@ def outside(value: Any, graph) -> Any:
 
 
 def _shows_now(value: Any) -> None:
-    """A text shows all of what a value holds while tracing: where it holds something else, a call is traced anew."""
+    """A text shows what a value holds while tracing: where it holds something else, a call is traced anew.
+
+    Of an object that holds staged values, the text is made of its fields when the graph runs.
+    """
     waiting, seen = [value], set()
     while waiting:
         x = waiting.pop()
-        if id(x) not in seen:
-            seen.add(id(x))
-            reads.passed((x,))
-            waiting += parts_shown(x)
+        if id(x) in seen or not (isinstance(x, _CONTAINERS) or not shows_staged(x)):
+            continue
+        seen.add(id(x))
+        reads.passed((x,))
+        waiting += parts_shown(x)
+
+
+_CONTAINERS = (list, tuple, dict, set)
 
 
 def _formatted(value: Any, conversion: str, spec: Any) -> str:
