@@ -334,3 +334,12 @@ def test_a_text_shows_what_an_object_from_outside_holds_at_the_call(text):
         assert staged(torch.tensor(1)) == text(held, 1)
         held.n += 1
     assert staged.trace_count == 3
+
+
+@dataclasses.dataclass
+class Level:
+    at: object
+
+
+def test_percent_of_one_object():
+    assert tg.function(lambda x: "%s" % Level(x + 1))(torch.tensor(1)) == "Level(at=tensor(2))"
