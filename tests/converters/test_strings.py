@@ -290,3 +290,56 @@ def test_print_to_a_standard_stream_finds_that_of_the_call():
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             f(torch.tensor(1))
         assert (out.getvalue(), err.getvalue()) == ("o tensor(1)\n", "e tensor(1)\n")
+
+
+class Said:
+    """A stream of the user's, with one of the standard streams beside it."""
+
+    def __init__(self):
+        self.text, self.stream = "", sys.stdout
+
+    def write(self, text):
+        self.text += text
+
+
+def test_print_to_a_stream_that_an_object_keeps(capsys):
+    said, out = Said(), io.StringIO()
+
+    @tg.function
+    def f(x):
+        print("kept", x, file=said.stream)
+        print("said", x, file=said)
+
+    f(torch.tensor(1))
+    with contextlib.redirect_stdout(out):
+        f(torch.tensor(2))
+    assert capsys.readouterr().out == "kept tensor(1)\nkept tensor(2)\n"
+    assert out.getvalue() == ""
+    assert said.text == "said tensor(1)\nsaid tensor(2)\n"
+
+
+class Held:
+    def __init__(self):
+        self.n = 1
+
+    def __repr__(self):
+        return f"n={self.n}"
+
+
+@pytest.mark.parametrize("text", [lambda o, x: "%r %s" % (o, x), lambda o, x: "{} {}".format([o], x), lambda o, x: "%(o)s %(x)s" % {"o": o, "x": x}, lambda o, x: f"{[o]} {x}"])  # fmt: skip
+def test_a_text_shows_what_an_object_from_outside_holds_at_the_call(text):
+    held = Held()
+    staged = tg.function(lambda x: text(held, x.item()))
+    for _ in range(3):
+        assert staged(torch.tensor(1)) == text(held, 1)
+        held.n += 1
+    assert staged.trace_count == 3
+
+
+@dataclasses.dataclass
+class Level:
+    at: object
+
+
+def test_percent_of_one_object():
+    assert tg.function(lambda x: "%s" % Level(x + 1))(torch.tensor(1)) == "Level(at=tensor(2))"

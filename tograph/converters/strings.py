@@ -14,7 +14,7 @@ from ..runtime.graph import types
 from ..runtime.guarding import reads
 from ..runtime.library.staged_string import StagedString, made_string
 from ..runtime.symbols.funcgraph import current_graph
-from ..runtime.traces.shown import shows_staged
+from ..runtime.traces.shown import parts_shown, shows_staged
 from ..runtime.values import conditional_items
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
@@ -104,7 +104,7 @@ def _argument(part: Any, graph) -> Any:
         return part
     value, conversion, spec = part
     if isinstance(spec, str) and not shows_staged(value):
-        reads.passed((value,))
+        _shows_now(value)
         return _formatted(value, conversion, spec)
     spec = spec if isinstance(spec, str) else tuple(_argument(p, graph) for p in spec)
     return (outside(value, graph), conversion, spec)
@@ -113,9 +113,28 @@ def _argument(part: Any, graph) -> Any:
 def outside(value: Any, graph) -> Any:
     """What an op that makes a text takes for a value."""
     conditional_items.need_order(value)
+    _shows_now(value)
     if isinstance(value, (dict, set)) and not shows_staged(value):
         value = copy.copy(value)  # a text shows it as it is now
     return control_flow.outside_value(value, graph)
+
+
+def _shows_now(value: Any) -> None:
+    """A text shows what a value holds while tracing: where it holds something else, a call is traced anew.
+
+    Of an object that holds staged values, the text is made of its fields when the graph runs.
+    """
+    waiting, seen = [value], set()
+    while waiting:
+        x = waiting.pop()
+        if id(x) in seen or not (isinstance(x, _CONTAINERS) or not shows_staged(x)):
+            continue
+        seen.add(id(x))
+        reads.passed((x,))
+        waiting += parts_shown(x)
+
+
+_CONTAINERS = (list, tuple, dict, set)
 
 
 def _formatted(value: Any, conversion: str, spec: Any) -> str:

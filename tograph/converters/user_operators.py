@@ -112,7 +112,8 @@ def _binary(function: Any, method: str, sign: str) -> Any:
         a, b = resolved(method, a, b)
         if is_union(a) or is_union(b):
             return apply(run, a, b)
-        if not (defines_operators(type(a)) or defines_operators(type(b))):
+        text = function is percent and type(a) is str  # which takes any object
+        if text or not (defines_operators(type(a)) or defines_operators(type(b))):
             return function(a, b)
         result = _tried(a, b, f"__{method}__", f"__r{method}__", False)
         if result is NotImplemented:

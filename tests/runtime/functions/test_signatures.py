@@ -42,6 +42,13 @@ def test_methods():
         Scale.times(s)
 
 
+def test_a_function_whose_first_parameter_has_the_name_of_an_object():
+    def scaled(self):
+        return self * 2
+
+    assert tg.function(scaled, input_signature=[ROW])(torch.ones(2)).tolist() == [2, 2]
+
+
 def test_a_parameter_without_a_spec():
     with pytest.raises(TypeError, match="missing type constraint for parameter 'y'"):
         tg.function(lambda self, x, y: x, input_signature=[ROW])

@@ -8,6 +8,8 @@ import torch
 
 from ...runtime import control_flow
 from ...runtime.graph import prints
+from ...runtime.graph.ops import OpaqueObject
+from ...runtime.guarding import reads
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols.funcgraph import current_graph, is_tracing
@@ -33,9 +35,11 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
     args = tuple(_printed(v, graph) for v in values)
     kwargs = {"sep": sep, "end": end, "flush": flush}
     kwargs = {k: v for k, v in kwargs.items() if v is not None and v is not False}
-    file = prints.stream(file)
-    if file is not None:
-        kwargs["file"] = outside(file, graph)
+    kept = reads.is_outside(file)
+    file = prints.stream(file, kept)
+    if file is not None:  # one from outside is this very object, whose ``write`` may change it
+        plain = kept and not hasattr(file, "handle_")
+        kwargs["file"] = OpaqueObject(file, "file") if plain else outside(file, graph)
     graph.add("tg.print", args, kwargs)
 
 

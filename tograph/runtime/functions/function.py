@@ -105,7 +105,9 @@ class Function(Generic[P, R]):
         self._most = arguments.most_by_position(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         if self.input_signature is not None:
-            self._specified = signatures.specified(python_function, self._signature)
+            self._specified = signatures.specified(
+                python_function, self._signature, self.input_signature
+            )
             signatures.check_count(self._specified, self.input_signature)
 
     # ---- as a decorator on methods

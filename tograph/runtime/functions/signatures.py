@@ -25,14 +25,20 @@ def signature_of(f: Any) -> inspect.Signature:
 _ANY = inspect.signature(lambda *args, **kwargs: None)
 
 
-def specified(f: Any, signature: inspect.Signature) -> list[inspect.Parameter]:
+def specified(
+    f: Any, signature: inspect.Signature, specs: Sequence[Any]
+) -> list[inspect.Parameter]:
     """The parameters that an ``input_signature`` has entries for, in order: all but the object of a method.
 
-    A function in the body of a class is taken for a method by the name of its first parameter; what a method that is bound
-    already says of its parameters is without the object.
+    A function is taken for a method by the name of its first parameter, where it is in the body of a class or has an entry too few;
+    what a method that is bound already says of its parameters is without the object.
     """
     params = list(signature.parameters.values())
-    return params[1:] if params and params[0].name in _OBJECTS and inspect.isfunction(f) else params
+    if not params or params[0].name not in _OBJECTS or not inspect.isfunction(f):
+        return params
+    around = f.__qualname__.rpartition(".")[0]
+    in_class = bool(around) and not around.endswith("<locals>")
+    return params[1:] if in_class or len(specs) < len(params) else params
 
 
 _OBJECTS = ("self", "cls")

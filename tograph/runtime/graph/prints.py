@@ -34,8 +34,13 @@ class _Errors:
 _ERRORS = _Errors()
 
 
-def stream(file: Any) -> Any:
-    """The file of a print for every call: one of the standard streams is the one that the call finds, None that of ``print``."""
+def stream(file: Any, kept: bool) -> Any:
+    """The file of a print for every call: one of the standard streams is the one that the call finds, None that of ``print``.
+
+    ``kept``: something outside of the function but ``sys`` holds this stream, where the program may have found it.
+    """
+    if kept:
+        return file
     if file is sys.stdout:
         return None
     return _ERRORS if file is sys.stderr else file

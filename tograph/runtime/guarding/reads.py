@@ -136,9 +136,10 @@ def watching(watch: Watch):
         _state.watches.pop()
 
 
-def _outside(x: Any) -> bool:
+def is_outside(x: Any) -> bool:
+    """Whether the function found an object outside of it, where it looked: an argument, a variable, an attribute."""
     watch = current()
     return watch is not None and watch.source_of(x) is not None
 
 
-OUTSIDE[0] = _outside
+OUTSIDE[0] = is_outside

@@ -13,6 +13,7 @@ from ..control_flow import outside_value
 from ..graph import prints, types
 from ..graph.ops import OpaqueObject
 from ..graph.types import TensorType
+from ..guarding import reads
 from ..recording.tracing import suspended
 from ..symbols.funcgraph import current_graph, is_tracing, user_location
 from ..symbols.misuse import check_callable
@@ -35,7 +36,7 @@ def print_(*values: Any, sep: str = " ", end: str = "\n", file: Any = None) -> N
         kwargs["sep"] = sep
     if end != "\n":
         kwargs["end"] = end
-    file = prints.stream(file)
+    file = prints.stream(file, reads.is_outside(file))
     if file is not None:
         kwargs["file"] = OpaqueObject(file, "file")
     graph.add("tg.print", args, kwargs)

@@ -34,10 +34,13 @@ def shows_staged(x: Any, seen: set[int] | None = None) -> bool:
     if isinstance(x, StagedList) and x.handle is not None:
         return True
     seen.add(id(x))
-    return any(shows_staged(part, seen) for part in _parts(x))
+    return any(shows_staged(part, seen) for part in parts_shown(x))
 
 
-def _parts(x: Any) -> list[Any]:
+def parts_shown(x: Any) -> list[Any]:
+    """What the text of a value shows of other values; nothing of one that only the run knows."""
+    if isinstance(x, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_union(x):
+        return []
     if isinstance(x, set):
         return [*x, *conditional_items.conditional(x).values()] if type(x) is set else list(x)
     if isinstance(x, BaseException):
