@@ -151,3 +151,22 @@ def test_writes_through_a_conjugate():
                 for x, (a, b) in zip(given, outs):
                     (a * b).abs().sum().backward()
                 torch.testing.assert_close(given[1].grad, given[0].grad)
+
+
+def copied_in_a_branch(x):
+    if x.sum() > 3:
+        y = x.reshape(4)
+    else:
+        y = x.reshape(4) + 1
+    y.mul_(2)
+    return x.sum()
+
+
+def test_a_copy_of_a_branch_is_one_for_that_layout():
+    f = tg.function(copied_in_a_branch)
+    for make in (
+        lambda: torch.arange(4.0).view(2, 2),
+        lambda: torch.arange(4.0).view(2, 2).t(),
+    ) * 2:
+        a, b = make(), make()
+        assert repr(f(a)) == repr(copied_in_a_branch(b)) and torch.equal(a, b)

@@ -251,7 +251,8 @@ def scan(
 
 def _check_kept(old: Any, new: Any) -> None:
     """StructureError where ``fn`` of ``scan`` does not give what it takes."""
-    if _form(old) != _form(new):
+    plain = isinstance(old, (tuple, dict, *_LEAVES)) and isinstance(new, (tuple, dict, *_LEAVES))
+    if plain and _form(old) != _form(new):
         raise StructureError(
             f"the results of the function given to scan must have the structure of its first argument: {_form(old)}, not "
             f"{_form(new)}",

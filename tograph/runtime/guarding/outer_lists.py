@@ -101,7 +101,8 @@ def additions(x: list, watch: Any) -> StagedList | None:
         source = watch.source_of(x)
         if source is None or not _changed_blindly(x):
             return None
-        if any(held is x for held in own_variables()):
+        lent = any(real is x for _, real in root.lent)
+        if lent or any(held is x for held in own_variables()):
             raise _cannot(source.label)
         made = StagedList()
         root.additions[id(x)] = x, made

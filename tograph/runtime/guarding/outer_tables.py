@@ -20,6 +20,7 @@ from ..symbols.journal import Location
 from ..values import tables
 from ..values.structure import leaf_types
 from .outer_numbers import location_of
+from .place_checks import in_two_places
 from .sources import Source
 from .watch import Watch
 
@@ -39,6 +40,8 @@ def place_of(x: Any, watch: Watch | None) -> Place | None:
     if lent is not None:
         return id(lent), user_location()
     source = watch.source_of(x)
+    if source is not None and any(real is x for _, real in root.lent):
+        raise in_two_places(source.label, "an argument")
     return None if source is None or location_of(source) is None else (source, user_location())
 
 

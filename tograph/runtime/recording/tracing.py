@@ -171,6 +171,7 @@ def _note_copy(func, x: SymTensor, made: SymTensor, options: dict) -> None:
     """``contiguous()`` and ``reshape()`` copy a tensor that lies in another way."""
     if func is aten.clone.default and "memory_format" in options:
         x.storage_.reshaped = True
+        current_graph().root.laid_out |= current_graph().outer is not None
     made.storage_.reshaped = x.storage_.reshaped and (func is not aten.clone.default or "memory_format" in options)  # fmt: skip
 
 
