@@ -23,6 +23,12 @@ PROGRAMS = {
     "map_int": (lambda x: tg.map_fn(lambda r: r % 2 == 0, x), torch.arange(4)),
     "scan": (lambda x: tg.scan(lambda a, b: a * b, x), X),
     "scan_reverse": (lambda x: tg.scan(lambda a, b: a - b, x, reverse=True), X),
+    "scan_list": (
+        lambda x: tg.scan(
+            lambda a, v: [a[0] + v, a[1] * 2], x, [torch.zeros(()), torch.tensor(1.0)]
+        ),
+        X,
+    ),
     "scan_start": (lambda x: tg.scan(lambda a, b: a + b.sum(), x, torch.tensor(10.0)), GRID),
     "scan_start_reverse": (lambda x: tg.scan(lambda a, b: a + b, x, X[0], reverse=True), X),
     "scan_number": (lambda x: tg.scan(lambda a, b: a + b, x, 10), X),

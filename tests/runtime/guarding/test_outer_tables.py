@@ -136,3 +136,14 @@ def test_an_error_behind_the_code_leaves_objects_as_they_were():
     with pytest.raises(tg.errors.ScopeError):
         tg.function(f)(o, CALLS[0])
     assert o.seen == {}
+
+
+def test_a_dict_that_is_an_argument_too_gets_no_new_keys():
+    def f(o, x, d):
+        o.seen[int(x.sum())] = 1
+        return len(d)
+
+    o = Owner()
+    with pytest.raises(tg.errors.StagingError, match="use it by one of the two"):
+        tg.function(f)(o, CALLS[0], o.seen)
+    assert o.seen == {}
