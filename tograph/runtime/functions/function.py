@@ -81,7 +81,7 @@ class Function(Generic[P, R]):
         if isinstance(python_function, type) or not callable(python_function):
             raise NotAFunctionError(f"tg.function takes a function, not {python_function!r}")
         self.python_function = python_function
-        self.input_signature = signatures.check_specs(input_signature)
+        self.input_signature = specs = signatures.check_specs(input_signature)
         if not isinstance(name, str | None):
             raise SignatureError(f"'name' of tg.function must be a str, not {name!r}")
         self.reduce_retracing = reduce_retracing
@@ -104,11 +104,9 @@ class Function(Generic[P, R]):
         self._defaults = arguments.named_defaults(self._signature)
         self._most = arguments.most_by_position(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
-        if self.input_signature is not None:
-            self._specified = signatures.specified(
-                python_function, self._signature, self.input_signature
-            )
-            signatures.check_count(self._specified, self.input_signature)
+        if specs is not None:
+            self._specified = signatures.specified(python_function, self._signature, specs)
+            signatures.check_count(self._specified, specs)
 
     # ---- as a decorator on methods
 
