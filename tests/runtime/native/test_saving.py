@@ -7,6 +7,7 @@ import tograph as tg
 from tests.runtime.native import checks
 from tests.runtime.native.checks import r
 from tograph.runtime.kernels import jit
+from tograph.runtime.native import compiling
 from tograph.runtime.native.saving import copied_in_nests
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
@@ -44,8 +45,6 @@ def test_a_state_that_a_nest_reads():
 
 def _unchanged(cf):
     """How often the code of the graph as it is moves memory."""
-    from tograph.runtime.native import compiling
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "copied_in_nests", lambda graph: graph)
         patch.setattr(compiling, "_lowered", {})
