@@ -19,7 +19,7 @@ from torch.nn.modules import module as torch_module
 
 from ..runtime.guarding import callables, outer_lists, reads
 from ..runtime.inference.shapes import SYMBOLS
-from ..runtime.symbols import journal
+from ..runtime.symbols import journal, library_ops
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.products import is_open
 from ..runtime.values import locations
@@ -227,6 +227,11 @@ def _partial(f: functools.partial, args, kwargs):
 _FUNC: Any = functools.partial.func
 
 
+def _op(f, args, kwargs):
+    with library_ops.called(f):
+        return _object(f, args, kwargs)
+
+
 def _cached(f, args, kwargs):
     return standard.cached(call, f, args, kwargs)
 
@@ -378,4 +383,5 @@ _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     torch.jit.ScriptFunction: _scripted,
     functools._lru_cache_wrapper: _cached,
     functools.partial: _partial,
+    **dict.fromkeys(library_ops.CALLABLE, _op),
 }
