@@ -58,3 +58,26 @@ def test_a_size_that_a_rule_asks_for(name):
     assert g.trace_count == 1
     text = str(g.concrete_functions[0].graph)
     assert "?" in text
+
+
+@torch.library.custom_op(f"{NAME}::both", mutates_args=())
+def both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * y).clone()
+
+
+@both.register_fake
+def _(x, y):
+    if x.shape[0] != y.shape[0]:
+        raise RuntimeError(f"both: {x.shape[0]} and {y.shape[0]} rows")
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+
+def test_sizes_that_have_to_be_equal_and_come_from_a_staged_number():
+    def f(x, k):
+        n = min(k, 3) if x[0] > 0 else 2
+        return both(x[:n] + 1, x[-n:]) * 2
+
+    g, x = tg.function(f), torch.linspace(0.5, 1, 8)
+    for k in (1, 2, 5):
+        torch.testing.assert_close(g(x, torch.tensor(k).item()), f(x, k))
+        torch.testing.assert_close(g(-x, torch.tensor(k).item()), f(-x, k))
