@@ -28,15 +28,15 @@ def typed(graph: Graph) -> Graph:
 
 def _settle(graph: Graph, given: list[Type]) -> None:
     """Give the lists of a graph a kind; ``given``: what its outputs are taken for."""
-    nodes, known = list[Node](), dict[Type, Value]()
+    nodes, known = list[Node](), dict[Type, Node]()
 
     def of(x: Any, kind: Type | None) -> Any:
         """``x``, or an empty list of a kind."""
         if not isinstance(x, Value) or x.type != _OPEN or not isinstance(kind, ListType) or kind == _OPEN:  # fmt: skip
             return x
         if kind not in known:
-            known[kind] = Node("tg.list_of", (), types=[kind]).outputs[0]
-        return known[kind]
+            known[kind] = Node("tg.list_of", types=[kind])
+        return known[kind].outputs[0]
 
     for node in graph.nodes:
         for name, region in node.regions.items():
@@ -44,7 +44,7 @@ def _settle(graph: Graph, given: list[Type]) -> None:
         node.args = tuple(of(x, kind) for x, kind in zip(node.args, _wanted(node), strict=True))
         nodes.append(node)
     graph.outputs = [of(x, kind) for x, kind in zip(graph.outputs, given, strict=True)]
-    graph.nodes = [*(v.node for v in known.values()), *nodes]
+    graph.nodes = [*known.values(), *nodes]
     for v in (*graph.inputs, *(v for n in nodes for v in n.outputs)):
         if v.type == _OPEN:
             v.type = ListType(INT)
