@@ -28,7 +28,7 @@ from ..values.growing import StagedList
 from ..values.locations import set_plainly
 from ..values.pytrees import rebuild
 from ..values.structure import Again, Choice, Const, Leaf, Spec, Tree, leaf_types
-from .commits import Target
+from .commits import Held, Target
 from .shared_objects import Outer, Passed
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _stateful(writer: _Writer, trace: Trace, given: list[str]) -> bool:
     writer.lines.append(f"result = {result}")
     places = trace.outer_locations()
     owned = [
-        isinstance(spec, Leaf) and names is None and place.owned
+        isinstance(spec, Leaf) and names is None and isinstance(place, Held) and place.owned
         for place, (names, spec) in zip(places, concrete.effects, strict=True)
     ]
     for i, place in enumerate(places):  # all are found before one of them changes
