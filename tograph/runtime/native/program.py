@@ -174,15 +174,10 @@ class Native:
         return self._entry_of(captured, Results(places, chosen, wanted.single), self)
 
     def _entry_of(self, captured: Sequence[torch.Tensor], results: Results, owner: Any) -> Any:
-        if (
-            len(self._inputs) - len(captured) > MOST
-            or self._blocks
-            or self._lists
-            or self._tells
-            or self._later
-        ):
+        if len(self._inputs) - len(captured) > MOST or self._lists or self._tells or self._later:
             return None
-        code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random)
+        left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
+        code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip
         return make_entry(code, self.form, results, captured, owner, repeats=owner is None)
 
     def _fits(self, inputs: Sequence[Any]) -> bool:

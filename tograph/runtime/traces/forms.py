@@ -23,6 +23,7 @@ import torch
 from ..native.entry import MISS
 from ..symbols.journal import MISSING
 from ..values.exact import exact_keys
+from ..values.growing import StagedList
 from ..values.pytrees import rebuild
 from ..values.structure import Again, Choice, Const, Leaf, Spec, Tree, leaf_types
 from .commits import Target
@@ -248,6 +249,8 @@ class _Writer:
             return f"[{', '.join(parts)}]"
         if spec.cls is tuple:
             return f"({''.join(p + ', ' for p in parts)})"
+        if spec.cls is StagedList and spec.aux == "staged":
+            return f"[*{parts[0]}]"
         if spec.cls is dict and not any(
             isinstance(p, Const) and p.value is MISSING for p in spec.parts
         ):
