@@ -197,6 +197,17 @@ def every_kind_of_copy(xs):
     return rows, a, b, c
 
 
+def by_methods(xs):
+    rows = dicts(xs)
+    a = rows[0]
+    a.update(n=5)
+    a.setdefault("n", 9)
+    a |= {"v": xs[0] * 2}
+    rows[0]["n"] += 1
+    a.update([("n", a["n"] * 3)])
+    return rows, a
+
+
 def an_inner_list_of_a_named_row(xs):
     rows = nested(xs)
     row = rows[0]
@@ -246,7 +257,7 @@ def a_tensor_and_a_number(xs):
     "function",
     [
         tracks_that_are_matched, runs_of_one_key, merged_nodes, a_stack_of_dicts, a_queue, changed_in_one_branch, a_pair_changed_in_one_branch,
-        a_name_from_before_a_loop, two_names, in_other_containers, by_a_closure, every_kind_of_copy, an_inner_list_of_a_named_row,
+        a_name_from_before_a_loop, two_names, in_other_containers, by_a_closure, every_kind_of_copy, by_methods, an_inner_list_of_a_named_row,
         a_new_inner_list, a_new_inner_list_under_two_names, filled_after_it_was_appended, a_tensor_and_a_number, pairs,
     ],
 )  # fmt: skip

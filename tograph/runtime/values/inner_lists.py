@@ -259,7 +259,9 @@ def following(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def changing(x: Any, change: Callable[[], Any]) -> Any:
     """Make a change of a dict or object, which may have a place in a list of the graph."""
-    if not (is_tracing() and current_graph().root.homes) or home_of(x) is None:
+    if isinstance(x, STAGED.lists) or not (is_tracing() and current_graph().root.homes):
+        return change()
+    if home_of(x) is None:
         return change()
     return changed(x, change)
 
