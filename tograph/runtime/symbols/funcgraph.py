@@ -111,7 +111,7 @@ class Root:
     """What all graphs of one trace share.
 
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
-    ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
+    ``settled``: the locations changed only by their creation. ``assigned``: the caller's storages that are written, and whether that depends on which of them are leaves. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
     arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
@@ -134,7 +134,7 @@ class Root:
     singles: set[tuple[Value, int]] = field(default_factory=set)
     # What was captured, with its history and version.
     outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
-    assigned: set[int] = field(default_factory=set)
+    assigned: dict[int, bool] = field(default_factory=dict)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
     # At the outermost graph: the keys of locations that a branch changes before it raises.
@@ -355,7 +355,7 @@ class FuncGraph:
             storage.location().set(Ref(value, self))
             return
         self.add("tg.assign", (self.reference(storage), value))
-        self.root.assigned.add(id(storage))
+        self.root.assigned.setdefault(id(storage), False)
         graph: FuncGraph | None = self
         while graph is not None:
             graph.known.pop(storage, None)

@@ -8,6 +8,7 @@ are taken only where the trace is ``nested`` (see ``inner_lists``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from ..graph.types import OBJECT, ListType, ScalarType, TensorType, Type
@@ -36,7 +37,21 @@ class Columns:
 
     def items(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
         """The items, from the contents of the columns."""
-        return [unflatten(self.item, iter(row), lambda v: v) for row in zip(*columns, strict=True)]
+        rows = zip(*columns, strict=True)
+        if self._plain:
+            return list(rows)
+        return [unflatten(self.item, iter(row), lambda v: v) for row in rows]
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether the items are tuples with one value from each column."""
+        item = self.item
+        return (
+            isinstance(item, Tree)
+            and item.cls is tuple
+            and (item.aux, item.number, item.outer) == (None, None, None)
+            and all(isinstance(p, Leaf) and not p.fixed for p in item.parts)
+        )
 
 
 def _same_form(a: Spec, b: Spec) -> bool:
