@@ -68,8 +68,8 @@ class ListContent(list):
 
     def become(self, other: list) -> None:
         """Take over the content of another list."""
-        same = isinstance(other, ListContent) and other.token_ is self.token is not None
-        self.moves = other.moves if same else next(_moves)
+        before = isinstance(other, ListContent) and other.token_ is self.token
+        self.moves = getattr(other, "moves", 0) if before else next(_moves)
         super().__setitem__(
             slice(None), list.copy(other) if isinstance(other, ListContent) else other
         )
