@@ -19,7 +19,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -125,11 +125,13 @@ def make_entry(
     captured: Sequence[torch.Tensor],
     owner: Any,
     repeats: bool,
+    numbers: Collection[int] = (),
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
     ``captured``: the tensors of the last inputs. ``owner`` is kept alive by the function: it must hold the program and its captured
     tensors and all in ``code``. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
+    ``numbers``: the inputs without dims for which it takes a number of Python.
     """
     inputs, outputs, written = form.inputs, form.outputs, form.assigned
     kinds = [kind for i, kind in enumerate(outputs) if i not in code.left]
@@ -150,7 +152,7 @@ def make_entry(
         "leaves": bool(code.left),
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
-    table += _inputs(inputs, captured, form.strides)
+    table += _inputs(inputs, captured, form.strides, numbers)
     for i, kind in enumerate(outputs):
         if i in code.left:
             table += _left(kind, i in form.private, *code.left[i])
@@ -178,7 +180,7 @@ def make_host_entry(
         "given": len(inputs) - len(captured), "inputs": len(inputs), "default": DTYPES[torch.get_default_dtype()],
         "first_input": HEAD, "host": id(call),
     }  # fmt: skip
-    table = [words[name] for name in WORDS] + _inputs(inputs, captured, ())
+    table = [words[name] for name in WORDS] + _inputs(inputs, captured, (), ())
     return _built_in(found[0], table, (call, *captured))
 
 
@@ -191,7 +193,10 @@ def _checkable(inputs: Sequence[Any]) -> bool:
 
 
 def _inputs(
-    inputs: Sequence[Any], captured: Sequence[torch.Tensor], given: Sequence[tuple[int, ...]]
+    inputs: Sequence[Any],
+    captured: Sequence[torch.Tensor],
+    given: Sequence[tuple[int, ...]],
+    numbers: Collection[int],
 ) -> list[int]:
     """The records of the inputs, of which the last are ``captured``."""
     table, taken = [], len(inputs) - len(captured)
@@ -199,6 +204,9 @@ def _inputs(
         held = id(captured[i - taken]) if i >= taken else 0
         if isinstance(kind, ScalarType):
             table += [0, entry_text.number(kind.kind)] + [0] * (RECORD - 2)
+        elif i in numbers:
+            rank = entry_text.number(float if kind.dtype.is_floating_point else int, True)
+            table += [0, rank, 0, _nbytes(kind)] + [0] * (RECORD - 4)
         else:
             table += _record(kind, held, _nbytes(kind), given[i] if given else None)
     return table

@@ -6,7 +6,7 @@ So a new entry costs no compilation, and the text, which depends on torch's layo
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
-the captured tensor or 0, rank (of a number -1 less its kind), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
+the captured tensor or 0, rank (of a number ``number``), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
 sizes, strides, and of what a call leaves in buffers the block that tells where it is, what makes the result of it in Python, and the bytes of a row; then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
 end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 
@@ -37,6 +37,7 @@ LEFT = {
     "rows": 5,
     "object": 6,
 }  # a list of numbers, with their kind for a dtype; a tensor as long as the run says; what Python makes
+NUMBER_TENSOR = -8  # added to what stands for a number
 TABLE = bytes.__basicsize__ - 1  # where the content of a bytes object is
 
 _DECLARES = """declare zeroext i1 @function_mode()
@@ -114,6 +115,7 @@ start:
   %both = add i64 %inputs, %outputs
   %size = add i64 %both, 1
   %slots = alloca i64, i64 %size, align 16
+  %cells = alloca i64, i64 %size
   %handles = alloca ptr, i64 %size
   %objects = alloca ptr, i64 %size
   %out_slots = getelementptr i64, ptr %slots, i64 %inputs
@@ -133,7 +135,8 @@ taken:
   %in_record = getelementptr i64, ptr %in_records, i64 %in_start
   %argument = icmp slt i64 %i, %given
   %slot = getelementptr i64, ptr %slots, i64 %i
-  %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot)
+  %cell = getelementptr i64, ptr %cells, i64 %i
+  %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot, ptr %cell)
   br i1 %fits, label %take, label %miss
 pairs:
   %repeats = call i64 @word(ptr %table, i64 $repeats)
@@ -281,7 +284,7 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
         "python": _key("Python"), "functorch": _key("FuncTorchDynamicLayerFrontMode"), "autocast": _key("AutocastCPU"), "tracer": _key("Tracer"),
         "usual": _key("ADInplaceOrView"),
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
-        "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
+        "number_tensor": NUMBER_TENSOR, "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
         "block": BLOCK, "maker": BLOCK + 1, "row": BLOCK + 2, "COPIED": COPIED, "max_rank_bytes": 8 * MAX_RANK,
         **{name: i for i, name in enumerate(WORDS)}, **LEFT,
         **{kind.__name__: number(kind) for kind in KINDS if kind is not torch.Tensor},
@@ -307,9 +310,9 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
     return _DECLARES + more + Template(body).substitute({k: str(v) for k, v in numbers.items()})
 
 
-def number(kind: type) -> int:
-    """What stands for the rank of an input that is a number."""
-    return -1 - KINDS[kind]
+def number(kind: type, for_tensor: bool = False) -> int:
+    """What stands for the rank of an input that is a number; ``for_tensor``: the program takes a tensor of it."""
+    return -1 - KINDS[kind] + (NUMBER_TENSOR if for_tensor else 0)
 
 
 def _key(name: str) -> int:
