@@ -229,7 +229,7 @@ class _Writer:
         return "r" if isinstance(spec, Tree) and _flat(spec) else text
 
     def part(self, spec: Spec) -> str | None:
-        """The same of a part of the result, or of a change, from the next of the items of ``r`` on."""
+        """The same of a part of the result, or of a change, from the next of the items of ``r`` on; None of an object that holds itself too."""
         if isinstance(spec, Leaf):
             return self.named(spec.const) if spec.fixed else f"r[{next(self._parts)}]"
         if isinstance(spec, Const):
@@ -242,6 +242,8 @@ class _Writer:
             for _ in leaf_types(spec):
                 next(self._parts)
             return self.objects[spec.outer]
+        if spec.cyclic:
+            return None
         found = [self.part(p) for p in spec.parts]
         parts = [p for p in found if p is not None]
         if len(parts) < len(found):
