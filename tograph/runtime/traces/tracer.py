@@ -234,7 +234,9 @@ class Tracer:
         """The objects that the trace begins with."""
         names = {id(x): n for n, x in self.bound.arguments.items()}
         f = self.function.python_function
-        code = getattr(f, "__code__", None)
+        code = getattr(
+            getattr(f, "function", f), "__code__", None
+        )  # of a ``WeakMethod`` that of its function
         for x in self.flat.objects:
             name = names.get(id(x))
             self.watch.root(x, name or f"a {type(x).__name__}", code if name else None)
