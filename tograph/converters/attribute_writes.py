@@ -14,7 +14,7 @@ from ..runtime.guarding import unconverted
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.symbolic import SymTensor
-from ..runtime.values import locations
+from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.writes import mutation
@@ -74,9 +74,15 @@ def _store(how, found, owner, name, value) -> None:
     if by_c and not isinstance(owner, (torch.Tensor, type, types.FunctionType, types.CellType)):
         unconverted.run(how, (owner, name, value), {})
         return
-    if journal.active() and not isinstance(found, property):
+    if not journal.active() or isinstance(found, property):
+        how(owner, name, value)
+        return
+
+    def write() -> None:
         journal.record(locations.attribute(owner, name))
-    how(owner, name, value)
+        how(owner, name, value)
+
+    inner_lists.changing(owner, write)
 
 
 def delattr_(owner, name) -> None:

@@ -22,7 +22,7 @@ from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.products import is_open
-from ..runtime.values import locations
+from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
@@ -332,12 +332,17 @@ def _container_method(f, owner, args, kwargs):
         result = form(owner, *args, **kwargs)
         if result is not NotImplemented:
             return result
+    if f.__name__ in CHANGING and journal.active():
+        return inner_lists.changing(owner, lambda: _recorded(f, owner, args, kwargs))
     if f.__name__ in CHANGING:
-        if journal.active():
-            record_change(owner, f.__name__, args, kwargs)
         return f(*args, **kwargs)
     note_look(owner, f.__name__, args)
     return leave_alone(f, args, kwargs)
+
+
+def _recorded(f, owner, args, kwargs):
+    record_change(owner, f.__name__, args, kwargs)
+    return f(*args, **kwargs)
 
 
 # Methods whose first argument is a key, an index or a member.

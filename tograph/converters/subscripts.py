@@ -14,7 +14,7 @@ import torch
 from ..runtime.guarding import guards, outer_lists, reads, unconverted
 from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
-from ..runtime.values import locations
+from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
 from ..runtime.values.staged_tuples import as_tuple
@@ -347,7 +347,16 @@ def augment(op: str, x, value):
     if isinstance(x, set) and op in _SETS and members.operator(op, x, value) is not NotImplemented:
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
-        journal.record(locations.contents(x))
+        return inner_lists.changing(x, lambda: _recorded(op, x, value))
+    return _augmented(op, x, value)
+
+
+def _recorded(op: str, x, value):
+    journal.record(locations.contents(x))
+    return _augmented(op, x, value)
+
+
+def _augmented(op: str, x, value):
     if (
         op == "iadd"
         and isinstance(x, list)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,26 +164,35 @@ class Native:
             out[i] = results.view(out[i], steps)
         return out
 
-    def entry(self, captured: Sequence[torch.Tensor], wanted: Wanted) -> Callable[..., Any] | None:
-        """The built-in function that checks its arguments, runs the program and gives what is ``wanted`` of the graph's outputs; None where there is none."""
+    def entry(
+        self, captured: Sequence[torch.Tensor], wanted: Wanted, numbers: Collection[int] = ()
+    ) -> Callable[..., Any] | None:
+        """The built-in function that checks its arguments, runs the program and gives what is ``wanted`` of the graph's outputs; None where there is none.
+
+        ``numbers``: the inputs for which it takes a number of Python in the place of a tensor.
+        """
         places = self._results[: wanted.count]
         made = [p for p in places if p >= len(self._inputs)]
         if self._views or len(set(made)) < len(made):
             return None
         chosen = {i: (self._results[at], options) for i, (at, options) in wanted.chosen.items()}
-        return self._entry_of(captured, Results(places, chosen, wanted.single), self)
+        return self._entry_of(captured, Results(places, chosen, wanted.single), self, numbers)
 
-    def _entry_of(self, captured: Sequence[torch.Tensor], results: Results, owner: Any) -> Any:
-        if (
-            len(self._inputs) - len(captured) > MOST
-            or self._blocks
-            or self._lists
-            or self._tells
-            or self._later
-        ):
+    def _entry_of(
+        self,
+        captured: Sequence[torch.Tensor],
+        results: Results,
+        owner: Any,
+        numbers: Collection[int] = (),
+    ) -> Any:
+        given = {*results.places, *(o for _, options in results.chosen.values() for o in options)}
+        if not (given | set(self._assigned)).isdisjoint(numbers):  # those are tensors
             return None
-        code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random)
-        return make_entry(code, self.form, results, captured, owner, repeats=owner is None)
+        if len(self._inputs) - len(captured) > MOST or self._lists or self._tells or self._later:
+            return None
+        left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
+        code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip
+        return make_entry(code, self.form, results, captured, owner, owner is None, numbers)
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

@@ -81,6 +81,11 @@ class Held:
         self.attribute = location.key[2] if location.key[0] == "attr" else ""
         self.key, self.name, self.name_key = location.key, location.name, location.name_key
 
+    @property
+    def owned(self) -> bool:
+        """Whether it is an attribute of ``owner()``, as long as there is one."""
+        return self.strong is None and self.attribute != "__dict__"
+
     def here(self) -> Any:
         """The location, for one call."""
         if self.strong is not None:

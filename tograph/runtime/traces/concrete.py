@@ -22,6 +22,7 @@ from ..gradients.watching import calls_python, is_watched, keeps_histories, own_
 from ..graph.ir import Graph
 from ..graph.rewrite import count_nodes, ordered_copy
 from ..graph.types import TensorType
+from ..guarding.outer_numbers import NumberSlot
 from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
@@ -311,11 +312,14 @@ class ConcreteFunction(pickling.Unpicklable):
 
     @cached_property
     def entry_of_all(self) -> Callable[..., Any] | None:
-        """An entry that takes the captured tensors as arguments too, and gives a tuple of all outputs, effects included."""
-        if self._prepares:
-            return None
+        """An entry that takes the captured tensors, or the numbers that they are made of, as arguments too, and gives a tuple of all
+        outputs, effects included."""
         native = self.scheduled.native
-        return native.entry((), self.identities.wanted(single=False)) if isinstance(native, Native) else None  # fmt: skip
+        if self._prepares or not isinstance(native, Native):
+            return None
+        first = len(self.graph.inputs) - len(self.captured_inputs)
+        numbers = {first + i for i, slot in self.slots.items() if isinstance(slot, NumberSlot)}
+        return native.entry((), self.identities.wanted(single=False), numbers)
 
     @property
     def effects(self) -> list[tuple[Any, Spec]]:

@@ -75,7 +75,7 @@ class Tracer:
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
-        root.alone, root.nested = known.alone, known.nested is not None
+        root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
@@ -121,6 +121,7 @@ class Tracer:
         result, changes = self._recorded()
         try:
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
+            self._leaves()
             effects, finder = self.effects.of(changes)
             graph, captured, spec, effect_specs, identities = finish(
                 self.root,
@@ -151,6 +152,12 @@ class Tracer:
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
             frozenset(changes.entries),
         )
+
+    def _leaves(self) -> None:
+        root = self.root.root
+        if True in root.assigned.values():
+            known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
+            self.watch.leaves(root.assigned, known)
 
     def _concrete(
         self, key: Any, made: tuple, identities: Identities, outers: Any

@@ -100,7 +100,7 @@ def attribute(owner, attr: str) -> Location:
                 f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
             )
         if value is not MISSING:
-            _set_plainly(owner, attr, value)
+            set_plainly(owner, attr, value)
         elif get() is not MISSING:
             _hooks(owner, "__delattr__").__delattr__(owner, attr)
 
@@ -130,7 +130,8 @@ def _hooks(owner: Any, name: str) -> Any:
     return object
 
 
-def _set_plainly(owner: Any, attr: str, value: Any) -> None:
+def set_plainly(owner: Any, attr: str, value: Any) -> None:
+    """Write an attribute; a ``__setattr__`` of a user's class ran before."""
     _hooks(owner, "__setattr__").__setattr__(owner, attr, value)
 
 
