@@ -266,9 +266,6 @@ def setitem(x, key, value) -> None:
     if takes_slice(x, key, value):
         set_slice(x, key, value)
         return
-    if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
-        set_list(x, as_int(key), value)
-        return
     if isinstance(x, dict):
         write_key(x, key, value)
         return
@@ -276,7 +273,10 @@ def setitem(x, key, value) -> None:
 
 
 def _set_plain(x, key, value) -> None:
-    """``x[key] = value`` of a list at a known place, or of an object."""
+    """``x[key] = value`` of a list, or of an object."""
+    if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
+        set_list(x, as_int(key), value)
+        return
     if isinstance(x, list) and journal.active():
         watch = reads.current()
         if watch is not None:

@@ -93,7 +93,7 @@ def test_what_a_function_leaves_out_of_autocast_stays_out():
 
     x = torch.randn(4, 4)
     f, traced = tg.function(inside), tg.function(product)
-    concrete = traced.get_concrete_function(x, x)
+    concrete = traced.get_concrete_function(x, x + 1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for _ in range(3):
             for made, wanted in zip(f(x), inside(x), strict=True):
