@@ -290,10 +290,9 @@ class Watch(TensorChecks):
                     self.value(part, self.step(at, "item", key))
                     if isinstance(part, torch.nn.Module):
                         self.module(part)
-            elif (not name.startswith("_") or name in _HOOKS) and not self.written(
-                ("attr", id(m), name)
-            ):
+            elif not name.startswith("_") and not self.written(("attr", id(m), name)):
                 self.whole_value(x, self.step(source, "attr", name))
+        self.hooks(m)
 
     def hooks(self, m: torch.nn.Module) -> None:
         """Whether a module has hooks was asked."""
