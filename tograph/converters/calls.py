@@ -253,6 +253,16 @@ def _list_method(f: types.MethodType, args, kwargs):
     return f(*args, **kwargs) if form is None else form(items, *args, **kwargs)
 
 
+def _unbound(f: Any, args, kwargs):
+    """``dict.__setitem__(d, k, v)``, ``list.append(self, x)``: what the method of the container does."""
+    form = form_of(f)
+    if form is None and args and issubclass(f.__objclass__, _MUTABLE) and isinstance(args[0], f.__objclass__):  # fmt: skip
+        owner = args[0]
+        bound = getattr(owner, f.__name__) if isinstance(owner, StagedList) else f.__get__(owner)
+        return call(bound, *args[1:], **kwargs)
+    return _object(f, args, kwargs)
+
+
 def _wrapper(f: types.MethodWrapperType, args, kwargs):
     if f.__name__ == "__call__" and isinstance(f.__self__, type):
         return instance(call, f.__self__, args, kwargs)  # super().__call__() of a metaclass
@@ -379,6 +389,8 @@ _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     types.MethodType: _bound,
     types.BuiltinFunctionType: _builtin,  # methods of C types are of this kind too
     types.MethodWrapperType: _wrapper,
+    types.MethodDescriptorType: _unbound,
+    types.WrapperDescriptorType: _unbound,
     weakref.ref: _referent,
     torch.jit.ScriptFunction: _scripted,
     functools._lru_cache_wrapper: _cached,

@@ -385,7 +385,12 @@ class ConcreteFunction(pickling.Unpicklable):
         commits.calls.targets.append(places)
         try:
             plain = torch._C.DisableTorchFunction() if user_modes() else nullcontext()
-            with plain, torch.enable_grad() if self._enabled() else nullcontext():
+            uncast = (
+                torch._C._DisableAutocast()
+                if torch._C._is_any_autocast_enabled()
+                else nullcontext()
+            )  # the graph has the casts
+            with plain, uncast, torch.enable_grad() if self._enabled() else nullcontext():
                 outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)
