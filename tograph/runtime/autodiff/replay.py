@@ -151,6 +151,18 @@ def _view(x: torch.Tensor, size: Any) -> torch.Tensor:
     return x.reshape(size)
 
 
+def _scattered(op: Any) -> Callable[..., Any]:
+    """torch has the formula for real numbers only: complex ones are pairs of these."""
+
+    def run(x: torch.Tensor, source: torch.Tensor, dim: int = 0, *place: Any) -> torch.Tensor:
+        if not x.is_complex():
+            return op(x, source, dim, *place)
+        pairs = [torch.view_as_real(t.to(x.dtype).resolve_conj()) for t in (x, source)]
+        return torch.view_as_complex(op(*pairs, dim % x.dim(), *place))
+
+    return run
+
+
 def _leaking(*args: Any) -> Any:
     return lookup("aten.rrelu_with_noise_functional.default").run(*_opened(args))
 
@@ -161,6 +173,8 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     **open_sizes.FORMS,
     "aten.detach.default": _detach,
     "aten.copy.default": _copy,
+    "aten.select_scatter.default": _scattered(torch.ops.aten.select_scatter.default),
+    "aten.slice_scatter.default": _scattered(torch.ops.aten.slice_scatter.default),
     "aten.view.default": _view,
     "aten._unsafe_view.default": _view,
 }

@@ -8,6 +8,7 @@ relation of sizes holds, the hint answers and the relation becomes a guard of th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -199,6 +200,12 @@ class ScalarNode:
             total = combine("add", total, other)
         return total
 
+    def sym_sqrt(self):
+        if self.ref is not None:
+            return combine("math.sqrt", self)
+        root = math.sqrt(self.constant_)
+        return ScalarNode(float, constant=root, hint=root, expr=root)
+
     def sym_ite(self, then, orelse):
         if self.ref is None:
             return then if self.constant_ else orelse
@@ -257,7 +264,7 @@ def _kind(op: str, kinds: tuple[type, ...], nodes: tuple[ScalarNode, ...]) -> ty
         return bool
     if op in ("int", "trunc", "ceil", "floor", "lshift", "rshift", "invert"):
         return int
-    if op in ("truediv", "float"):
+    if op in ("truediv", "float", "math.sqrt"):
         return float
     if op in ("and_", "or_", "xor") and all(k is bool for k in kinds):
         return bool
