@@ -239,7 +239,6 @@ class Rows(Writer):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self.panels = self.units // self.chunks
         self.chunks = -(-self.a.rows // self.rows)
         self.units = self.panels * self.chunks
 
@@ -256,13 +255,14 @@ class Rows(Writer):
         whole = self.code.do(f"mul nsw i64 {unit}, {tiles}")
         return self.code.do(f"udiv i64 {whole}, {self.chunks}")
 
-    def _item(self, i: str, tiles: str, count: str) -> None:
+    def _item(self, i: str, tiles: str, rows: str) -> None:
         """One tile."""
         code = self.code
-        panel = opaque(code, code.do(f"udiv i64 {i}, {tiles}"))
-        tile = opaque(code, code.do(f"urem i64 {i}, {tiles}"))
+        count = str(self.panels) if self.across else tiles
+        first, second = (opaque(code, code.do(f"{op} i64 {i}, {count}")) for op in ("udiv", "urem"))
+        panel, tile = (second, first) if self.across else (first, second)
         row = code.multiply(tile, self.rows)
-        last = f"icmp sge i64 {code.add(row, str(self.rows))}, {count}"
+        last = f"icmp sge i64 {code.add(row, str(self.rows))}, {rows}"
         self._columns(panel, [], lambda first, columns: self._rows_of(row, last, first, columns))
 
     def _rows_of(self, row: str, last: str, first: str, columns: int) -> None:

@@ -34,6 +34,7 @@ CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
 Step = Callable[[list[str], list[str]], list[str]]
 UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
+NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the right
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
 ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
 
@@ -73,6 +74,10 @@ class Writer(Lanes):
         self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
         self.deep = isinstance(a.columns, Open)
         self.high, self.chunks = max(a.rows, 1), 1  # rows of a chunk, and chunks of a panel
+        self.panels = self.units
+        # A thread then has whole rows of the result, next to each other: it finds in its own cache what it made of the same
+        # rows before, and no lines of its part are fetched ahead by the thread that has the part beside it.
+        self.across = panel and not isinstance(b.rows, Open) and b.rows * b.columns * SIZE[dtype] <= NEAR  # fmt: skip
         self.stream = (
             panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
         )
@@ -129,9 +134,9 @@ class Writer(Lanes):
         """The panel and the chunk of a unit."""
         if self.chunks == 1:
             return unit, "0"
-        code = self.code
-        panel = opaque(code, code.do(f"udiv i64 {unit}, {self.chunks}"))
-        return panel, opaque(code, code.do(f"urem i64 {unit}, {self.chunks}"))
+        code, count = self.code, self.panels if self.across else self.chunks
+        whole, rest = (opaque(code, code.do(f"{op} i64 {unit}, {count}")) for op in ("udiv", "urem"))  # fmt: skip
+        return (rest, whole) if self.across else (whole, rest)
 
     def _columns(self, panel: str, tests: list[str], body: Callable[[str, int], None]) -> None:
         """``body`` of the first column and number of columns of a panel, where the tests hold."""
