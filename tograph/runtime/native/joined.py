@@ -3,7 +3,7 @@
 Starting and joining threads costs a microsecond, as much as a small product does: a training step or a cell of a
 recurrent network has several of them that only wait for the same matrix. ``order`` puts such products behind each other;
 they become one group, whose products are given to the threads together: each thread takes the same share of every one, or whole
-ones where that keeps more of what it needs in its own cache (``own``).
+ones where that keeps more of what it needs in its own cache (``fresh``).
 
 A product and what needs it may only move down, past nodes that need neither, and not far: what is in memory meanwhile is bounded.
 """
@@ -103,24 +103,24 @@ def order(graph: Graph, before: Mapping[Node, Sequence[Node]]) -> list[Node]:
 class Part(NamedTuple):
     """One of the products that run as one: its ``task`` does some of its ``units`` of what ``block`` tells.
 
-    ``whole``: whether threads are to have whole products of its form, not the same share of each.
+    ``fresh``: whether threads are to have whole products of its form, not the same share of each.
     """
 
     task: str
     block: str
     units: int
-    whole: bool
+    fresh: bool
 
 
-def own(right: object) -> bool:
-    """Whether the matrix on the right of a product is made by the same program part, as the cotangents of a weight's gradient are.
+def fresh(low: Lowering, right: object) -> bool:
+    """Whether the matrix on the right of a product was made just before, as the cotangents in a weight's gradient are.
 
-    A thread that has a whole such product fetches it once from the thread that made it. One that comes from outside, as weights do,
+    A thread that has a whole such product fetches it once from the threads that made it. One that comes from outside, as weights do,
     is in every thread's cache; there it is the left one that a thread should have made itself: each takes the same rows of each product.
     """
     while isinstance(right, Value) and right.node is not None and right.node.op in VIEWS:
         right = right.node.args[0]
-    return isinstance(right, Value) and right.node is not None
+    return isinstance(right, Value) and (right.node is not None or right in low.moving)
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def _joint(low: Lowering, parts: Sequence[Part]) -> tuple[str, str, int]:
 def _share(code: Code, parts: Sequence[Part], number: int, at: str, units: int) -> str:
     """The unit of a part from which on a thread does nothing that begins, or ends, ``at`` one of all ``units``."""
     part = parts[number]
-    alike = [i for i, p in enumerate(parts) if p.task == part.task] if part.whole else [number]
+    alike = [i for i, p in enumerate(parts) if p.task == part.task] if part.fresh else [number]
     total = code.multiply(at, len(alike) * part.units)
     place = code.do(f"udiv i64 {total}, {units}")
     if len(alike) == 1:

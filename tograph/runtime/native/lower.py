@@ -81,6 +81,7 @@ class Lowering(Storage):
         self.joint: list[tuple[str, str, int]] | None = None  # the products that are being joined
         self.parts = Parts(self)
         self.inside = 0  # loops around what is being written
+        self.moving: set[Value] = set()  # what the bodies of loops get anew in each iteration
         self.branching = False  # whether branches stay branches
 
     def run(self) -> str:

@@ -56,7 +56,7 @@ class Writer(Lanes):
 
     more = ""  # parameters of a kind of product
 
-    def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool):  # fmt: skip
+    def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool, fresh: bool):  # fmt: skip
         super().__init__(low, dtype)
         self.a, self.b, self.c, self.bias = a, b, c, bias
         room = ACCUMULATORS if host().avx512 else 12
@@ -75,9 +75,7 @@ class Writer(Lanes):
         self.deep = isinstance(a.columns, Open)
         self.high, self.chunks = max(a.rows, 1), 1  # rows of a chunk, and chunks of a panel
         self.panels = self.units
-        # A thread then has whole rows of the result, next to each other: it finds in its own cache what it made of the same
-        # rows before, and no lines of its part are fetched ahead by the thread that has the part beside it.
-        self.across = panel and not isinstance(b.rows, Open) and b.rows * b.columns * SIZE[dtype] <= NEAR  # fmt: skip
+        self.across = panel and self._by_rows(fresh)
         self.stream = (
             panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
         )
@@ -89,10 +87,22 @@ class Writer(Lanes):
             self.chunks = -(-a.rows // self.high)
             self.units *= self.chunks
 
+    def _by_rows(self, fresh: bool) -> bool:
+        """Whether threads have whole rows of the result, not whole columns. ``fresh``: B has just been made.
+
+        Rows lie next to each other: a thread finds in its cache what it made of the same rows before, and the thread beside it fetches
+        no lines of its part ahead. Each reads all of B then and a share of A. That is less than the other way round, unless B is larger
+        and, for being fresh, in the cache of one of them.
+        """
+        if self.deep:
+            return False
+        left, right = self.a.rows * self.a.columns, self.b.rows * self.b.columns
+        return right * SIZE[self.dtype] <= NEAR and (left >= right or not fresh)
+
     def _even(self) -> int:
         """Rows of a chunk with which every thread has about the same to do: a panel more or less is much where there are few."""
         blocks = -(-self.a.rows // self.rows)
-        return self.rows * max(1, blocks * self.units // UNITS)
+        return self.rows * max(1, -(-blocks // UNITS) if self.across else blocks * self.units // UNITS)  # fmt: skip
 
     def function(self) -> str:
         """The text, from the parameters on."""
