@@ -123,18 +123,42 @@ def fresh(low: Lowering, right: object) -> bool:
     return isinstance(right, Value) and (right.node is not None or right in low.moving)
 
 
+class Joint:
+    """The products of a group while they are written: their parts, and what they ask before they start."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self._scans: list[Part] = []
+        self._notes: list[str] = []
+
+    def ask(self, task: str, block: str, units: int, notes: str) -> None:
+        """A task to be done before any product starts, and the line of code that follows it."""
+        self._scans.append(Part(task, block, units, False))
+        self._notes.append(notes)
+
+    def start(self, low: Lowering) -> None:
+        """Write the calls."""
+        _start(low, self._scans)
+        for line in self._notes:
+            low.code.line(line)
+        _start(low, self.parts)
+
+
 @contextmanager
 def together(low: Lowering) -> Iterator[None]:
     """Products that are written inside are called at the end, as one."""
-    low.joint = parts = []
+    low.joint = joint = Joint()
     yield
     low.joint = None
-    if len(parts) == 1:
-        task, block, units, _ = parts[0]
-    elif parts:
-        task, block, units = _joint(low, parts)
-    if parts:
-        threading.call(low, f"{task}_{len(low.globals)}", task, block, units, 1)
+    joint.start(low)
+
+
+def _start(low: Lowering, parts: Sequence[Part]) -> None:
+    """Write the call of some parts on all threads."""
+    if not parts:
+        return
+    task, block, units = parts[0][:3] if len(parts) == 1 else _joint(low, parts)
+    threading.call(low, f"{task}_{len(low.globals)}", task, block, units, 1)
 
 
 def _joint(low: Lowering, parts: Sequence[Part]) -> tuple[str, str, int]:
