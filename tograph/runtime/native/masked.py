@@ -110,6 +110,7 @@ class Steps(Writer):
     """A product along some positions of the shared dimension."""
 
     more = "ptr noalias %L, ptr noalias %X, "
+    parted = False
 
     def _along(self, count: int, depth: int | str, pointers: dict[str, int], step: Step, before: list[str] | None) -> list[str]:  # fmt: skip
         code = self.code
@@ -123,7 +124,7 @@ class Rows(Writer):
     Threads take the tiles of all panels in equal parts: how many there are is known when the rows are.
     """
 
-    more = Steps.more
+    more, parted = Steps.more, False
 
     def __init__(self, *args: Any):
         super().__init__(*args)

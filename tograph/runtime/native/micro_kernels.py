@@ -8,8 +8,8 @@ A micro-kernel keeps a tile of the result in vector registers while it walks alo
            columns, each the running vector of a dot product, folded at the end.
 ``stream`` one row times a matrix of the first kind that no cache holds: rows of B are read one after the other, a few at a
            time, and added to the result, which stays in the cache.
-``pieces`` the first form along a shared dimension whose length only the run knows: in pieces, so that a piece of both matrices
-           stays in the cache, each added to the result.
+``pieces`` the first form along a shared dimension that is long, or as long as only the run knows: in pieces, so that a piece of both
+           matrices stays in the cache, each added to the result.
 
 Sizes need not be multiples of a tile: the last tiles are smaller, and the last vector of columns is masked.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..kernels.jit import host
-from ..kernels.loop_ir import Open
+from ..kernels.loop_ir import Open, bound
 from .code import SIZE
 from .lanes import Lanes, accumulate, cases, choice, loop, only, opaque
 from .values import Decline
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 DEPTH = 256  # of a piece of the shared dimension
-CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
+LONG = 1024  # a shared dimension that is taken in pieces
+CHUNK = 128  # rows of the result that one thread takes at a time, in pieces
 Step = Callable[[list[str], list[str]], list[str]]
 UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
@@ -55,6 +56,7 @@ class Writer(Lanes):
     """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
 
     more = ""  # parameters of a kind of product
+    parted = True  # whether it may be done in pieces
 
     def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool, fresh: bool):  # fmt: skip
         super().__init__(low, dtype)
@@ -72,7 +74,8 @@ class Writer(Lanes):
             self.units = -(-a.rows // self.rows)
         self.panel = panel
         self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
-        self.deep = isinstance(a.columns, Open)
+        long = panel and self.parted and a.rows > self.rows and bound(a.columns) >= LONG
+        self.deep = isinstance(a.columns, Open) or long
         self.high, self.chunks = max(a.rows, 1), 1  # rows of a chunk, and chunks of a panel
         self.panels = self.units
         self.across = panel and self._by_rows(fresh)
@@ -118,9 +121,11 @@ class Writer(Lanes):
         if self.bias is not None:
             params += f"ptr{alone} %D, "
         params += self.more
-        if self.deep:
+        if isinstance(self.a.columns, Open):
             params += "ptr %depth, "
             code.fill(self.depth_place, "%K = ptrtoint ptr %depth to i64")
+        elif self.deep:
+            code.fill(self.depth_place, f"%K = add i64 {self.a.columns}, 0")
         text = "\n".join(line for line in code.lines if line)
         return f"({params}i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
 
