@@ -1,5 +1,8 @@
 """Tensors of the caller that a function writes while gradients are on, and those that it gives back."""
 
+import itertools
+import types
+
 import pytest
 import torch
 from torch import nn
@@ -315,6 +318,54 @@ def test_a_leaf_is_written_where_the_call_has_gradients_off(name):
     converted, traces = run(tg.function)
     assert same(plain, converted), (plain, converted)
     assert traces <= 3
+
+
+KINDS = {
+    "no gradient": lambda: torch.ones(2),
+    "leaf": lambda: torch.ones(2, requires_grad=True),
+    "computed": lambda: torch.ones(2, requires_grad=True) * 1,
+}
+
+
+def in_a_branch(w, x):
+    if x.sum() > 0:
+        w.mul_(2)
+    return w * x
+
+
+def in_a_loop(w, x):
+    while x.sum() > 0:
+        w[0] = x[0]
+        x = x - 1
+    return w * 2
+
+
+def where_it_fails(w, x):
+    try:
+        w.mul_(x)
+    except RuntimeError:
+        return x
+    return w * 1
+
+
+@pytest.mark.parametrize("kinds", list(itertools.permutations(KINDS)), ids=" then ".join)
+@pytest.mark.parametrize("program", [in_a_branch, in_a_loop, where_it_fails])
+@pytest.mark.parametrize("kept", [False, True], ids=["argument", "attribute"])
+def test_whether_a_leaf_is_written_is_that_of_the_call(program, kinds, kept):
+    def run(wrap):
+        owner, shown = types.SimpleNamespace(), []
+        f = wrap((lambda w, x: program(owner.w, x)) if kept else program)
+        for kind, sign in itertools.product(kinds, (1, -1)):
+            owner.w = w = KINDS[kind]()
+            try:
+                shown.append(f(None if kept else w, torch.ones(2) * sign))
+            except RuntimeError as error:
+                shown.append("leaf Variable" in str(error))
+            shown += [w.detach().clone(), w.requires_grad, w.is_leaf]
+        return shown
+
+    plain, converted = run(lambda f: f), run(tg.function)
+    assert same(plain, converted), (plain, converted)
 
 
 def test_a_function_inside_writes_a_leaf_where_gradients_are_off():

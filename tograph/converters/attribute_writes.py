@@ -14,12 +14,12 @@ from ..runtime.guarding import unconverted
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.symbolic import SymTensor
-from ..runtime.values import locations
+from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.writes import mutation
 from . import union
-from .attributes import descriptor
+from .attributes import descriptor, is_hook
 from .call_rules import is_user_function
 from .calls import call
 from .standard import refuses_changes
@@ -50,7 +50,7 @@ def setattr_(owner, name, value) -> None:
     hook: Any = type(owner).__setattr__
     if refuses_changes(hook, owner, name):
         hook(owner, name, value)
-    if is_user_function(hook) and hook is not torch.nn.Module.__setattr__:
+    if is_hook(hook) and hook is not torch.nn.Module.__setattr__:
         call(hook, owner, name, value)
         return
     _store(setattr, found, owner, name, value)
@@ -74,9 +74,15 @@ def _store(how, found, owner, name, value) -> None:
     if by_c and not isinstance(owner, (torch.Tensor, type, types.FunctionType, types.CellType)):
         unconverted.run(how, (owner, name, value), {})
         return
-    if journal.active() and not isinstance(found, property):
+    if not journal.active() or isinstance(found, property):
+        how(owner, name, value)
+        return
+
+    def write() -> None:
         journal.record(locations.attribute(owner, name))
-    how(owner, name, value)
+        how(owner, name, value)
+
+    inner_lists.changing(owner, write)
 
 
 def delattr_(owner, name) -> None:
@@ -84,7 +90,7 @@ def delattr_(owner, name) -> None:
     hook: Any = type(owner).__delattr__
     if refuses_changes(hook, owner, name):
         hook(owner, name)
-    if is_user_function(hook) and hook is not torch.nn.Module.__delattr__:
+    if is_hook(hook) and hook is not torch.nn.Module.__delattr__:
         call(hook, owner, name)
     else:
         delete_plainly(owner, name, delattr)

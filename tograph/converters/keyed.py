@@ -17,7 +17,7 @@ from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.journal import MISSING
-from ..runtime.values import facts, locations, tables
+from ..runtime.values import facts, inner_lists, locations, tables
 from ..runtime.values.growing import StagedList
 from ..runtime.values.reserved import reserve, shrinks
 from ..runtime.values.structure import is_union
@@ -101,12 +101,17 @@ def write_key(x: dict, key, value) -> None:
         distribute(lambda k: write_key(x, k, value), key)
         return
     value = reserve(x, key, value) if _misses(x, key) else value
-    record_key(x, key)
     method = type(x).__setitem__
     if is_user_function(method):
+        record_key(x, key)
         call(method, x, key, value)
-    else:
+        return
+
+    def write() -> None:
+        record_key(x, key)
         x[key] = value
+
+    inner_lists.changing(x, write)
 
 
 def _misses(x: dict, key) -> bool:

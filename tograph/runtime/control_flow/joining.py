@@ -67,6 +67,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         if place is None:
             result = x
         else:
+            inner_lists.stays(x, place.keep, contents)
             put_back(place, x)
         merged.guard(place, x)
     learn_by_flag(op, joined, live)

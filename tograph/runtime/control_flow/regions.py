@@ -25,7 +25,7 @@ from ..symbols import journal, symbolic
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
-from ..values import facts, structure
+from ..values import facts, homes, structure
 from ..values.growing import StagedList
 from ..values.reach import reachable
 from ..writes import freed, histories, hooked
@@ -111,7 +111,8 @@ def _outside(
     changed: dict, graph: FuncGraph, functions: list[Any], given: set
 ) -> dict[Any, tuple[Place, Any]]:
     """The changes that concern what was there before the region: not what it made itself."""
-    known = _found_outside([p for k, (p, _) in changed.items() if k not in given], functions)
+    places = [p for k, (p, _) in changed.items() if k not in given]
+    known = _found_outside(places, functions) | homes.outside([p.keep for p in places], graph)
     kept = {}
     for key, (place, content) in changed.items():
         if key in given:
@@ -266,7 +267,7 @@ def unmoved(a: Any, b: Any) -> bool:
     if a is b:
         return True
     if isinstance(a, StagedList) and isinstance(b, StagedList) and (a.handle or b.handle):
-        return a.handle == b.handle
+        return a.columns == b.columns
     if type(a) is not type(b) or not isinstance(a, (list, dict, set, deque)) or len(a) != len(b):
         return False
     if isinstance(a, dict):

@@ -96,7 +96,7 @@ class Opened:
             kind = type(place.get())
             watch.check(source, "number", _TESTS[kind])
             watch.opened.add(source.label)
-            self.getters[id(real)] = _Getter(source, real)
+            self.getters[id(real)] = NumberSlot(source, real)
             value = value_of(as_symbolic(real), root)
             inner = root.emit(f"py.{kind.__name__}", value, type=ScalarType(kind))
             held = staged(ScalarNode(kind, Ref(inner, root)))
@@ -117,7 +117,9 @@ class Opened:
         }
 
 
-class _Getter:
+class NumberSlot:
+    """The input for a number outside; ``number()`` is what the place holds now."""
+
     def __init__(self, source: Source, real: torch.Tensor):
         self.label, self.number, self.real = source.label, current_value(source), real
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..symbols.funcgraph import current_graph
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
 from ..values.structure import OUTSIDE
@@ -75,8 +76,11 @@ def grad_mode() -> bool:
 
 
 def leaf_written() -> None:
-    """A write to a leaf that requires a gradient has failed; with gradients off it does not."""
+    """A write to a leaf that requires a gradient has failed; with gradients off, and to another tensor, it does not."""
     follow_grad_mode()
+    watch = current()
+    if watch is not None:
+        watch.leaf_written([x.external for x in current_graph().root.captured.values()])
 
 
 def follow_grad_mode() -> None:

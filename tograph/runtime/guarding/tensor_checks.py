@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ..symbols.funcgraph import Storage
+from ..symbols.symbolic import SymTensor
 from . import sources
 from .guards import IN_ORDER, hooks_of, unconnected
 from .place_checks import PlaceChecks
@@ -43,6 +45,19 @@ class TensorChecks(PlaceChecks):
         test = f"({{0}}.requires_grad and {{0}}.is_leaf) is {found}"
         self.check(self.source_of(x) or source, "leaf", test)
         return found
+
+    def leaf_written(self, captured: Sequence[Any]) -> None:
+        """A write to one of the leaves that require a gradient has failed: to another tensor it does not."""
+        for i, x in (*enumerate(self.given), *((None, x) for x in captured)):
+            if _is_real(x) and x.requires_grad and x.is_leaf:
+                self.leaf(x, i)
+
+    def leaves(self, assigned: Mapping[int, bool], storages: Iterable[Storage]) -> None:
+        """Some storages are written, which is no error of the graph: other leaves trace anew."""
+        for s in storages:
+            x = s.external if s.argument is None else self.given[s.argument]
+            if assigned.get(id(s)) and _is_real(x) and (x.is_floating_point() or x.is_complex()):
+                self.leaf(x, s.argument)
 
     def offset(self, i: int, x: torch.Tensor) -> int:
         """Where the ``i``-th tensor of the arguments begins in its memory was asked."""
@@ -121,3 +136,7 @@ class TensorChecks(PlaceChecks):
         if source is not None:
             self.check(source, "constant", "not {0}.requires_grad", None, "no gradient")
         return source is not None
+
+
+def _is_real(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and not isinstance(x, SymTensor)

@@ -2,7 +2,7 @@
 
 * The function of a graph: ``lower`` writes the nodes in the ``groups`` that run together, ``boundary`` what it takes and gives, ``storage`` holds
   where values are (``values``, ``arena``, ``buffers``), ``code`` is the text, ``sizes`` has what only a run knows (``extents``).
-* Before that: ``list_types``, ``pads``, ``packing``, ``added`` and ``saving`` change the graph, ``versions`` says which loops get two forms.
+* Before that: ``list_types``, ``created``, ``pads``, ``alike``, ``packing``, ``added`` and ``saving`` change the graph, ``versions`` says which loops get two forms.
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
   ``micro_kernels``, ``tall``, ``joined``, ``masked``,
@@ -12,5 +12,5 @@
   (``polling``), torch's threads (``threading``).
 * Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results`` and ``rows`` make its values, ``plans`` keep
   code for other processes.
-* The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``), ``recycling``, ``layout``.
+* The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``, ``entry_left``), ``recycling``, ``layout``.
 """

@@ -245,12 +245,12 @@ class Buffers:
         return ctypes.addressof(self._table)
 
     def refill(self) -> None:
-        """Give back kept blocks to the buffers whose blocks left; before a call."""
+        """Give back kept blocks to the buffers whose blocks left; not while the code runs."""
         for place in list(self._empty):
-            kept = self._kept.get(place)
-            if kept:
-                at = (place - self.address) // 8
+            at, kept = (place - self.address) // 8, self._kept.get(place)
+            if not self._table[at] and kept:
                 self._table[at], self._table[at + 1] = kept.pop()
+            if self._table[at]:  # that, or a block that a call has allocated
                 self._empty.discard(place)
 
     def read(self, place: int, nbytes: int) -> bytes:
@@ -276,6 +276,7 @@ class Buffers:
             return made
         self._table[at] = self._table[at + 1] = 0
         self._empty.add(place)
+        self.refill()
         return Left(_Block(self, place, data, capacity), dtype, shape)
 
     def back(self, place: int, data: int, capacity: int) -> None:

@@ -19,18 +19,19 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 
-from ..graph.types import ScalarType, TensorType
+from ..graph.types import ListType, ScalarType, TensorType, Type
 from ..kernels import jit
 from ..recording.variables import Variable
 from . import entry_text, recycling
 from .caller import Method
-from .entry_text import HEAD, KINDS, RECORD, RESULT, WORDS
+from .entry_text import BLOCK, HEAD, KINDS, LEFT, RECORD, RESULT, WORDS
 from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
 from .values import numel, strides
@@ -107,12 +108,14 @@ class Results(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Addresses of a program: of its function, its temporaries and its lock (8 bytes); ``random``: whether it draws random numbers."""
+    """Addresses of a program: of its function, its temporaries and its lock (8 bytes, and 8 that count the calls that succeed); ``random``: whether it draws random numbers;
+    ``left``: for outputs in buffers, where the block is that tells of them, and what makes the result (``rows``)."""
 
     run: int
     arena: int
     busy: int
     random: bool
+    left: Mapping[int, tuple[int, Callable[[], Any]]]
 
 
 def make_entry(
@@ -122,14 +125,17 @@ def make_entry(
     captured: Sequence[torch.Tensor],
     owner: Any,
     repeats: bool,
+    numbers: Collection[int] = (),
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
     ``captured``: the tensors of the last inputs. ``owner`` is kept alive by the function: it must hold the program and its captured
-    tensors. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
+    tensors and all in ``code``. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
+    ``numbers``: the inputs without dims for which it takes a number of Python.
     """
     inputs, outputs, written = form.inputs, form.outputs, form.assigned
-    if not _checkable(inputs) or not all(map(_plain, outputs)):
+    kinds = [kind for i, kind in enumerate(outputs) if i not in code.left]
+    if not _checkable(inputs) or not all(map(_plain, kinds)):
         return None
     found = _method() if len(written) * len(inputs) <= MOST_PAIRS else None
     if found is None:
@@ -143,11 +149,17 @@ def make_entry(
         "written": len(written), "first_input": first, "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
         "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)), "host": 0,
         "repeats": repeats, "results": len(results.places), "first_result": first + RECORD * (len(inputs) + len(outputs)),
+        "leaves": bool(code.left),
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
-    table += _inputs(inputs, captured, form.strides)
-    for kind in outputs:
-        table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
+    table += _inputs(inputs, captured, form.strides, numbers)
+    for i, kind in enumerate(outputs):
+        if i in code.left:
+            table += _left(kind, i in form.private, *code.left[i])
+        else:
+            small = kept is not None and _nbytes(kind) <= recycling.SMALL
+            # Beside what a gradient keeps stands what it is of: that holds all of it, and a kept result would hold it too.
+            table += _record(kind, 0, small and (not form.private or i in form.private))
     table += results.table(len(table))
     return _built_in(method, table, (owner, *captured, items, snapshots))
 
@@ -170,7 +182,7 @@ def make_host_entry(
         "given": len(inputs) - len(captured), "inputs": len(inputs), "default": DTYPES[torch.get_default_dtype()],
         "first_input": HEAD, "host": id(call),
     }  # fmt: skip
-    table = [words[name] for name in WORDS] + _inputs(inputs, captured, ())
+    table = [words[name] for name in WORDS] + _inputs(inputs, captured, (), ())
     return _built_in(found[0], table, (call, *captured))
 
 
@@ -183,7 +195,10 @@ def _checkable(inputs: Sequence[Any]) -> bool:
 
 
 def _inputs(
-    inputs: Sequence[Any], captured: Sequence[torch.Tensor], given: Sequence[tuple[int, ...]]
+    inputs: Sequence[Any],
+    captured: Sequence[torch.Tensor],
+    given: Sequence[tuple[int, ...]],
+    numbers: Collection[int],
 ) -> list[int]:
     """The records of the inputs, of which the last are ``captured``."""
     table, taken = [], len(inputs) - len(captured)
@@ -191,6 +206,9 @@ def _inputs(
         held = id(captured[i - taken]) if i >= taken else 0
         if isinstance(kind, ScalarType):
             table += [0, entry_text.number(kind.kind)] + [0] * (RECORD - 2)
+        elif i in numbers:
+            rank = entry_text.number(float if kind.dtype.is_floating_point else int, True)
+            table += [0, rank, 0, _nbytes(kind)] + [0] * (RECORD - 4)
         else:
             table += _record(kind, held, _nbytes(kind), given[i] if given else None)
     return table
@@ -217,7 +235,18 @@ def _record(kind: Any, first: int, last: int, stride: Sequence[int] | None = Non
         return [KINDS[kind.kind]] + [0] * (RECORD - 1)
     shape, rest = kind.shape, [0] * (MAX_RANK - len(kind.shape))
     steps = strides(shape) if stride is None else stride
-    return [first, len(shape), DTYPES[kind.dtype], int(last), *shape, *rest, *steps, *rest]
+    return [first, len(shape), DTYPES[kind.dtype], int(last), *shape, *rest, *steps, *rest, 0, 0, 0]
+
+
+def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> list[int]:
+    """The words of an output that a call leaves in buffers; a ``private`` list stays there."""
+    head, row = [LEFT["object"], *[0] * (BLOCK - 1)], 0
+    if isinstance(kind, ListType) and isinstance(kind.element, ScalarType) and not private:
+        head[0], head[2] = LEFT["numbers"], KINDS[kind.element.kind]
+    elif isinstance(kind, TensorType) and None not in kind.shape[1:] and _plain(kind):
+        one = replace(kind, shape=(1, *kind.shape[1:]))
+        head, row = _record(one, LEFT["rows"], 0)[:BLOCK], _nbytes(one)
+    return [*head, block, id(make), row]
 
 
 def _nbytes(kind: Any) -> int:

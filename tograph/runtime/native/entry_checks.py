@@ -28,13 +28,24 @@ define internal i1 @nothing_between(i64 %wanted) alwaysinline {
 """
 
 INPUT = """
-; Whether an object is the tensor or number that a record describes; its data pointer, or the number, goes into the slot.
-define internal i1 @input(ptr %item, ptr %record, i1 %given, i1 %grad, ptr %slot) alwaysinline {
+; Whether an object is the tensor or number that a record describes; its data pointer, or the number, goes into the slot. A number for a
+; tensor goes into a cell, and the slot says where that is.
+define internal i1 @input(ptr %item, ptr %record, i1 %given, i1 %grad, ptr %place, ptr %cell) alwaysinline {
 entry:
   %d = alloca i64
   br i1 %given, label %number, label %tensor
 number:
-  %described = call i64 @word(ptr %record, i64 1)
+  %rank_or_kind = call i64 @word(ptr %record, i64 1)
+  %for_tensor = icmp sle i64 %rank_or_kind, $number_tensor
+  %as_number = sub i64 %rank_or_kind, $number_tensor
+  %described = select i1 %for_tensor, i64 %as_number, i64 %rank_or_kind
+  %slot = select i1 %for_tensor, ptr %cell, ptr %place
+  %cell_address = ptrtoint ptr %cell to i64
+  br i1 %for_tensor, label %in_cell, label %which
+in_cell:
+  store i64 %cell_address, ptr %place
+  br label %which
+which:
   switch i64 %described, label %class [i64 $int, label %int i64 $float, label %float i64 $bool, label %bool]
 int:
   %int_at = getelementptr i8, ptr %item, i64 8
@@ -125,7 +136,7 @@ asks:
   %wants = call zeroext i1 @requires_grad(ptr %x)
   br i1 %wants, label %no, label %data
 data:
-  call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %slot)
+  call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %place)
   ret i1 true
 no:
   ret i1 false

@@ -14,7 +14,14 @@ entry:
   store ptr null, ptr %object_at
   %kind = call i64 @word(ptr %record, i64 0)
   %tensor = icmp eq i64 %kind, 0
-  br i1 %tensor, label %known, label %done
+  br i1 %tensor, label %known, label %other
+other:
+  %left = icmp sge i64 %kind, $numbers
+  br i1 %left, label %grown, label %done
+grown:
+  %block = call i64 @word(ptr %record, i64 $block)
+  store i64 %block, ptr %slot
+  br label %done
 known:
 $look
 new:
@@ -91,7 +98,7 @@ RESULT = """
 define internal ptr @result(ptr %table, i64 %outputs, i64 %i, ptr %record, ptr %slot, ptr %handles, ptr %objects, i1 %keeping) alwaysinline {
 entry:
   %kind = call i64 @word(ptr %record, i64 0)
-  switch i64 %kind, label %tensor [i64 1, label %int i64 2, label %float i64 3, label %bool]
+  switch i64 %kind, label %tensor [i64 1, label %int i64 2, label %float i64 3, label %bool i64 $numbers, label %numbers i64 $rows, label %rows i64 $object, label %object]
 int:
   %n = load i64, ptr %slot
   %long = call ptr @PyLong_FromLongLong(i64 %n)
@@ -105,6 +112,16 @@ bool:
   %wide = zext i8 %b to i64
   %truth = call ptr @PyBool_FromLong(i64 %wide)
   ret ptr %truth
+numbers:
+  %list = call ptr @numbers(ptr %record)
+  ret ptr %list
+rows:
+  %rows_made = call ptr @rows(ptr %record)
+  ret ptr %rows_made
+object:
+  %maker = call ptr @pointer(ptr %record, i64 $maker)
+  %object_made = call ptr @PyObject_CallNoArgs(ptr %maker)
+  ret ptr %object_made
 tensor:
   %kept = call ptr @pointer(ptr %objects, i64 %i)
   %new = icmp eq ptr %kept, null

@@ -6,8 +6,8 @@ So a new entry costs no compilation, and the text, which depends on torch's layo
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
-the captured tensor or 0, rank (of a number -1 less its kind), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``), rank, dtype, whether it is kept,
-sizes, strides; then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
+the captured tensor or 0, rank (of a number ``number``), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
+sizes, strides, and of what a call leaves in buffers the block that tells where it is, what makes the result of it in Python, and the bytes of a row; then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
 end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 
 ``$name`` in the text is a number of this process's torch or Python. Loops count on the stack: the text is compiled without
@@ -21,15 +21,23 @@ from typing import Any
 
 import torch
 
-from . import entry_checks, entry_results, recycling
+from . import entry_checks, entry_left, entry_results, recycling
+from .buffers import COPIED
 from .layout import MAX_RANK, Layout
 
 WORDS = ("given", "inputs", "outputs", "single", "random", "program", "arena", "busy", "default", "written", "first_input",
-         "first_output", "items", "snapshots", "host", "repeats", "results", "first_result")  # fmt: skip
+         "first_output", "items", "snapshots", "host", "repeats", "results", "first_result", "leaves")  # fmt: skip
 HEAD = len(WORDS)
-RECORD = 4 + 2 * MAX_RANK
+BLOCK = 4 + 2 * MAX_RANK  # the first of the words for what is left in buffers
+RECORD = BLOCK + 3
 RESULT = 3
 KINDS = {torch.Tensor: 0, int: 1, float: 2, bool: 3}
+LEFT = {
+    "numbers": 4,
+    "rows": 5,
+    "object": 6,
+}  # a list of numbers, with their kind for a dtype; a tensor as long as the run says; what Python makes
+NUMBER_TENSOR = -8  # added to what stands for a number
 TABLE = bytes.__basicsize__ - 1  # where the content of a bytes object is
 
 _DECLARES = """declare zeroext i1 @function_mode()
@@ -52,6 +60,7 @@ declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
@@ -106,6 +115,7 @@ start:
   %both = add i64 %inputs, %outputs
   %size = add i64 %both, 1
   %slots = alloca i64, i64 %size, align 16
+  %cells = alloca i64, i64 %size
   %handles = alloca ptr, i64 %size
   %objects = alloca ptr, i64 %size
   %out_slots = getelementptr i64, ptr %slots, i64 %inputs
@@ -125,7 +135,8 @@ taken:
   %in_record = getelementptr i64, ptr %in_records, i64 %in_start
   %argument = icmp slt i64 %i, %given
   %slot = getelementptr i64, ptr %slots, i64 %i
-  %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot)
+  %cell = getelementptr i64, ptr %cells, i64 %i
+  %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot, ptr %cell)
   br i1 %fits, label %take, label %miss
 pairs:
   %repeats = call i64 @word(ptr %table, i64 $repeats)
@@ -183,10 +194,16 @@ run:
   %program = call ptr @pointer(ptr %table, i64 $program)
   store i64 1, ptr %busy
   %code = call i32 %program(ptr %slots)
-  store i64 0, ptr %busy
   %done = icmp eq i32 %code, 0
+  %leaves = call i64 @word(ptr %table, i64 $leaves)
+  %still = select i1 %done, i64 %leaves, i64 0
+  store i64 %still, ptr %busy ; what is in buffers belongs to this call until the results are made
   br i1 %done, label %written, label %notdone
 written:
+  %successes_at = getelementptr i64, ptr %busy, i64 1
+  %successes = load i64, ptr %successes_at
+  %one_more = add i64 %successes, 1
+  store i64 %one_more, ptr %successes_at
   br i1 %random, label %forget_state, label %bump
 forget_state:
   call void @Py_DecRef(ptr %state)
@@ -195,6 +212,7 @@ bump:
   %bumped = call i1 @versions(ptr %table, ptr %args, ptr %in_records)
   br i1 %bumped, label %deliver, label %unversioned
 unversioned:
+  call void @settle(ptr %busy, i64 %leaves)
   call void @give_back(ptr %handles, i64 %outputs)
   br label %failed
 deliver:
@@ -203,6 +221,7 @@ deliver:
   br i1 %one, label %alone, label %several
 alone:
   %only = call ptr @given(ptr %table, ptr %args, i64 0, ptr %slots, ptr %handles, ptr %objects, i1 %keeping)
+  call void @settle(ptr %busy, i64 %leaves)
   call void @give_back(ptr %handles, i64 %outputs)
   ret ptr %only
 several:
@@ -228,6 +247,7 @@ drop:
   call void @Py_DecRef(ptr %tuple)
   br label %unversioned
 full:
+  call void @settle(ptr %busy, i64 %leaves)
   call void @give_back(ptr %handles, i64 %outputs)
   ret ptr %tuple
 notdone:
@@ -268,8 +288,9 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
         "python": _key("Python"), "functorch": _key("FuncTorchDynamicLayerFrontMode"), "autocast": _key("AutocastCPU"), "tracer": _key("Tracer"),
         "usual": _key("ADInplaceOrView"),
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
-        "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
-        **{name: i for i, name in enumerate(WORDS)},
+        "number_tensor": NUMBER_TENSOR, "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
+        "block": BLOCK, "maker": BLOCK + 1, "row": BLOCK + 2, "COPIED": COPIED, "max_rank_bytes": 8 * MAX_RANK,
+        **{name: i for i, name in enumerate(WORDS)}, **LEFT,
         **{kind.__name__: number(kind) for kind in KINDS if kind is not torch.Tensor},
     }  # fmt: skip
     more, look, keep = "", "  br label %new", "  br label %out\nout:"
@@ -281,6 +302,7 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
     checks = (entry_checks.PLAIN, entry_checks.INPUT, entry_checks.APART)
     results = (
         entry_results.MAKE,
+        entry_left.TEXT,
         entry_results.RESULT,
         entry_results.VERSIONS,
         entry_results.GIVEN,
@@ -292,9 +314,9 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
     return _DECLARES + more + Template(body).substitute({k: str(v) for k, v in numbers.items()})
 
 
-def number(kind: type) -> int:
-    """What stands for the rank of an input that is a number."""
-    return -1 - KINDS[kind]
+def number(kind: type, for_tensor: bool = False) -> int:
+    """What stands for the rank of an input that is a number; ``for_tensor``: the program takes a tensor of it."""
+    return -1 - KINDS[kind] + (NUMBER_TENSOR if for_tensor else 0)
 
 
 def _key(name: str) -> int:

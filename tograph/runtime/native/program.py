@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ class Native:
         }
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
-        self._lock = ctypes.c_int64(0)
+        self._lock = (ctypes.c_int64 * 2)()
         self._mutex = threading.Lock()
         # Runs from Python go by an entry too, one that takes all inputs as arguments.
         self._runs, self._whole = 0, None
@@ -98,6 +98,11 @@ class Native:
         self._all = Results(range(first, first + len(self._outputs)), {}, single=False)
 
     llvm = property(lambda self: self.low.text)
+
+    @property
+    def successes(self) -> int:
+        """How many calls an entry has run to their ends."""
+        return self._lock[1]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
@@ -113,7 +118,7 @@ class Native:
             return None
         try:
             taken = self._packed(inputs) if self._lists else inputs
-            if taken is None or self._lock.value or not self._fits(taken):
+            if taken is None or self._lock[0] or not self._fits(taken):
                 return None
             made = self._run_alone(taken)
             return made if made is None else self._in_order(inputs, made)
@@ -139,7 +144,7 @@ class Native:
         return out
 
     def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
-        self._lock.value = 1
+        self._lock[0] = 1
         state = torch.get_rng_state() if self._random else None
         try:
             made = self._call(inputs)
@@ -152,7 +157,7 @@ class Native:
         finally:
             for call in self._later:
                 call.drop()
-            self._lock.value = 0
+            self._lock[0] = 0
 
     def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """The outputs of the whole graph: those that were made, and inputs."""
@@ -164,26 +169,35 @@ class Native:
             out[i] = results.view(out[i], steps)
         return out
 
-    def entry(self, captured: Sequence[torch.Tensor], wanted: Wanted) -> Callable[..., Any] | None:
-        """The built-in function that checks its arguments, runs the program and gives what is ``wanted`` of the graph's outputs; None where there is none."""
+    def entry(
+        self, captured: Sequence[torch.Tensor], wanted: Wanted, numbers: Collection[int] = ()
+    ) -> Callable[..., Any] | None:
+        """The built-in function that checks its arguments, runs the program and gives what is ``wanted`` of the graph's outputs; None where there is none.
+
+        ``numbers``: the inputs for which it takes a number of Python in the place of a tensor.
+        """
         places = self._results[: wanted.count]
         made = [p for p in places if p >= len(self._inputs)]
         if self._views or len(set(made)) < len(made):
             return None
         chosen = {i: (self._results[at], options) for i, (at, options) in wanted.chosen.items()}
-        return self._entry_of(captured, Results(places, chosen, wanted.single), self)
+        return self._entry_of(captured, Results(places, chosen, wanted.single), self, numbers)
 
-    def _entry_of(self, captured: Sequence[torch.Tensor], results: Results, owner: Any) -> Any:
-        if (
-            len(self._inputs) - len(captured) > MOST
-            or self._blocks
-            or self._lists
-            or self._tells
-            or self._later
-        ):
+    def _entry_of(
+        self,
+        captured: Sequence[torch.Tensor],
+        results: Results,
+        owner: Any,
+        numbers: Collection[int] = (),
+    ) -> Any:
+        given = {*results.places, *(o for _, options in results.chosen.values() for o in options)}
+        if not (given | set(self._assigned)).isdisjoint(numbers):  # those are tensors
             return None
-        code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random)
-        return make_entry(code, self.form, results, captured, owner, repeats=owner is None)
+        if len(self._inputs) - len(captured) > MOST or self._lists or self._tells or self._later:
+            return None
+        left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
+        code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip
+        return make_entry(code, self.form, results, captured, owner, owner is None, numbers)
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

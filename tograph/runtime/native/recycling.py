@@ -66,8 +66,7 @@ def text(at: Offsets, handle: int) -> str:
             compares += f"  %c{k} = call i32 @memcmp(ptr %a{k}, ptr %b{k}, i64 {size})\n  %same{k} = icmp eq i32 %c{k}, 0\n"
             compares += f"  br i1 %same{k}, label %on{k}, label %touched\non{k}:\n"
         place += size
-    return f"""declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare i32 @memcmp(ptr, ptr, i64)
+    return f"""declare i32 @memcmp(ptr, ptr, i64)
 define void @note(ptr %object, ptr %snapshot) {{
 {find}{copies}  ret void
 }}

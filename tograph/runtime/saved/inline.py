@@ -68,7 +68,7 @@ def _reference(x: torch.Tensor, graph: FuncGraph) -> Handle:
 
 def _forget(storage: Any, graph: FuncGraph) -> None:
     """A storage was written: it has to be read again."""
-    graph.root.assigned.add(id(storage))
+    graph.root.assigned.setdefault(id(storage), False)
     at: FuncGraph | None = graph
     while at is not None:
         at.known.pop(storage, None)

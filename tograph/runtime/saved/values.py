@@ -81,7 +81,9 @@ class Encoder:
         if isinstance(spec, Tree):
             parts = [self.spec(p) for p in spec.parts]
             tree = ["tree", name_of_class(spec.cls), self.value(spec.aux), *parts]
-            return tree if spec.number is None else ["shared", spec.number, tree]
+            if spec.number is None:
+                return tree
+            return ["cyclic" if spec.cyclic else "shared", spec.number, tree]
         if isinstance(spec, Again):
             return ["again", spec.number]
         return ["choice", *map(self.spec, spec.options)]
@@ -165,8 +167,8 @@ class Decoder:
             return Const(self.value(rest[0]))
         if tag == "tree":
             return Tree(class_of(rest[0]), self.value(rest[1]), tuple(map(self.spec, rest[2:])))
-        if tag == "shared":
-            return replace(self.spec(rest[1]), number=rest[0])
+        if tag in ("shared", "cyclic"):
+            return replace(self.spec(rest[1]), number=rest[0], cyclic=tag == "cyclic")
         if tag == "again":
             return Again(rest[0])
         if tag == "choice":

@@ -32,7 +32,7 @@ from ..graph.ordering import Written, op_effects
 from ..graph.types import Type
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
-from . import journal
+from . import journal, library_ops
 
 USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as the user's lines
 _versions = itertools.count(1)
@@ -111,14 +111,15 @@ class Root:
     """What all graphs of one trace share.
 
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
-    ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
+    ``settled``: the locations changed only by their creation. ``assigned``: the caller's storages that are written, and whether that depends on which of them are leaves. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
     arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
-    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
+    ``mixed``: see ``records``.
+    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``; ``homes``: those of dicts and objects by their ids. ``looped``: the code of functions whose calls of themselves are
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
@@ -133,7 +134,7 @@ class Root:
     singles: set[tuple[Value, int]] = field(default_factory=set)
     # What was captured, with its history and version.
     outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
-    assigned: set[int] = field(default_factory=set)
+    assigned: dict[int, bool] = field(default_factory=dict)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
     # At the outermost graph: the keys of locations that a branch changes before it raises.
@@ -173,6 +174,8 @@ class Root:
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False
     placed: list[Any] = field(default_factory=list)
+    mixed: bool = False
+    homes: dict[int, Any] = field(default_factory=dict)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
@@ -210,6 +213,7 @@ class Root:
             self.created,
             self.items_written,
             self.placed,
+            self.homes,
             self.made,
             self.lent,
             self.reserved,
@@ -283,7 +287,7 @@ class FuncGraph:
                 callback(self)
         # a gradient of the user's own is that of the whole op, as those of torch's are
         inner = bool(regions) and "gradient" not in regions
-        grad = op in MOVES or inner or torch.is_grad_enabled()
+        grad = op in MOVES or inner or torch.is_grad_enabled() or library_ops.wants_gradient(op)
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:
@@ -351,7 +355,7 @@ class FuncGraph:
             storage.location().set(Ref(value, self))
             return
         self.add("tg.assign", (self.reference(storage), value))
-        self.root.assigned.add(id(storage))
+        self.root.assigned.setdefault(id(storage), False)
         graph: FuncGraph | None = self
         while graph is not None:
             graph.known.pop(storage, None)

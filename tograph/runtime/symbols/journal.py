@@ -206,6 +206,11 @@ def guard(x: Any, refuse: Callable[[], None]) -> None:
     _stack.guarded[id(x)] = x, refuse
 
 
+def unguard(x: Any) -> None:
+    """Nothing is called before a change of ``x`` any more."""
+    _stack.guarded.pop(id(x), None)
+
+
 def guarded(x: Any) -> Callable[[], None] | None:
     """What is called before a change of ``x``."""
     found = _stack.guarded.get(id(x))

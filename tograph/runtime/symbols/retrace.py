@@ -20,6 +20,7 @@ class Retrace(BaseException):
     they were for the call. ``tabled``: the places in the code whose dicts and sets take keys that only the run knows (``values.tables``);
     ``recursive``: the code of functions that are graphs which call themselves. ``untabled``: the error of a trace with those, after which there are none.
     ``stood``: where dicts and sets from outside are found that get keys which only the run knows (``guarding.outer_tables``).
+    ``mixed``: lists of tensors and numbers, some of other lengths, are lists of tensors (``values.records``).
     ``grown``: lists from outside that grow by a staged condition, by identity (``guarding.outer_lists``); ``ungrown``: the error of a trace with those, after which there are none.
     """
 
@@ -38,6 +39,7 @@ class Retrace(BaseException):
     stood: frozenset[Any] = frozenset()
     grown: frozenset[int] = frozenset()
     ungrown: Exception | None = None
+    mixed: bool = False
 
     def __or__(self, other: Retrace) -> Retrace:
         """What both know."""

@@ -46,13 +46,13 @@ class Target:
         container = self.location.keep
         if names == ADDED:
             _refresh(self.done, content)
-            container.extend(content[len(self.done) :])
+            locations.kind_in_c(container).extend(container, content[len(self.done) :])
             self.done = list(content)
             return
         for made, args in zip(self.done, content):
             _refresh(made, args)
         for name, args in list(zip(names, content))[len(self.done) :]:
-            getattr(container, name)(*args)
+            getattr(locations.kind_in_c(container), name)(container, *args)
             self.done.append(args)
 
 
@@ -80,6 +80,11 @@ class Held:
             self.strong = location
         self.attribute = location.key[2] if location.key[0] == "attr" else ""
         self.key, self.name, self.name_key = location.key, location.name, location.name_key
+
+    @property
+    def owned(self) -> bool:
+        """Whether it is an attribute of ``owner()``, as long as there is one."""
+        return self.strong is None and self.attribute != "__dict__"
 
     def here(self) -> Any:
         """The location, for one call."""

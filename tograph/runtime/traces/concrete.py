@@ -22,6 +22,7 @@ from ..gradients.watching import calls_python, is_watched, keeps_histories, own_
 from ..graph.ir import Graph
 from ..graph.rewrite import count_nodes, ordered_copy
 from ..graph.types import TensorType
+from ..guarding.outer_numbers import NumberSlot
 from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
@@ -81,6 +82,9 @@ class ConcreteFunction(pickling.Unpicklable):
         self.late: list[tuple[int, Any]] = []
         self.made_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
+        self.by_autograd = (
+            False  # the last call had tensors that require gradients: no entry takes such
+        )
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
@@ -311,11 +315,14 @@ class ConcreteFunction(pickling.Unpicklable):
 
     @cached_property
     def entry_of_all(self) -> Callable[..., Any] | None:
-        """An entry that takes the captured tensors as arguments too, and gives a tuple of all outputs, effects included."""
-        if self._prepares:
-            return None
+        """An entry that takes the captured tensors, or the numbers that they are made of, as arguments too, and gives a tuple of all
+        outputs, effects included."""
         native = self.scheduled.native
-        return native.entry((), self.identities.wanted(single=False)) if isinstance(native, Native) else None  # fmt: skip
+        if self._prepares or not isinstance(native, Native):
+            return None
+        first = len(self.graph.inputs) - len(self.captured_inputs)
+        numbers = {first + i for i, slot in self.slots.items() if isinstance(slot, NumberSlot)}
+        return native.entry((), self.identities.wanted(single=False), numbers)
 
     @property
     def effects(self) -> list[tuple[Any, Spec]]:
@@ -349,9 +356,11 @@ class ConcreteFunction(pickling.Unpicklable):
 
     def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """What the graph gives, run in the way that this call needs."""
+        self.by_autograd = False
         if torch.is_grad_enabled():
             found = self.gradients.run(inputs, self._run_plain)
             if found is not None:
+                self.by_autograd = True
                 return found
         if self._own_gradients and is_watched(inputs):
             return transforms.run(self._values if transforms.active() else self.graph, inputs)
@@ -376,7 +385,12 @@ class ConcreteFunction(pickling.Unpicklable):
         commits.calls.targets.append(places)
         try:
             plain = torch._C.DisableTorchFunction() if user_modes() else nullcontext()
-            with plain, torch.enable_grad() if self._enabled() else nullcontext():
+            uncast = (
+                torch._C._DisableAutocast()
+                if torch._C._is_any_autocast_enabled()
+                else nullcontext()
+            )  # the graph has the casts
+            with plain, uncast, torch.enable_grad() if self._enabled() else nullcontext():
                 outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)

@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ..guarding.outer_numbers import NumberSlot
 from ..native.entry import MISS
 from ..symbols.journal import MISSING
 from ..values.exact import exact_keys
+from ..values.growing import StagedList
+from ..values.locations import set_plainly
 from ..values.pytrees import rebuild
 from ..values.structure import Again, Choice, Const, Leaf, Spec, Tree, leaf_types
-from .commits import Target
+from .commits import Held, Target
 from .shared_objects import Outer, Passed
 
 if TYPE_CHECKING:
@@ -120,20 +123,32 @@ def _stateful(writer: _Writer, trace: Trace, given: list[str]) -> bool:
     if entry is None or result is None or None in contents:
         return False
     held = concrete.captured_inputs
-    looked_up = {i: f"{writer.named(slot.now)}()" for i, slot in concrete.slots.items()}
+    looked_up = {i: f"{writer.named(_getter(slot))}()" for i, slot in concrete.slots.items()}
     captured = [looked_up.get(i) or writer.named(x) for i, x in enumerate(held)]
     writer.run(entry, [*given, *captured], whole=False)
     writer.lines.append(f"result = {result}")
     places = trace.outer_locations()
+    owned = [
+        isinstance(spec, Leaf) and names is None and isinstance(place, Held) and place.owned
+        for place, (names, spec) in zip(places, concrete.effects, strict=True)
+    ]
     for i, place in enumerate(places):  # all are found before one of them changes
-        writer.lines.append(f"place{i} = {writer.named(place.here)}()")
+        writer.lines.append(f"place{i} = {writer.named(place.owner if owned[i] else place.here)}()")
     for i, (content, (names, _)) in enumerate(zip(contents, concrete.effects, strict=True)):
-        if names is None:
+        if owned[i]:
+            change = f"{writer.named(set_plainly)}(place{i}, {places[i].attribute!r}, {content})"
+            writer.lines += [f"if place{i} is not None:", f"    {change}"]
+        elif names is None:
             writer.lines.append(f"place{i}._set({content})")
         else:
             writer.lines.append(f"{writer.named(Target)}(place{i}).apply({writer.named(names)}, {content})")  # fmt: skip
     writer.lines.append("return result")
     return True
+
+
+def _getter(slot: Any) -> Callable[[], Any]:
+    """What finds a captured input for the entry, which takes numbers as they are."""
+    return slot.number if isinstance(slot, NumberSlot) else slot.now
 
 
 class _Writer:
@@ -214,7 +229,7 @@ class _Writer:
         return "r" if isinstance(spec, Tree) and _flat(spec) else text
 
     def part(self, spec: Spec) -> str | None:
-        """The same of a part of the result, or of a change, from the next of the items of ``r`` on."""
+        """The same of a part of the result, or of a change, from the next of the items of ``r`` on; None of an object that holds itself too."""
         if isinstance(spec, Leaf):
             return self.named(spec.const) if spec.fixed else f"r[{next(self._parts)}]"
         if isinstance(spec, Const):
@@ -227,6 +242,8 @@ class _Writer:
             for _ in leaf_types(spec):
                 next(self._parts)
             return self.objects[spec.outer]
+        if spec.cyclic:
+            return None
         found = [self.part(p) for p in spec.parts]
         parts = [p for p in found if p is not None]
         if len(parts) < len(found):
@@ -248,6 +265,8 @@ class _Writer:
             return f"[{', '.join(parts)}]"
         if spec.cls is tuple:
             return f"({''.join(p + ', ' for p in parts)})"
+        if spec.cls is StagedList and spec.aux == "staged":
+            return f"[*{parts[0]}]"
         if spec.cls is dict and not any(
             isinstance(p, Const) and p.value is MISSING for p in spec.parts
         ):

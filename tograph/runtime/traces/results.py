@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
+from ...errors import StructureError
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
@@ -28,7 +29,7 @@ from ..graph.types import INT
 from ..guarding import reads
 from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
-from ..symbols.funcgraph import FuncGraph, Storage
+from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.journal import MISSING
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, pytrees, structure
@@ -226,10 +227,27 @@ def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
     if structure.is_union(x):
         return _union(x, seen, tensor)
     if id(x) not in seen:
-        seen[id(x)] = x, x
+        seen[id(x)] = x, _OPEN
         made = tensor(x) if isinstance(x, torch.Tensor) else _made(x, type(x), seen, tensor)
+        if all(seen[id(x)][1] is not form for form in (_OPEN, made)):
+            raise _holds_itself(type(x))
         seen[id(x)] = x, made
+    elif seen[id(x)][1] is _OPEN:
+        kind = type(x._plain(())) if isinstance(x, structure.STAGED.lists) else type(x)
+        if not pytrees.has_blank(kind):
+            raise _holds_itself(kind)
+        seen[id(x)] = x, pytrees.blank(kind)
     return seen[id(x)][1]
+
+
+_OPEN = object()  # the form of what is being looked at
+
+
+def _holds_itself(kind: type) -> StructureError:
+    return StructureError(
+        f"what leaves the function holds a {kind.__name__} that holds itself: objects, lists and dicts may do that, others cannot",
+        user_location(),
+    )
 
 
 def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
@@ -269,22 +287,28 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
             _DictOf(kind, getattr(x, "default_factory", None)),
             [*x, *(_leaving(v, seen, tensor) for v in x.values())],
         )
-    if kind in (list, tuple, dict) or (isinstance(x, structure.STAGED.lists) and x.handle is None):
-        return _container(x, kind, seen, tensor)
+    if isinstance(x, structure.STAGED.lists) and x.handle is None:
+        return _container(x, None, list(x), seen, tensor)
     if kind in _ANEW and not structure.OUTSIDE[0](x):
         return _ANEW[kind](x)
+    found = None if hasattr(kind, "__tograph_flatten__") else pytrees.parts_of(x)
+    if found is not None:
+        outside = pytrees.has_identity(x) and structure.OUTSIDE[0](x)
+        return x if outside else _container(x, *found, seen, tensor)
     keeping.check(x)
     make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
     return x if make is None else _Rebuilt(_Made(make), [])
 
 
-def _container(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
-    """The container itself, unless something in it leaves in another form."""
-    old = list(x.values()) if kind is dict else list(x)
+def _container(x: Any, aux: Any, old: list[Any], seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:  # fmt: skip
+    """The container or object itself, unless something in it leaves in another form."""
     new = [_leaving(v, seen, tensor) for v in old]
+    begun = seen[id(x)][1]
+    if begun is not _OPEN:  # something in it holds it
+        return pytrees.fill(begun, aux, new)
     if all(a is b for a, b in zip(old, new)):
         return x
-    return dict(zip(x, new)) if kind is dict else kind(new)
+    return type(x)(new) if isinstance(x, list) and aux is None else pytrees.rebuild(type(x), aux, new)  # fmt: skip
 
 
 def _fixed(items: Iterable[Any]) -> list[Any]:

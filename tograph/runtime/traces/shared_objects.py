@@ -1,7 +1,7 @@
 """Objects in what a call gives that are one: in several places of it, or with something that existed before the call.
 
 ``marked`` marks the trees of a result and of changes. A ``Tree`` with a ``number`` is an object that stands in further places,
-where the spec is ``Again``. A tree with ``outer`` is a container of the arguments, or one that the code read outside of the function:
+where the spec is ``Again``; one that is ``cyclic`` has such a place among its own parts. A tree with ``outer`` is a container of the arguments, or one that the code read outside of the function:
 a call of the function gives that object itself, whose changes are among the effects. Where there is no such call (a concrete function, a saved
 one) the tree tells how an equal object is made, so the graph gives its parts in any case.
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..guarding.guards import LOST
 from ..values.pytrees import parts_of
-from ..values.structure import Again, Spec, Tree, is_staged_list
+from ..values.structure import Again, Const, Spec, Tree, is_staged_list
 
 Outer = Callable[
     [inspect.BoundArguments | None], Any
@@ -31,8 +31,12 @@ class _Marks:
         self.counts: dict[int, int] = {}
         self.kept: list[Any] = []  # no two objects that are met have one ``id``
         self.numbers: dict[int, int] = {}
+        self.cyclic: set[int] = set()
 
     def count(self, x: Any, spec: Spec) -> None:
+        if self._is_back(x, spec):
+            self.cyclic.add(id(x))
+            self.counts[id(x)] += 1
         if not isinstance(spec, Tree):
             return
         self.kept.append(x)
@@ -41,7 +45,13 @@ class _Marks:
             for part, inner in self._parts(x, spec):
                 self.count(part, inner)
 
+    def _is_back(self, x: Any, spec: Spec) -> bool:
+        """Whether ``spec_of`` found a container inside of itself."""
+        return isinstance(spec, Const) and spec.value is x and id(x) in self.counts
+
     def mark(self, x: Any, spec: Spec) -> Spec:
+        if self._is_back(x, spec):
+            return Again(self.numbers[id(x)])
         if not isinstance(spec, Tree):
             return spec
         outer = self.outer(x)
@@ -49,12 +59,12 @@ class _Marks:
             return Tree(spec.cls, spec.aux, spec.parts, outer=outer)
         if id(x) in self.numbers:
             return Again(self.numbers[id(x)])
+        number = None
+        if self.counts[id(x)] > 1:
+            number = self.numbers[id(x)] = len(self.numbers)
         pairs = self._parts(x, spec)
         parts = tuple([self.mark(*pair) for pair in pairs]) if pairs else spec.parts
-        if self.counts[id(x)] == 1:
-            return Tree(spec.cls, spec.aux, parts)
-        number = self.numbers[id(x)] = len(self.numbers)
-        return Tree(spec.cls, spec.aux, parts, number)
+        return Tree(spec.cls, spec.aux, parts, number, cyclic=id(x) in self.cyclic)
 
     def _parts(self, x: Any, spec: Tree) -> list[tuple[Any, Spec]]:
         found = None if is_staged_list(spec) else parts_of(x)

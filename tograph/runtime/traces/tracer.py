@@ -75,7 +75,7 @@ class Tracer:
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
-        root.alone, root.nested = known.alone, known.nested is not None
+        root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
@@ -121,6 +121,7 @@ class Tracer:
         result, changes = self._recorded()
         try:
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
+            self._leaves()
             effects, finder = self.effects.of(changes)
             graph, captured, spec, effect_specs, identities = finish(
                 self.root,
@@ -151,6 +152,12 @@ class Tracer:
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
             frozenset(changes.entries),
         )
+
+    def _leaves(self) -> None:
+        root = self.root.root
+        if True in root.assigned.values():
+            known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
+            self.watch.leaves(root.assigned, known)
 
     def _concrete(
         self, key: Any, made: tuple, identities: Identities, outers: Any
@@ -233,14 +240,18 @@ class Tracer:
     def _roots(self) -> None:
         """The objects that the trace begins with."""
         names = {id(x): n for n, x in self.bound.arguments.items()}
-        for x in self.flat.objects:
-            self.watch.root(x, names.get(id(x), f"a {type(x).__name__}"))
         f = self.function.python_function
+        code = getattr(
+            getattr(f, "function", f), "__code__", None
+        )  # of a ``WeakMethod`` that of its function
+        for x in self.flat.objects:
+            name = names.get(id(x))
+            self.watch.root(x, name or f"a {type(x).__name__}", code if name else None)
         bound_to = getattr(f, "bound_to", None)
         if bound_to is not None:
-            self.watch.root(bound_to(), "self")
+            self.watch.root(bound_to(), "self", code)
         elif isinstance(f, types.MethodType):
-            self.watch.root(f.__self__, "self")
+            self.watch.root(f.__self__, "self", code)
         elif not isinstance(f, types.FunctionType):
             self.watch.root(f, self.function.label())
 

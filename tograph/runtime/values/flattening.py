@@ -25,7 +25,7 @@ from ..symbols.scalars import size_of, staged
 from ..symbols.symbolic import value_of, wrap
 from . import either
 from .joins import join, option_of
-from .pytrees import parts_of, rebuild
+from .pytrees import blank, fill, parts_of, rebuild
 from .structure import (
     STAGED,
     UNSET,
@@ -245,6 +245,9 @@ def _unflatten_tree(
             for _ in leaf_types(spec):
                 next(values)
             return found
+    if spec.cyclic:
+        made = known[spec.number] = blank(spec.cls)
+        return fill(made, spec.aux, [unflatten(p, values, make, known) for p in spec.parts])
     made = rebuild(spec.cls, spec.aux, [unflatten(p, values, make, known) for p in spec.parts])
     if spec.number is not None:
         known[spec.number] = made

@@ -25,7 +25,8 @@ from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_
 from . import inner_lists, listed, structure
 from .flattening import flatten
 from .joins import join
-from .list_content import ListContent, as_index, item_values
+from .list_content import ListContent, as_index
+from .listed import item_values
 from .records import Columns, element_of, fitted, item_of, named
 from .structure import Handle, Leaf, Spec, Tree, leaf_types, spec_of
 
@@ -37,7 +38,7 @@ class StagedList(ListContent):
 
     def __init__(self, items: Any = ()):
         if isinstance(items, StagedList):
-            self.token_ = items.token
+            self.token_, self.moves = items.token, items.moves
         if isinstance(items, StagedList) and items.handle is not None:
             super().__init__()
             self._hold(items.columns, items.record)

@@ -1,9 +1,9 @@
-"""Lists in lists of the graph: Python's outer list holds the inner one itself, that of the graph has its items.
+"""Lists, dicts and objects in lists of the graph: Python's list holds the item itself, that of the graph has its parts.
 
-A list that is appended to a list of the graph, or read from one, has a ``Home`` there: each change of it is written to that place, and other
-names for items of the same list are read again. Where a change cannot be followed so, it is an error: of a list whose place was lost
+An item that is appended to a list of the graph, or read from one, has a ``Home`` there (``homes``): each change of it is written to that place,
+and other names for items of the same list are read again. Where a change cannot be followed so, it is an error: of an item whose place was lost
 (the outer list was sorted, or a staged construct has ended since), and where items that change are also held by a second list
-or by what a staged construct made of them (``copied``). Dicts and objects in such a list may not change at all.
+or by what a staged construct made of them (``copied``).
 """
 
 from __future__ import annotations
@@ -11,82 +11,76 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from ...errors import SharedMemoryError, StructureError
+from ...errors import StructureError
 from ..inference.shapes import SYMBOLS
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
 from . import locations, pytrees
-from .flattening import flatten
+from .homes import (
+    NOWHERE,
+    Home,
+    Live,
+    Marks,
+    Path,
+    apart,
+    away,
+    can_change,
+    held,
+    home_of,
+    is_listed,
+    mark,
+    refused,
+    together,
+)
 from .joins import join
+from .listed import item_values
 from .reach import reachable, user_variables
-from .records import Columns, element_of, fitted, item_of, named
+from .records import Columns, element_of, fitted, is_frozen, item_of, named
 from .structure import STAGED, Choice, Leaf, Spec, Tree, leaf_types, spec_of
 
-Path = tuple[int, ...]
+__all__ = ["apart", "is_listed", "together"]
 
 
-class Home:
-    """The place of an inner list: item ``at`` of ``parent``, and the ``path`` to it in that item; None for one that was taken out."""
+def _write(x: Any, home: Home) -> None:
+    """``x`` has changed: so has the item at its place."""
+    parent = home.parent
+    if parent is None:
+        return
+    journal.record(locations.contents(parent))
+    have = parent.item_spec
+    part = joined(_part(have, home.path), x)
+    want = _replaced(have, home.path, part)
+    first, count = _columns(want, home.path)
 
-    __tograph_opaque__ = True  # what it holds is no state of the user's
+    def put() -> None:
+        if not isinstance(want, Leaf) and parent.record != Columns(want):
+            parent._hold(fitted(parent.columns, have, want), Columns(want))
+        values = item_values(x, part, current_graph())
+        parent.put_part(home.at, first, values[:count])
+        home.columns = parent.columns
 
-    def __init__(self, parent: Any, at: Any, path: Path):
-        self.parent, self.at, self.path = parent, at, path
-        self.moves = 0 if parent is None else parent.moves
-        self.graph: FuncGraph = current_graph()
-        self.index: Any = (
-            None  # by which it was read, and what the parent held then or after the last change
-        )
-        self.columns: Any = None
-
-    @property
-    def known(self) -> bool:
-        """Whether the place is that of the list still."""
-        here = current_graph().within(self.graph)
-        return self.parent is None or (here and self.parent.moves == self.moves)
-
-    def write(self, x: Any) -> None:
-        """The list has changed: so has the item."""
-        parent = self.parent
-        if parent is None:
-            return
-        journal.record(locations.contents(parent))
-        have = parent.item_spec
-        part = joined(_part(have, self.path), x)
-        want = _replaced(have, self.path, part)
-        first, count = _columns(want, self.path)
-
-        def put() -> None:
-            if not isinstance(want, Leaf) and parent.record != Columns(want):
-                parent._hold(fitted(parent.columns, have, want), Columns(want))
-            values = flatten(x, part, current_graph())
-            parent.put_part(self.at, first, values[:count])
-            self.columns = parent.columns
-
-        if parent.home is None:
-            put()
-        else:
-            changed(parent, put)
-        _read_again(parent, x)
+    if parent.home is None:
+        put()
+    else:
+        changed(parent, put)
+    _settle_parts(x, part, home)
+    _read_again(parent, x)
 
 
-class Live:
-    """Weak references to the items that have their place in a list."""
-
-    __tograph_opaque__ = True
-
-    def __init__(self) -> None:
-        self.refs: list[Any] = []
-
-    def add(self, x: Any) -> None:
-        self.refs = [r for r in self.refs if r() is not None]
-        self.refs.append(weakref.ref(x))
-
-    def items(self) -> list[Any]:
-        return [x for r in self.refs if (x := r()) is not None]
+def _settle_parts(x: Any, spec: Spec, home: Home) -> None:
+    """What has come into ``x``, an item, has its place there."""
+    for path, part in held(x, spec):
+        if part is x:
+            continue
+        there = home_of(part)
+        whole = (*home.path, *path)
+        if there is not None and there.parent is not None:
+            if there.parent is home.parent and there.at is home.at and there.path == whole:
+                continue
+            copied()
+        _place(part, home.parent, home.at, whole)
 
 
 def joined(have: Spec, x: Any) -> Spec:
@@ -126,22 +120,52 @@ def _columns(spec: Any, path: Path) -> tuple[int, int]:
 
 def _read_again(parent: Any, x: Any) -> None:
     """Other names for items of a list show what was written to one of them."""
-    others = [
-        o
-        for o in parent.live.items()
-        if o is not x and o.home is not None and o.home.parent is parent
-    ]
+    others = [o for o in parent.live.items() if o is not x and _is_in(home_of(o), parent)]
     seen = reachable(user_variables(), others) if others else ()
     for other in others:
-        if id(other) not in seen and journal.written(("contents", id(other))):
-            continue  # the journal alone holds it
-        if not other.home.known or (other.live is not None and other.live.items()):
+        if id(other) not in seen and not parent.live.by_a_line(other):
+            continue  # nothing of the user's holds it
+        home = home_of(other)
+        assert home is not None
+        if not home.known or (getattr(other, "live", None) is not None and other.live.items()):
             raise refused()
-        journal.record(locations.contents(other))
-        found = _at(parent.item(other.home.at, homes=False), other.home.path)
-        home, other.home = other.home, None
-        other.become(found)
-        other.home = home
+        with away(other):
+            _refresh(other, _at(parent.item(home.at, homes=False), home.path), x)
+        _settle_parts(other, _part(parent.item_spec, home.path), home)
+
+
+def _is_in(home: Home | None, parent: Any) -> bool:
+    return home is not None and home.parent is parent
+
+
+def _refresh(old: Any, new: Any, kept: Any) -> Any:
+    """Let ``old`` hold what ``new`` does, which was read from its place: what is in it and can change stays the same object. ``kept`` is up to date."""
+    if old is kept:
+        return old
+    parts, fresh = pytrees.parts_of(old), pytrees.parts_of(new)
+    if type(old) is not type(new) or parts is None or fresh is None:
+        return new
+    if isinstance(old, STAGED.lists) and not old.frozen:
+        journal.record(locations.contents(old))
+        if old.handle is not None or new.handle is not None or len(parts[1]) != len(fresh[1]):
+            old.become(new)
+        else:
+            list.__setitem__(old, slice(None), [_refresh(a, b, kept) for a, b in zip(parts[1], fresh[1])])  # fmt: skip
+    elif parts[0] != fresh[0] or not can_change(old):
+        made = [_refresh(a, b, kept) for a, b in zip(parts[1], fresh[1])]
+        return new if parts[0] != fresh[0] else pytrees.rebuild(type(old), parts[0], made)
+    elif type(parts[0]) is pytrees.Held:
+        raise refused()
+    else:
+        names = parts[0][0] if isinstance(old, dict) else parts[0]
+        for name, a, b in zip(names, parts[1], fresh[1]):
+            locate = locations.key_of if isinstance(old, dict) else _attribute
+            locate(old, name, str(name)).set(_refresh(a, b, kept))
+    return old
+
+
+def _attribute(owner: Any, name: str, _: str) -> Any:
+    return locations.attribute(owner, name)
 
 
 def _at(x: Any, path: Path) -> Any:
@@ -153,43 +177,29 @@ def _at(x: Any, path: Path) -> Any:
 # ---- which lists have a place
 
 
-def held(x: Any, spec: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The lists, dicts and objects in an item that can change, outermost first."""
-    if not isinstance(spec, Tree) or isinstance(x, STAGED.texts):
-        return
-    if isinstance(x, STAGED.lists):
-        if not x.frozen:
-            yield path, x
-        if x.handle is not None:
-            return
-    elif isinstance(x, dict) or pytrees.has_identity(x):
-        yield path, x
-    found = pytrees.parts_of(x)
-    parts = found[1] if found is not None and len(found[1]) == len(spec.parts) else ()
-    for i, (part, inner) in enumerate(zip(parts, spec.parts)):
-        yield from held(part, inner, (*path, i))
-
-
 def settle(x: Any, spec: Any, parent: Any, at: Any) -> Any:
-    """``x`` is an item of ``parent``: the lists in it have their place there. ``at`` None: which one is not known."""
+    """``x`` is an item of ``parent``: what can change in it has its place there. ``at`` None: which one is not known."""
     if not is_tracing() or not current_graph().root.nested:
         return x
     for path, part in held(x, spec):
-        if not isinstance(part, STAGED.lists):
-            journal.guard(part, _refuse)
-            continue
-        place = Home(parent, at, path) if at is not None else Home(NOWHERE, parent.token, path)
-        if part.home is not None and part.home.parent is not None:
-            if at is None and part.home.at is place.at:
+        there = home_of(part)
+        if there is not None and there.parent is not None:
+            if at is None and there.at is parent.token:
                 continue
             copied()  # it has a place in another list too
-        mark(part, place)
-        if at is None:
-            current_graph().root.placed.append(weakref.ref(part))
-        else:
-            parent.live = parent.live or Live()
-            parent.live.add(part)
+        _place(part, parent, at, path)
     return x
+
+
+def _place(part: Any, parent: Any, at: Any, path: Path) -> None:
+    if at is None:
+        mark(part, Home(NOWHERE, parent.token, path))
+        if isinstance(part, STAGED.lists):
+            current_graph().root.placed.append(weakref.ref(part))
+    else:
+        mark(part, Home(parent, at, path))
+        parent.live = parent.live or Live()
+        parent.live.add(part)
 
 
 def settle_read(x: Any, spec: Any, parent: Any, index: Any) -> Any:
@@ -197,7 +207,7 @@ def settle_read(x: Any, spec: Any, parent: Any, index: Any) -> Any:
     if not is_tracing() or not current_graph().root.nested or not _changes(spec):
         return x
     found = settle(x, spec, parent, None if parent is NOWHERE else position(parent, index))
-    home = getattr(found, "home", None)
+    home = home_of(found)
     if home is not None:
         home.index, home.columns = index, getattr(parent, "columns", None)
     return found
@@ -205,7 +215,7 @@ def settle_read(x: Any, spec: Any, parent: Any, index: Any) -> Any:
 
 def is_there(x: Any, parent: Any, index: Any) -> bool:
     """Whether ``x`` is the item that ``parent[index]`` gave: ``xs[i] += ys`` changes it, and puts it back."""
-    home = getattr(x, "home", None)
+    home = home_of(x) if is_tracing() else None
     if home is None or home.parent is not parent or not home.known:
         return False
     same = home.index is index or (type(index) is int and home.index == index)
@@ -222,22 +232,8 @@ def let_go(x: Any, spec: Any) -> Any:
     """``x`` was taken out of a list."""
     if is_tracing() and current_graph().root.nested:
         for _, part in held(x, spec):
-            if isinstance(part, STAGED.lists):
-                mark(part, Home(None, None, ()))
-            else:
-                journal.guard(part, _refuse)
+            mark(part, Home(None, None, ()))
     return x
-
-
-class _Nowhere:
-    """The parent of a list whose place in another one is not known."""
-
-    moves = -1
-    home = None
-    token = object()
-
-
-NOWHERE: Any = _Nowhere()
 
 
 def position(parent: Any, index: Any) -> Any:
@@ -261,23 +257,45 @@ def following(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def changing(x: Any, change: Callable[[], Any]) -> Any:
+    """Make a change of a dict or object, which may have a place in a list of the graph."""
+    if isinstance(x, STAGED.lists) or not (is_tracing() and current_graph().root.homes):
+        return change()
+    if home_of(x) is None:
+        return change()
+    return changed(x, change)
+
+
 def changed(x: Any, change: Callable[[], Any]) -> Any:
-    """Make a change of a list that has a place in another one, and write it there."""
-    home = x.home
+    """Make a change of what has a place in a list, and write it there."""
+    home = home_of(x)
+    assert home is not None
     if not home.known or home.parent is NOWHERE:
         raise refused()
     root = current_graph().root
     root.items_written += [None, *loops()]
     if root.items_copied:
         raise refused()
-    x.home = None
-    try:
+    with away(x):
         result = change()
-    finally:
-        x.home = home
-    home.write(x)
+    _write(x, home)
     check_names()
     return result
+
+
+def stays(x: Any, owner: Any, contents: Sequence[Any]) -> None:
+    """``x`` is what a join makes of the ``contents`` of ``owner``: where no region moved its items, they have the places that they had."""
+    lists = isinstance(owner, STAGED.lists) and isinstance(x, STAGED.lists)
+    if lists and all(_is_in_place(c, owner) for c in contents):
+        x.token_, x.moves = owner.token, owner.moves
+
+
+def _is_in_place(content: Any, owner: Any) -> bool:
+    return (
+        isinstance(content, STAGED.lists)
+        and content.token_ is owner.token
+        and content.moves == owner.moves
+    )
 
 
 def check_names() -> None:
@@ -325,7 +343,7 @@ def _changes(spec: Any) -> bool:
         return False
     if issubclass(spec.cls, STAGED.lists):
         return not getattr(spec.cls, "frozen", False) or _changes(element_of(spec))
-    return not issubclass(spec.cls, tuple) or any(map(_changes, spec.parts))
+    return not is_frozen(spec.cls) or any(map(_changes, spec.parts))
 
 
 def loops() -> Iterator[FuncGraph]:
@@ -337,57 +355,7 @@ def loops() -> Iterator[FuncGraph]:
         graph = graph.outer
 
 
-def refused() -> SharedMemoryError:
-    return SharedMemoryError(
-        "a list, dict or object that is in a list whose length depends on data is changed, where a second list or name may hold it too: the "
-        "graph would change one of them only. Change a copy (`list(xs)`), or make the change before the append.",
-        user_location(),
-    )
-
-
-def _refuse() -> None:
-    raise refused()
-
-
-# ---- marks of branches
-
-Marks = list[tuple[Any, Any]]
-_logs: list[Marks] = []
-
-
-def mark(x: Any, home: Home) -> None:
-    if _logs:
-        _logs[-1].append((x, x.home))
-    x.home = home
-
-
-@contextmanager
-def apart() -> Iterator[Marks]:
-    """What one of several branches gives a place to: it is undone at the end, so that the other branches may change it."""
-    made: Marks = []
-    _logs.append(made)
-    try:
-        yield made
-    finally:
-        _logs.pop()
-        for x, before in reversed(made):
-            x.home = before
-
-
-def together(*branches: Marks) -> None:
-    """After the branches: what one of them put into a list may be there."""
-    for x, _ in (m for made in branches for m in made):
-        mark(x, Home(NOWHERE, None, ()))
-
-
 def check_iterations(changed_: Sequence[Any], marks: Marks) -> None:
     """An error where an iteration puts a list into another one and the next may change it. ``changed_``: what an iteration changes."""
     if any(is_listed(x, marks) and any(m[0] is x for m in marks) for x in changed_):
         raise refused()
-
-
-def is_listed(x: Any, marks: Marks = ()) -> bool:
-    """Whether a list is in one of the graph; ``marks``: of the branch that it comes from."""
-    if not isinstance(x, STAGED.lists):
-        return False
-    return x.home is not None or any(m[0] is x for m in marks)

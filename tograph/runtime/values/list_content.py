@@ -8,6 +8,7 @@ Invariant: while ``handle`` is set the storage of the list itself is empty, and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,12 +22,15 @@ from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import scalar_of
-from . import inner_lists, listed, pytrees
-from .flattening import flatten, symbolic, unflatten
+from . import inner_lists, listed
+from .flattening import symbolic, unflatten
 from .joins import join
 from .list_lengths import known_length
+from .listed import item_values
 from .records import Columns, fitted, item_of, named
 from .structure import Handle, Leaf, Spec, spec_of
+
+_moves = itertools.count(1)
 
 
 class ListContent(list):
@@ -40,7 +44,7 @@ class ListContent(list):
     home: Any = None  # the place that it has in another list of the graph (``inner_lists``)
     token_: Any = None
     live: Any = None  # the items that have their place here
-    moves = 0  # how often its items got other places
+    moves = 0  # another number since its items got other places
     grew = False  # it was of the graph once, which stays so where a region's changes are undone
 
     def _hold(self, columns: Sequence[Handle], record: Columns | None) -> Any:
@@ -64,7 +68,8 @@ class ListContent(list):
 
     def become(self, other: list) -> None:
         """Take over the content of another list."""
-        self.moves += 1
+        before = isinstance(other, ListContent) and other.token_ is self.token
+        self.moves = getattr(other, "moves", 0) if before else next(_moves)
         super().__setitem__(
             slice(None), list.copy(other) if isinstance(other, ListContent) else other
         )
@@ -95,7 +100,7 @@ class ListContent(list):
     def _update(self, op: str, *args: Any, items: Sequence[Value] = ()) -> None:
         """``op`` on every column, with the column's value of ``items`` as the last argument."""
         graph = current_graph()
-        self.moves += op not in _AT_THE_END
+        self.moves = self.moves if op in _AT_THE_END else next(_moves)
         made = []
         for i, value in enumerate(self.values(graph)):
             new = items[i : i + 1]
@@ -162,7 +167,7 @@ class ListContent(list):
         if self.handle is None:
             return list.pop(self, index)
         graph, spec = current_graph(), self._typed()
-        self.moves += 1
+        self.moves = next(_moves)
         nodes = [
             graph.add("tg.list_pop", (v, as_index(index)), None, (v.type, v.type.element))
             for v in self.values(graph)
@@ -238,18 +243,6 @@ def as_index(i: Any) -> Any:
     if isinstance(i, torch.Tensor):
         i = scalar_of(i)
     return i.node.value(current_graph()) if isinstance(i, SYMBOLS) else i
-
-
-def item_values(x: Any, item: Spec, graph: FuncGraph) -> list[Value]:
-    """The graph values of an item; from here on its tensors may not change in place."""
-    for part in _leaves(x):
-        listed.appended(part)
-    return flatten(x, item, graph)
-
-
-def _leaves(x: Any) -> list[Any]:
-    found = pytrees.parts_of(x) if not isinstance(x, (torch.Tensor, *SYMBOLS)) else None
-    return [x] if found is None else [leaf for part in found[1] for leaf in _leaves(part)]
 
 
 def _note_read(x: Any, noted: dict[int, Any]) -> None:

@@ -15,9 +15,13 @@ from typing import Any
 import torch
 
 from ...errors import Location, SharedMemoryError
+from ..graph.ir import Value
+from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic
 from . import pytrees
+from .flattening import flatten
+from .structure import Spec
 
 _ADVICE = "Append a copy (`x.clone()`), or make a new tensor instead of a write (`x = x + 1`)"
 
@@ -30,6 +34,18 @@ def appended(x: Any) -> None:
         _mark(storage, user_location() or ("", 0))
         if storage.written_in is not None and _again(storage, storage.written_in):
             raise _error("is appended in every iteration of a loop that changes it in place")
+
+
+def item_values(x: Any, item: Spec, graph: FuncGraph) -> list[Value]:
+    """The graph values of an item; from here on its tensors may not change in place."""
+    for part in _leaves(x):
+        appended(part)
+    return flatten(x, item, graph)
+
+
+def _leaves(x: Any) -> list[Any]:
+    found = pytrees.parts_of(x) if not isinstance(x, (torch.Tensor, *SYMBOLS)) else None
+    return [x] if found is None else [leaf for part in found[1] for leaf in _leaves(part)]
 
 
 def taken(x: Any) -> Any:

@@ -66,9 +66,34 @@ def base_container(cls: type) -> type | None:
 
 
 def blank(cls: type) -> Any:
-    """An object of a class, before its ``__init__``."""
-    base: Any = base_container(cls) or object
+    """An empty list or dict, or an object of a class before its ``__init__``."""
+    base: Any = base_container(cls) or (cls if cls in _FILLED else object)
     return base.__new__(cls)
+
+
+_FILLED = (list, dict)
+
+
+def has_blank(cls: type) -> bool:
+    """Whether ``fill`` completes a blank object of a class that has parts."""
+    if cls in _FILLED or base_container(cls) is not None:
+        return True
+    return not issubclass(cls, (tuple, list, dict, deque, slice)) and not hasattr(
+        cls, "__tograph_flatten__"
+    )
+
+
+def fill(made: Any, aux: Any, parts: list[Any]) -> Any:
+    """Give a blank object its parts."""
+    if type(aux) is Held:
+        return _held_by(made, aux, parts)
+    if type(made) is list:
+        made.extend(parts)
+    elif type(made) is dict:
+        made.update(_present(aux[0], parts))
+    else:
+        _set_attributes(made, _present(aux, parts))
+    return made
 
 
 def _held(x: Any, base: Any) -> tuple[Held, list[Any]]:
@@ -95,8 +120,8 @@ def _attributes(x: Any) -> dict[str, Any]:
     return held | {s: v for s in slots_of(type(x)) if (v := getattr(x, s, MISSING)) is not MISSING}
 
 
-def _holding(cls: type, aux: Held, parts: list[Any]) -> Any:
-    made, base = blank(cls), base_container(cls)
+def _held_by(made: Any, aux: Held, parts: list[Any]) -> Any:
+    base = base_container(type(made))
     count = aux.keys if base is list else len(aux.keys)
     if base is list:
         list.extend(made, parts[:count])
@@ -178,7 +203,7 @@ _LIBRARIES = frozenset(
 def rebuild(cls: Any, aux: Any, parts: list[Any]) -> Any:
     """The container or object of ``cls`` with these parts."""
     if type(aux) is Held:
-        return _holding(cls, aux, parts)
+        return fill(blank(cls), aux, parts)
     if cls is list or cls is tuple:
         return cls(parts)
     if cls is deque:
@@ -195,14 +220,7 @@ def rebuild(cls: Any, aux: Any, parts: list[Any]) -> Any:
         return slice(*parts)
     if hasattr(cls, "__tograph_flatten__"):
         return cls.__tograph_unflatten__(aux, parts)
-    return _object(cls, _present(aux, parts))
-
-
-def _object(cls: type, attributes: list[tuple[str, Any]]) -> Any:
-    """An object with these attributes; its class's own code does not run."""
-    made = object.__new__(cls)
-    _set_attributes(made, attributes)
-    return made
+    return fill(object.__new__(cls), aux, parts)
 
 
 def _set_attributes(made: Any, attributes: list[tuple[str, Any]]) -> None:

@@ -8,10 +8,12 @@ are taken only where the trace is ``nested`` (see ``inner_lists``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from ..graph.types import OBJECT, ListType, ScalarType, TensorType, Type
 from ..symbols.funcgraph import current_graph, is_tracing
+from ..symbols.retrace import Retrace
 from . import either, joins, pytrees
 from .flattening import unflatten
 from .structure import STAGED, Choice, Const, Leaf, Spec, Tree, is_staged_list, leaf_types
@@ -35,7 +37,21 @@ class Columns:
 
     def items(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
         """The items, from the contents of the columns."""
-        return [unflatten(self.item, iter(row), lambda v: v) for row in zip(*columns, strict=True)]
+        rows = zip(*columns, strict=True)
+        if self._plain:
+            return list(rows)
+        return [unflatten(self.item, iter(row), lambda v: v) for row in rows]
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether the items are tuples with one value from each column."""
+        item = self.item
+        return (
+            isinstance(item, Tree)
+            and item.cls is tuple
+            and (item.aux, item.number, item.outer) == (None, None, None)
+            and all(isinstance(p, Leaf) and not p.fixed for p in item.parts)
+        )
 
 
 def _same_form(a: Spec, b: Spec) -> bool:
@@ -69,7 +85,7 @@ def _open_record(spec: Spec) -> Spec | None:
         return text or _one_list(spec) or either.as_one(spec)
     if isinstance(spec, Const):
         return spec if spec.value is None or isinstance(spec.value, bytes) else None
-    if not isinstance(spec, Tree) or not (_is_frozen(spec.cls) or _may_hold(spec.cls)):
+    if not isinstance(spec, Tree) or not (is_frozen(spec.cls) or _may_hold(spec.cls)):
         return None
     if issubclass(spec.cls, STAGED.lists):
         found = open_list([spec])
@@ -100,7 +116,7 @@ def _one_list(spec: Choice) -> Spec | None:
 def open_list(specs: list[Spec]) -> Spec | None:
     """A list of the graph that covers lists of one class; None where their items are of different kinds."""
     cls = specs[0].cls
-    if any(s.cls is not cls for s in specs):
+    if any(s.cls is not cls for s in specs) or (len(specs) == 1 and _is_mixed(specs[0])):
         return None
     element: Any = None
     for spec in specs:
@@ -114,6 +130,13 @@ def open_list(specs: list[Spec]) -> Spec | None:
         return None
     parts = tuple(Leaf(ListType(kind)) for kind in leaf_types(item))
     return Tree(cls, "staged" if isinstance(item, Leaf) else Columns(item), parts)
+
+
+def _is_mixed(spec: Spec) -> bool:
+    """Whether a list of known length has both tensors and numbers: of one kind they would be tensors."""
+    if is_staged_list(spec) or not is_tracing() or current_graph().root.mixed:
+        return False
+    return len({isinstance(p.type, ScalarType) for p in spec.parts if isinstance(p, Leaf)}) > 1
 
 
 def element_of(spec: Spec) -> Any:
@@ -143,6 +166,8 @@ def _fitted(columns: Iterator[Any], have: Spec, want: Spec) -> Iterator[Any]:
     elif isinstance(have, Tree) and isinstance(have.aux, Columns) and isinstance(want, Tree):
         yield from _fitted(columns, have.aux.item, want.aux.item)
     elif isinstance(have, Tree) and isinstance(want, Tree) and not is_staged_list(have):
+        if is_staged_list(want):
+            raise Retrace(mixed=True)  # a record of tensors and numbers, and one of another length
         for a, b in zip(have.parts, want.parts, strict=True):
             yield from _fitted(columns, a, b)
     else:
@@ -155,7 +180,7 @@ def is_empty_list(spec: Spec) -> bool:
     return isinstance(spec, Tree) and spec.aux == "staged" and spec.parts[0].type == ListType(None)
 
 
-def _is_frozen(cls: type) -> bool:
+def is_frozen(cls: type) -> bool:
     params = getattr(cls, "__dataclass_params__", None)
     frozen = params is not None and params.frozen
     return frozen or issubclass(cls, tuple) or getattr(cls, "__tograph_frozen__", False)

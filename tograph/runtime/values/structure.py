@@ -72,13 +72,14 @@ class Const:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """``number`` and ``outer``: see ``shared_objects``."""
+    """``number``, ``outer`` and ``cyclic``: see ``shared_objects``."""
 
     cls: type
     aux: Any
     parts: tuple[Spec, ...]
     number: int | None = None
     outer: int | None = None
+    cyclic: bool = False
 
 
 @dataclass(frozen=True, eq=False)

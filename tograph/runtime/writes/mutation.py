@@ -111,6 +111,8 @@ def write_in_place(
             write(target, result)
             if seen and nodes[-1].op == "tg.assign":
                 nodes[-1].over = nodes[-1].args[:1]
+            if seen:
+                stale.shown(target, result)
     returns = func._schema.returns
     if out_variant or (len(returns) == len(targets) and all(r.alias_info is not None for r in returns)):  # fmt: skip
         lone = len(targets) == 1 and not isinstance(places[0], (list, tuple))
@@ -225,6 +227,10 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
         old = graph.current(x.storage_)
         value = graph.emit("tg.written", old, value, type=old.type)
     graph.assign(x.storage_, value)
+    if id(x.storage_) in graph.root.assigned and not _unseen(x):
+        # a captured one that the function itself writes is asked at each call, see ``autodiff.rewritten``
+        asked = graph.outer is not None or x.storage_.argument is not None
+        graph.root.assigned[id(x.storage_)] |= asked
     twins.follow(x.storage_, value, graph)
     if x.storage_.derived and not x.chain:
         x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is

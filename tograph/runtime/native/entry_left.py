@@ -1,0 +1,119 @@
+"""LLVM text of what an entry makes of results that a call leaves in buffers (``rows``): lists, and tensors as long as the run says.
+
+A part of the module that ``entry_text`` puts together. The buffers belong to the call, whose lock is held, until all of these are made; what is
+not in the text ``rows.leaver`` makes.
+"""
+
+TEXT = """
+; What a call left in buffers: a tuple of numbers, and a tensor whose first size the block tells. Long tensors get the memory itself, by Python.
+define internal void @settle(ptr %busy, i64 %leaves) alwaysinline {
+entry:
+  %none = icmp eq i64 %leaves, 0
+  br i1 %none, label %done, label %idle
+idle:
+  store i64 0, ptr %busy
+  br label %done
+done:
+  ret void
+}
+define internal ptr @elements(ptr %block) {
+  %place = call ptr @pointer(ptr %block, i64 1)
+  %data = load ptr, ptr %place
+  ret ptr %data
+}
+define internal ptr @numbers(ptr %record) {
+entry:
+  %k = alloca i64
+  store i64 0, ptr %k
+  %block = call ptr @pointer(ptr %record, i64 $block)
+  %kind = call i64 @word(ptr %record, i64 2)
+  %count = call i64 @word(ptr %block, i64 0)
+  %tuple = call ptr @PyTuple_New(i64 %count)
+  %no_tuple = icmp eq ptr %tuple, null
+  br i1 %no_tuple, label %lost, label %any
+any:
+  %empty = icmp eq i64 %count, 0
+  br i1 %empty, label %full, label %some
+some:
+  %data = call ptr @elements(ptr %block)
+  br label %next
+next:
+  %i = load i64, ptr %k
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %one, label %full
+one:
+  %i1 = add i64 %i, 1
+  store i64 %i1, ptr %k
+  %word_at = getelementptr i64, ptr %data, i64 %i
+  switch i64 %kind, label %bool [i64 1, label %int i64 2, label %float]
+int:
+  %n = load i64, ptr %word_at
+  %long = call ptr @PyLong_FromLongLong(i64 %n)
+  br label %made
+float:
+  %f = load double, ptr %word_at
+  %double = call ptr @PyFloat_FromDouble(double %f)
+  br label %made
+bool:
+  %byte_at = getelementptr i8, ptr %data, i64 %i
+  %b = load i8, ptr %byte_at
+  %wide = zext i8 %b to i64
+  %truth = call ptr @PyBool_FromLong(i64 %wide)
+  br label %made
+made:
+  %x = phi ptr [%long, %int], [%double, %float], [%truth, %bool]
+  %missing = icmp eq ptr %x, null
+  br i1 %missing, label %drop, label %put
+put:
+  call i32 @PyTuple_SetItem(ptr %tuple, i64 %i, ptr %x)
+  br label %next
+full:
+  ret ptr %tuple
+drop:
+  call void @Py_DecRef(ptr %tuple)
+  ret ptr null
+lost:
+  ret ptr null
+}
+define internal ptr @rows(ptr %record) {
+entry:
+  %sizes = alloca i8, i64 $max_rank_bytes, align 8
+  %handle_at = alloca ptr
+  %data_at = alloca ptr
+  %block = call ptr @pointer(ptr %record, i64 $block)
+  %count = call i64 @word(ptr %block, i64 0)
+  %row = call i64 @word(ptr %record, i64 $row)
+  %bytes = mul i64 %count, %row
+  %short = icmp ule i64 %bytes, $COPIED
+  br i1 %short, label %new, label %python
+new:
+  %rank = call i64 @word(ptr %record, i64 1)
+  %dtype = call i64 @word(ptr %record, i64 2)
+  %type = trunc i64 %dtype to i32
+  %known = getelementptr i64, ptr %record, i64 4
+  call void @llvm.memcpy.p0.p0.i64(ptr %sizes, ptr %known, i64 $max_rank_bytes, i1 false)
+  store i64 %count, ptr %sizes
+  %strides = getelementptr i64, ptr %record, i64 $first_stride
+  %failed = call i32 @aoti_torch_empty_strided(i64 %rank, ptr %sizes, ptr %strides, i32 %type, i32 0, i32 0, ptr %handle_at)
+  %made = icmp eq i32 %failed, 0
+  br i1 %made, label %filled, label %python
+filled:
+  %handle = load ptr, ptr %handle_at
+  %empty = icmp eq i64 %bytes, 0
+  br i1 %empty, label %wrapped, label %copied
+copied:
+  call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data_at)
+  %to = load ptr, ptr %data_at
+  %from = call ptr @elements(ptr %block)
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  br label %wrapped
+wrapped:
+  %x = call ptr @wrap(ptr %handle)
+  call i32 @aoti_torch_delete_tensor_object(ptr %handle)
+  ret ptr %x
+python:
+  %maker = call ptr @pointer(ptr %record, i64 $maker)
+  %y = call ptr @PyObject_CallNoArgs(ptr %maker)
+  ret ptr %y
+}
+"""
