@@ -118,6 +118,7 @@ def passed(args: Any) -> None:
     for x in args:
         if isinstance(x, (torch.Tensor, *ATOMS)) or watch.source_of(x) is None:
             continue
+        watch.draws.note(x)
         if is_container(x):
             watch.whole(x)
         if type(x) in CONTAINERS:

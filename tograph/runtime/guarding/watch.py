@@ -22,6 +22,7 @@ from ..symbols import journal
 from ..symbols.journal import MISSING
 from ..values.code_names import code_names, loaded_globals, loaded_variables, stored_names
 from . import outer_lists, questions, sources
+from .draws import Draws
 from .guards import ATOMS, MAPPINGS, SAME_ITEMS, show
 from .lookups import (
     absence_test,
@@ -51,7 +52,7 @@ class Watch(TensorChecks):
         self.changed: set[int] = set()  # objects that have a source because they changed
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
-        self.began = questions.answers()
+        self.began, self.draws = questions.answers(), Draws()
         self.quiet = False
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import ConversionError, TographError
+from ...errors import ConversionError, StagingError, TographError
 from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
@@ -91,6 +91,8 @@ class Tracer:
             with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
         except BaseException as error:
+            if isinstance(error, (Retrace, StagingError)):
+                self.watch.draws.put_back()
             if error is self.failed and not self.tentative:
                 try:
                     self._run_effects()
@@ -120,6 +122,7 @@ class Tracer:
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
         try:
+            self.watch.draws.check(self.watch)
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
             self._leaves()
             effects, finder = self.effects.of(changes)

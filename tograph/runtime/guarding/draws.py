@@ -1,0 +1,65 @@
+"""What numpy's random generators draw, they draw while tracing: a trace in which one drew serves one call, and the next one draws anew.
+
+The generator that all of the program shares is looked at before and after a trace, whoever draws from it; others where they are given to code
+that is not converted. A trace that begins again draws what it drew before.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import sources
+
+
+def is_generator(x: Any) -> bool:
+    """Whether ``x`` is a random generator of numpy; `import tograph` does not load them."""
+    if "numpy.random" not in sys.modules:
+        return False
+    return isinstance(x, (np.random.RandomState, np.random.Generator))
+
+
+class Draws:
+    """The generators from which a trace may draw, each with its state before."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, tuple[Any, Any]] = {}
+        if "numpy.random" in sys.modules:
+            self.note(np.random.mtrand._rand)
+
+    def note(self, x: Any) -> None:
+        """``x`` may draw from here on, if it is a generator."""
+        if is_generator(x):
+            self.before.setdefault(id(x), (x, _state(x)))
+
+    def changed(self) -> list[Any]:
+        """The generators that have drawn, or that the code has seeded."""
+        return [x for x, state in self.before.values() if not _same(_state(x), state)]
+
+    def check(self, watch: Any) -> None:
+        """Where one has drawn, the trace serves this call only."""
+        for x in self.changed():
+            source = watch.source_of(x) or sources.object_(x, "a random generator of numpy")
+            watch.check(source, "once", "False", None, "what it draws")
+
+    def put_back(self) -> None:
+        """The trace begins again."""
+        for x, state in self.before.values():
+            if isinstance(x, np.random.RandomState):
+                x.set_state(state)
+            else:
+                x.bit_generator.state = state
+
+
+def _state(x: Any) -> Any:
+    if isinstance(x, np.random.RandomState):
+        return x.get_state(legacy=False)
+    return x.bit_generator.state
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
