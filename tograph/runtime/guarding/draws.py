@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..recording import opaque
+from ..symbols import journal
+from ..symbols.funcgraph import Root
+from ..symbols.retrace import Retrace
 from . import sources
 
 
@@ -26,6 +30,7 @@ class Draws:
 
     def __init__(self) -> None:
         self.before: dict[int, tuple[Any, Any]] = {}
+        self.fresh: list[Any] = []  # those that were seeded
         if "numpy.random" in sys.modules:
             self.note(np.random.mtrand._rand)
 
@@ -34,13 +39,26 @@ class Draws:
         if is_generator(x):
             self.before.setdefault(id(x), (x, _state(x)))
 
+    def seeded(self, function: Any, owner: Any) -> None:
+        """``function``, a method of ``owner`` or a function of numpy, seeds a generator."""
+        shared = "numpy.random" in sys.modules and function is np.random.seed
+        x = np.random.mtrand._rand if shared else owner
+        if is_generator(x) and journal.depth() > 1:
+            raise opaque.refusal(x, "and what it holds afterwards depends on a staged condition")
+        if is_generator(x):
+            self.fresh.append(x)
+
     def changed(self) -> list[Any]:
         """The generators that have drawn, or that the code has seeded."""
-        return [x for x, state in self.before.values() if not _same(_state(x), state)]
+        drawn = [x for x, state in self.before.values() if not _same(_state(x), state)]
+        return [*drawn, *self.fresh]
 
-    def check(self, watch: Any) -> None:
-        """Where one has drawn, the trace serves this call only."""
-        for x in self.changed():
+    def check(self, watch: Any, root: Root) -> None:
+        """Where one has drawn, the trace serves this call only; nothing draws when its graph runs, since that would be in another order."""
+        changed = self.changed()
+        if changed and root.draws:
+            raise Retrace(drawn=True)
+        for x in changed:
             source = watch.source_of(x) or sources.object_(x, "a random generator of numpy")
             watch.check(source, "once", "False", None, "what it draws")
 

@@ -135,6 +135,13 @@ def passed(args: Any) -> None:
             _passed_slots(x, watch)
 
 
+def seeded(function: Any, owner: Any) -> None:
+    """A random generator of numpy is about to be seeded, which may leave it as it is."""
+    watch = current()
+    if watch is not None:
+        watch.draws.seeded(function, owner)
+
+
 def _passed_slots(x: Any, watch: Watch) -> None:
     """What an object holds that is not in a ``__dict__``."""
     for name in slots_of(type(x)):

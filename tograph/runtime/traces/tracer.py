@@ -76,6 +76,7 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
+        root.drawn = known.drawn
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
@@ -122,7 +123,7 @@ class Tracer:
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
         try:
-            self.watch.draws.check(self.watch)
+            self.watch.draws.check(self.watch, self.root.root)
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
             self._leaves()
             effects, finder = self.effects.of(changes)
