@@ -221,10 +221,21 @@ def linear_algebra(x, w, n):
     return x
 
 
+def complex_writes(x, w, n):
+    c = torch.complex(x, w[0])
+    d = torch.zeros(2, 2, dtype=c.dtype)
+    d[:, 0], d[-1:] = c.conj(), c * 1j
+    if n > 0:
+        d[0, 1] = 2j
+        d[..., -1] = c[0] * x
+    return torch.view_as_real(d @ c).sin().sum(1)
+
+
 CONSTRUCTS = [
     if_, conditional_expression, while_, match_, switch_case, calls, attempt, appends, tensor_list, tensor_array, writes,
     views, break_, continue_, early_return, zero_dimensional, mapped, logical, comprehension, recursion,
     unused_in_a_branch, state_without_gradient, optional, overwritten, swaps, dictionary, linear_algebra,
+    complex_writes,
 ]  # fmt: skip
 
 

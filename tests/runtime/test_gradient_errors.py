@@ -256,10 +256,24 @@ def written_by_its_part(x):
     return y.sum()
 
 
+def result_of_a_view_written(x):
+    y = x * 2
+    y[:2].exp_()
+    y.add_(1)
+    return y.sum()
+
+
+def result_of_a_view_written_by_another(x):
+    y = x * 2
+    part = y.view(-1)[1:].relu_()
+    y[:1].mul_(2)
+    return y.sum() + part.sum()
+
+
 @pytest.mark.parametrize(
     "f",
     [result_written, written_last, factor_written, view_written, argument_written, written_in_each_iteration, saved_in_each_iteration,
-     written_by_its_alias, written_by_its_part],
+     written_by_its_alias, written_by_its_part, result_of_a_view_written, result_of_a_view_written_by_another],
     ids=lambda f: f.__name__,
 )  # fmt: skip
 def test_written_after_it_was_saved(f):

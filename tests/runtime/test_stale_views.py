@@ -1,4 +1,4 @@
-"""Views of the caller's tensors from before a loop whose body writes them."""
+"""Views of what is written after they were made: of the caller's tensors in loops, and those that gradients go through."""
 
 import pytest
 import torch
@@ -67,4 +67,64 @@ def test_as_in_eager(f, n):
         x = torch.arange(1.0, 5.0)
         OUTSIDE.fill_(1)
         found.append((g(x, torch.tensor(n)), x, OUTSIDE.clone()))
+    torch.testing.assert_close(*found)
+
+
+def by_the_method(y, v):
+    return y * v.detach()
+
+
+def by_the_function(y, v):
+    return y * torch.detach(v)
+
+
+def without_gradients(y, v):
+    with torch.no_grad():
+        w = v * 2
+    return y * w + v
+
+
+def asked(y, v):
+    return y * 2 if v.requires_grad and not v.is_leaf else y
+
+
+@pytest.mark.parametrize("use", [by_the_method, by_the_function, without_gradients, asked])
+@pytest.mark.parametrize("k", range(3))
+def test_the_history_is_that_of_what_was_written(use, k):
+    def f(x):
+        y = x * 2
+        v = y[0]
+        if k == 0:
+            y.exp_()
+        elif k == 1:
+            y.view(-1)[1:].mul_(x.view(-1)[1:])
+        elif x.sum() > 0:
+            y.mul_(x)
+        return use(y, v).sum()
+
+    found = []
+    for g in (f, tg.function(f)):
+        x = torch.tensor([[0.1, 0.2], [0.3, 0.4]], requires_grad=True)
+        g(x).backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
+
+
+DETACHED = [torch.detach, torch.Tensor.detach, torch.ops.aten.detach, torch.detach_, torch.Tensor.detach_]  # fmt: skip
+
+
+@pytest.mark.parametrize("detach", DETACHED, ids=range(len(DETACHED)))
+@pytest.mark.parametrize("inside", [False, True])
+def test_functions_that_detach(detach, inside):
+    def f(x):
+        if x.sum() > 0:
+            y = (x * detach(x * 2)).sum()
+        else:
+            y = (x * 3).sum()
+        return torch.autograd.grad(y, x)[0] if inside else y
+
+    x = torch.tensor([0.1, 0.2], requires_grad=True)
+    found = [g(x) for g in (f, tg.function(f))]
+    if not inside:
+        found = [torch.autograd.grad(y, x)[0] for y in found]
     torch.testing.assert_close(*found)

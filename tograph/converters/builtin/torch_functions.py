@@ -202,6 +202,10 @@ _while_tracing(torch.autograd.grad, grads.grad)
 _while_tracing(torch.autograd.backward, grads.backward)
 
 
+for _detach in (torch.detach_, torch.Tensor.detach_):
+    _while_tracing(_detach, lambda x: x.detach_())
+
+
 def register_hook(x, hook):
     return hooks.register(x, lambda g: call(hook, g))
 

@@ -8,6 +8,7 @@ are replayed with gradients off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ..graph.rewrite import copied
 from ..inference.shapes import SYMBOLS
 from ..library import hooks
 from ..recording.tracing import dispatch
+from ..symbols import library_ops
 from ..symbols.funcgraph import current_graph
 from ..writes.stale import bump, one_memory, region_writes
 from .objects import emit_many, value_in
@@ -116,7 +118,8 @@ def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:
     if lookup(node.op).effects.random and any(isinstance(a, SYMBOLS) for a in args):
         result = dispatch(op, args, kwargs)  # torch's own entry takes plain numbers
     else:
-        result = op(*args, **kwargs)
+        with nullcontext() if node.op.startswith("aten.") else library_ops.called(op):
+            result = op(*args, **kwargs)
     if result is None:
         return []
     outs = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -148,6 +151,18 @@ def _view(x: torch.Tensor, size: Any) -> torch.Tensor:
     return x.reshape(size)
 
 
+def _scattered(op: Any) -> Callable[..., Any]:
+    """torch has the formula for real numbers only: complex ones are pairs of these."""
+
+    def run(x: torch.Tensor, source: torch.Tensor, dim: int = 0, *place: Any) -> torch.Tensor:
+        if not x.is_complex():
+            return op(x, source, dim, *place)
+        pairs = [torch.view_as_real(t.to(x.dtype).resolve_conj()) for t in (x, source)]
+        return torch.view_as_complex(op(*pairs, dim % x.dim(), *place))
+
+    return run
+
+
 def _leaking(*args: Any) -> Any:
     return lookup("aten.rrelu_with_noise_functional.default").run(*_opened(args))
 
@@ -158,6 +173,8 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     **open_sizes.FORMS,
     "aten.detach.default": _detach,
     "aten.copy.default": _copy,
+    "aten.select_scatter.default": _scattered(torch.ops.aten.select_scatter.default),
+    "aten.slice_scatter.default": _scattered(torch.ops.aten.slice_scatter.default),
     "aten.view.default": _view,
     "aten._unsafe_view.default": _view,
 }

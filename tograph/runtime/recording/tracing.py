@@ -216,14 +216,19 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
 # ---- ops with a meaning of their own
 
 
+_BELOW_AUTOGRAD = torch._C.DispatchKey.ADInplaceOrView
+
+
 def _detach(x):
-    """torch detaches inside autograd as well, where it means an alias; ``SymTensor.apart`` is the user's.
+    """torch detaches inside autograd as well, where it means an alias, and not as an op that autograd knows; ``SymTensor.apart`` is the user's.
 
     Of a leaf autograd keeps the tensor itself: there, and for a real tensor that is one, it is the user's too.
     ``numpy()`` of a real tensor comes here as well, and takes the address of what it is given: there is none.
     """
     real = not isinstance(x, SymTensor)
-    if x.is_leaf and (x.requires_grad or real):
+    # asked first: of a view that was written since, torch would compute the history here, by other ops
+    by_op = torch._C._dispatch_tls_local_exclude_set().has(_BELOW_AUTOGRAD)
+    if (by_op and not real) or (x.is_leaf and (x.requires_grad or real)):
         made = as_symbolic(x).apart()
     else:
         made = same(as_symbolic(x), SymTensor)

@@ -32,7 +32,7 @@ from ..graph.ordering import Written, op_effects
 from ..graph.types import Type
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
-from . import journal
+from . import journal, library_ops
 
 USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as the user's lines
 _versions = itertools.count(1)
@@ -289,7 +289,7 @@ class FuncGraph:
                 callback(self)
         # a gradient of the user's own is that of the whole op, as those of torch's are
         inner = bool(regions) and "gradient" not in regions
-        grad = op in MOVES or inner or torch.is_grad_enabled()
+        grad = op in MOVES or inner or torch.is_grad_enabled() or library_ops.wants_gradient(op)
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:

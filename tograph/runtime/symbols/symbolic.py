@@ -156,13 +156,6 @@ class SymTensor(Valueless, torch.Tensor):
             return scalar_of(self)
         return [row.tolist() for row in self.unbind(0)]
 
-    def detach(self):
-        made = torch.Tensor.detach(self)  # torch lets the two share their version
-        if isinstance(made, SymTensor):
-            apart = self.apart()
-            made.chain, made.ref, made.version = apart.chain, apart.ref, apart.version
-        return made
-
     def apart(self, quiet=False):
         """The same memory without a history, and with a version of its own."""
         graph = current_graph()
@@ -304,6 +297,8 @@ def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     value = graph.current(storage)
     for view in x.chain:
         value = apply_view(graph, view, value)
+        assert value.node is not None
+        value.node.grad = True  # a view has the history of what it is one of in any gradient mode
     if storage.external is None and storage.argument is None and not storage.derived:
         # A view is known where it was replayed; a whole tensor wherever its storage is.
         x.ref, x.version = Ref(value, graph) if x.chain else storage.ref, storage.version

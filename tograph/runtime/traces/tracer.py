@@ -244,14 +244,18 @@ class Tracer:
     def _roots(self) -> None:
         """The objects that the trace begins with."""
         names = {id(x): n for n, x in self.bound.arguments.items()}
-        for x in self.flat.objects:
-            self.watch.root(x, names.get(id(x), f"a {type(x).__name__}"))
         f = self.function.python_function
+        code = getattr(
+            getattr(f, "function", f), "__code__", None
+        )  # of a ``WeakMethod`` that of its function
+        for x in self.flat.objects:
+            name = names.get(id(x))
+            self.watch.root(x, name or f"a {type(x).__name__}", code if name else None)
         bound_to = getattr(f, "bound_to", None)
         if bound_to is not None:
-            self.watch.root(bound_to(), "self")
+            self.watch.root(bound_to(), "self", code)
         elif isinstance(f, types.MethodType):
-            self.watch.root(f.__self__, "self")
+            self.watch.root(f.__self__, "self", code)
         elif not isinstance(f, types.FunctionType):
             self.watch.root(f, self.function.label())
 

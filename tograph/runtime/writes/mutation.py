@@ -111,6 +111,8 @@ def write_in_place(
             write(target, result)
             if seen and nodes[-1].op == "tg.assign":
                 nodes[-1].over = nodes[-1].args[:1]
+            if seen:
+                stale.shown(target, result)
     returns = func._schema.returns
     if out_variant or (len(returns) == len(targets) and all(r.alias_info is not None for r in returns)):  # fmt: skip
         lone = len(targets) == 1 and not isinstance(places[0], (list, tuple))

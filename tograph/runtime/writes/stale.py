@@ -97,6 +97,14 @@ def _memory(content: Ref, graph: FuncGraph) -> list[Ref]:
     return found
 
 
+def shown(target: torch.Tensor, result: torch.Tensor) -> None:
+    """``result`` was written: where ``target`` is a view, it is a part of its memory until that is written again."""
+    x, y, graph = as_symbolic(target), as_symbolic(result), current_graph()
+    storage = x.storage_
+    if x.chain and y.ref is not None and storage.ref is not None and not storage.derived:
+        graph.root.memory[storage.ref.value] = y.ref
+
+
 def replaced(targets: Sequence[Any]) -> tuple[Value, ...]:
     """The contents that an in-place op is about to replace, as far as this graph has them."""
     graph, found = current_graph(), list[Value]()
