@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -123,12 +124,24 @@ def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tens
     """A tensor of the items, which are numbers, tensors of one size, or tuples of these."""
     spec, dtype = items.item_spec, dtype or _dtype_of(items)
     if isinstance(spec, Leaf) and not isinstance(spec.type, ScalarType):
-        return items.stack().to(dtype)
+        return _numbers(items.stack(), items).to(dtype)
     if isinstance(spec, Leaf) or (isinstance(spec, Tree) and issubclass(spec.cls, tuple)):
         made = empty()
         add_each(made, items, lambda item: nested_tensor(item, dtype))
         return made.stack()
     return items.stack().to(dtype)
+
+
+_NO_NUMBER = "only one element tensors can be converted to Python scalars"
+
+
+def _numbers(rows: torch.Tensor, items: StagedList) -> torch.Tensor:
+    """The elements of tensors of one element each, which are the items of a list."""
+    if rows.dim() == 1:
+        return rows
+    single = math.prod(rows.shape[1:]) == 1
+    require(single if single is True else items.length() == 0, ValueError(_NO_NUMBER))
+    return rows.reshape(-1)
 
 
 def nested_tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -139,7 +152,8 @@ def nested_tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     if isinstance(data, (list, tuple)):
         return torch.stack([nested_tensor(d, dtype) for d in data]) if data else torch.empty(0, dtype=dtype)  # fmt: skip
     if isinstance(data, torch.Tensor):
-        return data.to(dtype)
+        require(data.numel() == 1, ValueError(_NO_NUMBER))
+        return data.reshape(()).to(dtype)
     return torch.scalar_tensor(data, dtype=dtype)
 
 

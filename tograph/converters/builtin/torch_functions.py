@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...runtime.gradients import determinants, grad_fields
@@ -14,6 +15,7 @@ from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.scalars import to_python
 from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.symbols.valueless import no_array
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
@@ -131,6 +133,13 @@ def from_numpy(array):
     return (
         array if isinstance(array, torch.Tensor) and is_staged(array) else torch.from_numpy(array)
     )
+
+
+@handles(np.from_dlpack)
+def from_dlpack(x, **options):
+    if is_tracing() and isinstance(x, torch.Tensor):
+        raise no_array("from_dlpack")
+    return np.from_dlpack(x, **options)
 
 
 def _lists_of_tensors(function):
