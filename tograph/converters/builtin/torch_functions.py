@@ -31,10 +31,10 @@ from .numbers import bool_
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     """``torch.tensor`` of data with staged parts."""
-    if union.holds_union((data,), {}):
-        return union.apply(
-            lambda d: tensor(d, dtype=dtype, device=device, requires_grad=requires_grad), data
-        )
+    found = _first_union(data)
+    if found is not None:
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return union.distribute(lambda v: tensor(_replaced(data, found, v), **options), found)
     if not _nested_staged(data):
         return torch.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
     out = data.clone() if isinstance(data, torch.Tensor) else nested_tensor(data, dtype)
@@ -42,6 +42,21 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     if dtype is not None or device is not None:
         out = out.to(dtype=dtype or out.dtype, device=device)
     return out.requires_grad_() if requires_grad else out
+
+
+def _first_union(data: Any) -> Any:
+    """What a staged condition chose among the parts of nested lists, or all of them; None without one."""
+    if is_union(data):
+        return data
+    parts = data if isinstance(data, (list, tuple)) and not is_growing(data) else ()
+    return next((found for p in parts if (found := _first_union(p)) is not None), None)
+
+
+def _replaced(data: Any, part: Any, by: Any) -> Any:
+    if data is part:
+        return by
+    known = isinstance(data, (list, tuple)) and not is_growing(data)
+    return [_replaced(d, part, by) for d in data] if known else data
 
 
 def _nested_staged(data: Any) -> bool:
