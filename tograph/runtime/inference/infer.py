@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..graph.types import TensorType
 from . import (
     data_shapes,
     layouts,
+    library_shapes,
     linalg_shapes,
     nn_shapes,
     refusals,
@@ -194,8 +196,12 @@ assert (
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
-    out, device = on_meta(func, args, kwargs)
-    return _described(out, device, func)
+    def described(rule: Callable[..., Any] | None = None) -> Any:
+        out, device = on_meta(func, args, kwargs, rule)
+        return _described(out, device, func)
+
+    rule = library_shapes.rule_of(func)
+    return described() if rule is None else library_shapes.described(described, rule)
 
 
 def answer(func, args: tuple, kwargs: dict) -> Any:

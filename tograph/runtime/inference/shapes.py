@@ -664,9 +664,8 @@ def _cat(xs, dim=0):
     for i, x in enumerate(xs):
         if not x.rank:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    xs = [x for x in xs if not (x.rank == 1 and type(x.size[0]) is int and x.size[0] == 0)] or list(
-        xs
-    )
+    dtype = result_type(*xs)  # what has no elements counts
+    xs = [x for x in xs if x.rank != 1 or type(x.size[0]) is not int or x.size[0]] or list(xs)
     first = xs[0]
     if any(x.rank != first.rank for x in xs) or not first.rank:
         return None
@@ -677,7 +676,7 @@ def _cat(xs, dim=0):
                 return None  # the kernel has the words for it
     size = list(first.size)
     size[dim] = sum(x.size[dim] for x in xs[1:]) + size[dim]
-    return like(first, result_type(*xs), size)
+    return like(first, dtype, size)
 
 
 @rule("stack")

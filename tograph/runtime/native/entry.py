@@ -108,7 +108,7 @@ class Results(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Addresses of a program: of its function, its temporaries and its lock (8 bytes); ``random``: whether it draws random numbers;
+    """Addresses of a program: of its function, its temporaries and its lock (8 bytes, and 8 that count the calls that succeed); ``random``: whether it draws random numbers;
     ``left``: for outputs in buffers, where the block is that tells of them, and what makes the result (``rows``)."""
 
     run: int

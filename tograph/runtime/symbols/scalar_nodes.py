@@ -18,7 +18,7 @@ from ..graph.ir import Value
 from ..graph.ops import COMPARISONS, PYTHON
 from ..graph.types import ScalarType
 from ..inference.meta_kernel import rules
-from .assumptions import assumed, exactly, of_one_item, settled
+from .assumptions import assume, assumed, exactly, of_one_item, settled
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .known import UNKNOWN, known
 
@@ -129,6 +129,13 @@ class ScalarNode:
             if answer is not None:
                 return answer
         return bool(self.decide("bool"))
+
+    def require(self):
+        """A relation of sizes that an op needs: a guard, or what the graph checks."""
+        if self.ref is not None and (self.hint is None or self.expr is None):
+            assume(self.ref)
+        else:
+            self.guard_bool("", 0)
 
     def _settled(self) -> bool | None:
         """While a recorded graph is replayed: two unknown sizes that torch compares are equal, for the program ran; none is 0 or 1."""
