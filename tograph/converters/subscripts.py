@@ -277,7 +277,7 @@ def _set_plain(x, key, value) -> None:
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         set_list(x, as_int(key), value)
         return
-    if isinstance(x, list) and journal.active():
+    if isinstance(x, (list, deque)) and journal.active():
         watch = reads.current()
         if watch is not None:
             watch.size(x)

@@ -28,6 +28,7 @@ from ..values.code_names import (
     used_whole,
 )
 from . import outer_lists, questions, sources
+from .draws import Draws
 from .guards import ATOMS, MAPPINGS, SAME_ITEMS, is_container, show
 from .lookups import (
     absence_test,
@@ -58,7 +59,7 @@ class Watch(TensorChecks):
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self._roots: set[int] = set()  # containers of a user's class that the trace begins with
-        self.began = questions.answers()
+        self.began, self.draws = questions.answers(), Draws()
         self.quiet = False
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 
