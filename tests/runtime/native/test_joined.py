@@ -214,6 +214,7 @@ def test_a_matrix_that_is_added_is_part_of_the_product():
         return y + torch.relu(y) @ w, y @ w + a, y - y @ w
 
     args = r(17, 40), r(40, 40), r(17, 40)
+
     def momentum(x, w, a):
         m = a * 0.9 + x @ w
         return m, w[:17] - 0.1 * m  # a loop nest adds as well
