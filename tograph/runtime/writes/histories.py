@@ -220,8 +220,11 @@ def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) 
 
 
 def alias(x: torch.Tensor) -> Any:
-    """A tensor with the history that ``x`` has now, or None when it has none."""
-    return _Alias.apply(x) if x.requires_grad else None
+    """A tensor with the history that ``x`` has now, in any gradient mode, or None when it has none."""
+    if not x.requires_grad:
+        return None
+    with torch.enable_grad():
+        return _Alias.apply(x)
 
 
 def rebase(x: torch.Tensor, source: Any) -> None:
