@@ -172,6 +172,8 @@ def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
 
 def is_leaf(x: torch.Tensor) -> bool:
     """Whether eager's tensor is a leaf."""
+    if x.requires_grad and x._base is not None and x._base.requires_grad:
+        return False  # not asked of torch, which computes the history of a view anew after a write
     return x.is_leaf or (_is_state(x.grad_fn) and x.grad_fn.told.leaf)
 
 
