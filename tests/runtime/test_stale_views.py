@@ -180,6 +180,13 @@ def of_an_object(y, n):
     return y * y
 
 
+def turned(y, n):
+    for _ in range(n):
+        y = y.t()
+        y[0] *= 0.5
+    return y.sin()
+
+
 WRITTEN = [subtracted, of_a_view, first_without_gradients, in_a_branch_without_gradients, one_of_two, of_an_object]  # fmt: skip
 
 
@@ -188,7 +195,7 @@ def matrix():
 
 
 @pytest.mark.parametrize("n", range(3))
-@pytest.mark.parametrize("f", WRITTEN)
+@pytest.mark.parametrize("f", [*WRITTEN, turned])
 def test_a_view_that_has_a_history_is_written(f, n):
     found = []
     for g in (f, tg.function(f)):
