@@ -63,8 +63,11 @@ def is_container(x: Any) -> bool:
 
 
 def extends_container(x: Any) -> bool:
-    """Whether an object is a container, also of a class that says itself what its items are: what C keeps of it can be looked at."""
-    return issubclass(type(x), CONTAINERS)
+    """Whether an object is a container, also of a class that says itself what its items are: what C keeps of it can be looked at.
+
+    Not one of the graph.
+    """
+    return issubclass(type(x), CONTAINERS) and not hasattr(type(x), "become")
 
 
 def held_items(x: Any) -> list[Any]:
