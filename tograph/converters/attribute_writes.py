@@ -19,7 +19,7 @@ from ..runtime.values.growing import check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.writes import mutation
 from . import union
-from .attributes import descriptor
+from .attributes import descriptor, is_hook
 from .call_rules import is_user_function
 from .calls import call
 from .standard import refuses_changes
@@ -50,7 +50,7 @@ def setattr_(owner, name, value) -> None:
     hook: Any = type(owner).__setattr__
     if refuses_changes(hook, owner, name):
         hook(owner, name, value)
-    if is_user_function(hook) and hook is not torch.nn.Module.__setattr__:
+    if is_hook(hook) and hook is not torch.nn.Module.__setattr__:
         call(hook, owner, name, value)
         return
     _store(setattr, found, owner, name, value)
@@ -90,7 +90,7 @@ def delattr_(owner, name) -> None:
     hook: Any = type(owner).__delattr__
     if refuses_changes(hook, owner, name):
         hook(owner, name)
-    if is_user_function(hook) and hook is not torch.nn.Module.__delattr__:
+    if is_hook(hook) and hook is not torch.nn.Module.__delattr__:
         call(hook, owner, name)
     else:
         delete_plainly(owner, name, delattr)

@@ -168,7 +168,7 @@ def _attribute(owner: Any, name: str) -> Any:
         if value is not MISSING:
             return value
     hook = getattr(type(owner), "__getattr__", None)
-    if is_user_function(hook) and unheld(owner, name):
+    if is_hook(hook) and unheld(owner, name):
         return _hooked(hook, owner, name)
     watch = reads.current()
     if watch is None:
@@ -264,6 +264,17 @@ _DESCRIPTORS: dict[type, Callable[..., Any]] = {
 }
 
 
+_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def is_hook(method: Any) -> bool:
+    """Whether what a class has as ``__getattr__``, ``__setattr__`` or ``__delattr__`` changes or looks at what converted code follows:
+    a user's function, or the method of a dict (``__getattr__ = dict.get``)."""
+    if isinstance(method, _IN_C):
+        return issubclass(method.__objclass__, dict)
+    return is_user_function(method)
+
+
 def _hooked(hook, owner, name):
     """An attribute that is not there: the ``__getattr__`` of a user's class is converted."""
     watch = reads.current()
@@ -283,7 +294,7 @@ def _class_attribute(owner, name):
 def computes(owner, name) -> bool:
     """Whether a user's code gives an attribute, or says that there is none: a property, a descriptor, ``__getattr__``."""
     if unheld(owner, name):
-        return is_user_function(getattr(type(owner), "__getattr__", None))
+        return is_hook(getattr(type(owner), "__getattr__", None))
     found = descriptor(owner, name)
     if name in getattr(owner, "__dict__", ()) and not hasattr(type(found), "__set__"):
         return False

@@ -8,6 +8,7 @@ is an error that names it, unless its code holds no branch and no loop.
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import sys
@@ -27,7 +28,7 @@ LEFT_ALONE = frozenset((
 ))  # fmt: skip
 CONVERTED = frozenset((
     "torch.optim", "torch.distributions", "torch.nn.modules", "torch._lobpcg", "torch.nn.utils", "torch.utils.checkpoint",
-    "torch.nn.parallel", "torch.ao", "torch.amp.grad_scaler", "tograph.bench",
+    "torch.nn.parallel", "torch.ao", "torch.amp.grad_scaler", "tograph.bench", "collections.abc",
 ))  # fmt: skip
 STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
 MARK = "__tograph_do_not_convert__"
@@ -103,6 +104,9 @@ class _Ordered:
 DECIDING = {
     torch.nn.functional.gaussian_nll_loss, torch.func.functional_call, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__,
 }  # fmt: skip
+# Containers that the standard library writes in Python: what they do with the dicts and lists in them is converted.
+for _class in (collections.ChainMap, collections.UserDict, collections.UserList):
+    DECIDING.update(f for f in vars(_class).values() if isinstance(f, types.FunctionType))
 
 # Code that decorators of libraries make, which has a rule of its own.
 WRAPPERS: set[types.CodeType] = set()

@@ -18,8 +18,9 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..runtime.guarding import callables, outer_lists, reads
+from ..runtime.guarding.draws import is_generator
 from ..runtime.inference.shapes import SYMBOLS
-from ..runtime.symbols import journal
+from ..runtime.symbols import journal, library_ops
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.products import is_open
 from ..runtime.values import inner_lists, locations
@@ -42,6 +43,7 @@ from .generators import CHANNEL, Generator, is_generator_function
 from .left_alone import leave_alone
 from .registry import (
     BUILTINS,
+    DRAWS,
     GROWING,
     METHODS,
     SLOT_METHODS,
@@ -227,6 +229,11 @@ def _partial(f: functools.partial, args, kwargs):
 _FUNC: Any = functools.partial.func
 
 
+def _op(f, args, kwargs):
+    with library_ops.called(f):
+        return _object(f, args, kwargs)
+
+
 def _cached(f, args, kwargs):
     return standard.cached(call, f, args, kwargs)
 
@@ -253,6 +260,16 @@ def _list_method(f: types.MethodType, args, kwargs):
     return f(*args, **kwargs) if form is None else form(items, *args, **kwargs)
 
 
+def _unbound(f: Any, args, kwargs):
+    """``dict.__setitem__(d, k, v)``, ``list.append(self, x)``: what the method of the container does."""
+    form = form_of(f)
+    if form is None and args and issubclass(f.__objclass__, _MUTABLE) and isinstance(args[0], f.__objclass__):  # fmt: skip
+        owner = args[0]
+        bound = getattr(owner, f.__name__) if isinstance(owner, StagedList) else f.__get__(owner)
+        return call(bound, *args[1:], **kwargs)
+    return _object(f, args, kwargs)
+
+
 def _wrapper(f: types.MethodWrapperType, args, kwargs):
     if f.__name__ == "__call__" and isinstance(f.__self__, type):
         return instance(call, f.__self__, args, kwargs)  # super().__call__() of a metaclass
@@ -268,6 +285,10 @@ def _method(f: types.MethodType, args, kwargs):
     form = form_of(function)
     if form is not None:
         return form(f.__self__, *args, **kwargs)
+    if getattr(f, "__name__", "") in DRAWS and is_generator(f.__self__):
+        drawn = DRAWS[f.__name__](f, args, kwargs)
+        if drawn is not NotImplemented:
+            return drawn
     if isinstance(f.__self__, torch.optim.Optimizer) and hasattr(function, "hooked"):
         return STEPS[0](function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType and (
@@ -379,8 +400,11 @@ _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     types.MethodType: _bound,
     types.BuiltinFunctionType: _builtin,  # methods of C types are of this kind too
     types.MethodWrapperType: _wrapper,
+    types.MethodDescriptorType: _unbound,
+    types.WrapperDescriptorType: _unbound,
     weakref.ref: _referent,
     torch.jit.ScriptFunction: _scripted,
     functools._lru_cache_wrapper: _cached,
     functools.partial: _partial,
+    **dict.fromkeys(library_ops.CALLABLE, _op),
 }

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..errors import StagingError
+from ..runtime import control_flow
 from ..runtime.graph.types import ScalarType, TensorType
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.funcgraph import current_graph, user_location
@@ -26,7 +28,9 @@ from .calls import call
 from .for_stmt import for_stmt
 from .if_stmt import if_stmt
 from .registry import GROWING
+from .staging import is_staged
 from .strings import fstring
+from .tensor_index import as_int
 from .user_operators import GROWING_EQUAL, as_bool, eq
 
 
@@ -93,14 +97,23 @@ def _is_tuple(x: Any) -> bool:
     return isinstance(x, StagedTuple) or not isinstance(x, list)
 
 
-def index(items: StagedList, value: Any) -> Any:
-    at = position(items, value)
+def index(items: StagedList, value: Any, *bounds: Any) -> Any:
+    first = _first(items, bounds[0]) if bounds else 0
+    at = position(items[slice(first, *(bounds[1:] or (None,)))] if bounds else items, value)
 
     def missing():
         raise ValueError(fstring((value, "r", ""), " is not in list"))
 
     if_stmt(at < 0, missing, None, ())
-    return at
+    return at + first
+
+
+def _first(items: StagedList, bound: Any) -> Any:
+    """Where ``index`` begins: a negative bound counts from the end."""
+    bound, count = as_int(bound), items.length()
+    if not is_staged(bound):
+        return bound if bound >= 0 else call(max, bound + count, 0)
+    return control_flow.staged_if(bound < 0, lambda: call(max, bound + count, 0), lambda: bound)
 
 
 def count(items: StagedList, value: Any) -> Any:
@@ -123,12 +136,24 @@ def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tens
     """A tensor of the items, which are numbers, tensors of one size, or tuples of these."""
     spec, dtype = items.item_spec, dtype or _dtype_of(items)
     if isinstance(spec, Leaf) and not isinstance(spec.type, ScalarType):
-        return items.stack().to(dtype)
+        return _numbers(items.stack(), items).to(dtype)
     if isinstance(spec, Leaf) or (isinstance(spec, Tree) and issubclass(spec.cls, tuple)):
         made = empty()
         add_each(made, items, lambda item: nested_tensor(item, dtype))
         return made.stack()
     return items.stack().to(dtype)
+
+
+_NO_NUMBER = "only one element tensors can be converted to Python scalars"
+
+
+def _numbers(rows: torch.Tensor, items: StagedList) -> torch.Tensor:
+    """The elements of tensors of one element each, which are the items of a list."""
+    if rows.dim() == 1:
+        return rows
+    single = math.prod(rows.shape[1:]) == 1
+    require(single if single is True else items.length() == 0, ValueError(_NO_NUMBER))
+    return rows.reshape(-1)
 
 
 def nested_tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -139,7 +164,8 @@ def nested_tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     if isinstance(data, (list, tuple)):
         return torch.stack([nested_tensor(d, dtype) for d in data]) if data else torch.empty(0, dtype=dtype)  # fmt: skip
     if isinstance(data, torch.Tensor):
-        return data.to(dtype)
+        require(data.numel() == 1, ValueError(_NO_NUMBER))
+        return data.reshape(()).to(dtype)
     return torch.scalar_tensor(data, dtype=dtype)
 
 

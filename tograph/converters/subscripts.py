@@ -220,6 +220,7 @@ def _read_item(x, key):
     """``x[key]``, noted when ``x`` is a container from outside."""
     watch = reads.current()
     if watch is None or not guards.is_container(x):
+        reads.whole(x)
         return x[key]
     if is_staged(key):
         watch.whole(x)
@@ -250,6 +251,10 @@ def setitem(x, key, value) -> None:
             raise TypeError("'set' object does not support item assignment")
         tables.setitem(x, key, value)
         return
+    method = _users(x, "__setitem__")
+    if method is not None:
+        call(method, x, key, value)
+        return
     if is_staged_key(key) and isinstance(x, dict):
         set_staged(x, key, value)
         return
@@ -262,9 +267,6 @@ def setitem(x, key, value) -> None:
     if takes_slice(x, key, value):
         set_slice(x, key, value)
         return
-    if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
-        set_list(x, as_int(key), value)
-        return
     if isinstance(x, dict):
         write_key(x, key, value)
         return
@@ -272,17 +274,22 @@ def setitem(x, key, value) -> None:
 
 
 def _set_plain(x, key, value) -> None:
-    """``x[key] = value`` of a list at a known place, or of an object."""
-    if isinstance(x, list) and journal.active():
+    """``x[key] = value`` of a list, or of an object."""
+    if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
+        set_list(x, as_int(key), value)
+        return
+    if isinstance(x, (list, deque)) and journal.active():
         watch = reads.current()
         if watch is not None:
             watch.size(x)
         journal.record(locations.contents(x), ("__setitem__", (key, value)))
-    method = getattr(type(x), "__setitem__", None)
-    if is_user_function(method):
-        call(method, x, key, value)
-        return
     unconverted.run(operator.setitem, (x, key, value), {})
+
+
+def _users(x, name):
+    """The method that a user's class has for a subscript; None for tensors, and where Python's own writes it."""
+    method = getattr(type(x), name, None)
+    return method if is_user_function(method) and not isinstance(x, torch.Tensor) else None
 
 
 def delitem(x, key) -> None:
@@ -294,6 +301,10 @@ def delitem(x, key) -> None:
         if isinstance(x, set):
             raise TypeError("'set' object doesn't support item deletion")
         tables.delitem(x, key)
+        return
+    method = _users(x, "__delitem__")
+    if method is not None:
+        call(method, x, key)
         return
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
         return

@@ -34,7 +34,8 @@ class Parsed:
 def parse_function(function: types.FunctionType) -> Parsed:
     """The tree of a function; SourceError or ConversionError when there is none or it cannot be converted."""
     code = function.__code__
-    lines = linecache.getlines(code.co_filename, function.__globals__)
+    file = _file(function)
+    lines = linecache.getlines(file, function.__globals__)
     if not lines:
         lines = _registered(code)
     if not lines:
@@ -48,7 +49,14 @@ def parse_function(function: types.FunctionType) -> Parsed:
     owner = _class_name(function)
     if owner or any(type(n) is gast.ClassDef for n in walk(tree)):
         _mangle(tree, owner)
-    return Parsed(tree, code.co_filename, function.__name__, code.co_freevars)
+    return Parsed(tree, file, function.__name__, code.co_freevars)
+
+
+def _file(function: types.FunctionType) -> str:
+    """The file of a function; that of a module that Python has frozen (``collections.abc``) is told by the module."""
+    file = function.__code__.co_filename
+    known = function.__globals__.get("__file__") if file.startswith("<frozen ") else None
+    return known or file
 
 
 def _registered(code: types.CodeType) -> list[str]:

@@ -58,7 +58,49 @@ def test_refused_as_in_eager_pytorch_at_every_call(name):
         assert found.type is expected.type
 
 
+SHAPES = {
+    "another normalised shape": (lambda x: F.layer_norm(x, (4,)), (ROWS,)),
+    "more dimensions than there are": (lambda x: F.layer_norm(x, (1, 3)), (FLOATS,)),
+    "fewer weights": (lambda x, w: F.layer_norm(x, (3,), w), (ROWS, torch.ones(2))),
+    "more shifts": (lambda x, w: F.layer_norm(x, (3,), None, w), (ROWS, torch.ones(4))),
+    "gather from rows that there are not": (lambda x, i: x.gather(1, i), (ROWS, INTS[:, None] * 0)),
+    "gather of wider rows": (lambda x, i: x.gather(0, i), (ROWS, torch.zeros(1, 5, dtype=torch.int64))),
+    "a mask of another size": (lambda x, m: x.masked_select(m), (FLOATS, torch.ones(4) > 0)),
+    "roll of a dimension that there is not": (lambda x: x.roll(1, 1), (FLOATS,)),
+    "cat of nothing": (lambda x: torch.cat([]), (FLOATS,)),
+    "stack of nothing": (lambda x: torch.stack([]), (FLOATS,)),
+    "cat of vectors and matrices": (lambda x, y: torch.cat([x, y]), (FLOATS, ROWS)),
+    "mm of a vector": (torch.mm, (FLOATS, ROWS)),
+    "channels": (lambda x: F.conv2d(x, torch.ones(2, 2, 3, 3)), (torch.ones(1, 3, 4, 4),)),
+    "complex of integers": (torch.complex, (FLOATS, INTS)),
+    "too many of the largest": (lambda x: x.topk(5), (FLOATS,)),
+    "positions of two sizes": (lambda x, i, j: x[i, j], (ROWS, INTS * 0, INTS[:2] * 0)),
+    "a negative size": (lambda x: torch.zeros(-1), (FLOATS,)),
+    "equal to a number": (lambda x: torch.equal(x, 3), (FLOATS,)),
+    "a tensor of vectors": (lambda x: torch.tensor([x, x]), (FLOATS,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_error_is_that_of_eager_pytorch_at_every_call(name, used):
+    function, args = SHAPES[name]
+
+    @tg.function
+    def f(*args):
+        y = function(*args)
+        return y if used else args[0] + 1
+
+    with pytest.raises(Exception) as expected:
+        function(*args)
+    for _ in range(3):
+        with pytest.raises(expected.type) as found:
+            f(*args)
+        assert str(expected.value) in str(found.value)
+
+
 GIVEN = {
+    "a tensor of vectors of one element": (lambda x: torch.tensor([x[:1], x[1:2], 2.0]), (FLOATS,)),
     "sum of bools": (lambda x: x.sum(), (BOOLS,)),
     "square of bools": (torch.square, (BOOLS,)),
     "weights of lerp": (torch.lerp, (BOOLS, BOOLS, torch.tensor(0.5))),

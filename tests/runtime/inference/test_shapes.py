@@ -439,6 +439,8 @@ INDEXING = [
     lambda x: torch.cat([x, x.double()]),
     lambda x: torch.cat([x, x[:0]]),
     lambda x: torch.cat([torch.empty(0), x]),
+    lambda x: torch.cat([torch.empty(0), x.long()]),
+    lambda x: torch.cat([x, torch.empty(0, dtype=torch.float64)]),
     lambda x: torch.cat([x, x], 3),
     lambda x: torch.stack([x, x, x], 1),
     lambda x: torch.stack([x], -1),

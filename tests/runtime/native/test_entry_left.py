@@ -225,3 +225,28 @@ def test_a_block_that_a_call_allocated_is_not_replaced():
     buffers.refill()
     assert buffers._table[at] == before
     assert not buffers._empty
+
+
+def test_calls_that_decline_now_and_then_leave_the_native_code():
+    """Calls that an entry ran were not counted: the eighth one that declined was taken for the eighth in a row."""
+
+    def inverse(x, n):
+        out = []
+        for v in x:
+            out.append(n.item() // v.item())
+        return out
+
+    g, x = tg.function(inverse), torch.tensor([1, 2, 3])
+    for _ in range(5):
+        g(x, torch.tensor(6))
+    for _ in range(20):
+        with pytest.raises(ZeroDivisionError):
+            g(x * 0, torch.tensor(6))
+        assert g(x, torch.tensor(7)) == [7, 3, 2]
+    scheduled = g.concrete_functions[-1].scheduled
+    assert (scheduled.level, scheduled.declined) == ("native", 0)
+    for _ in range(8):
+        with pytest.raises(ZeroDivisionError):
+            g(x * 0, torch.tensor(6))
+    assert scheduled.level == "host"
+    assert g(x, torch.tensor(7)) == [7, 3, 2]

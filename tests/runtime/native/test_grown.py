@@ -23,7 +23,7 @@ def check(case, *args, runs=2, declines=False):
         torch.testing.assert_close(found, wanted, rtol=2e-5, atol=2e-5, check_stride=True)
     scheduled = f.get_concrete_function(*args).scheduled
     assert scheduled.level == "native", scheduled.reason
-    assert declines or not scheduled._declined
+    assert declines or not scheduled.declined
     return f
 
 

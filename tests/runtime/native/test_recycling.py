@@ -216,3 +216,38 @@ def test_the_table_is_read_where_python_keeps_it():
     items = [object(), object()]
     pointer = entry._pointer(items, entry._LIST_ITEMS)
     assert ctypes.c_size_t.from_address(pointer + 8).value == id(items[1])
+
+
+def test_a_result_does_not_keep_what_its_gradient_saved():
+    """A small result of a call that saves something is the end of torch's graph, which holds all of that."""
+    w = torch.randn(16, requires_grad=True)
+    f = tg.function(lambda x: (x * w).tanh().exp().sum())
+    for _ in range(6):
+        y = f(torch.randn(16))
+    node = weakref.ref(y.grad_fn)
+    del y
+    gc.collect()
+    assert node() is None
+
+
+def test_what_a_gradient_saved_is_recycled():
+    w, x = torch.randn(16, requires_grad=True), torch.randn(16)
+    f = tg.function(lambda x: (x * w).tanh().exp().sum())
+    for _ in range(6):
+        f(x).backward()
+    (pair,) = f.concrete_functions[-1].gradients.differentiable._pairs.values()
+    seen = set()
+    run = pair.program.run
+
+    def noted(*inputs):
+        outs = run(*inputs)
+        seen.update(map(id, outs[1:]))
+        return outs
+
+    pair.program.run = noted
+    expected = torch.autograd.grad((x * w).tanh().exp().sum(), w)[0]
+    for _ in range(12):
+        w.grad = None
+        f(x).backward()
+        torch.testing.assert_close(w.grad, expected)
+    assert len(seen) <= recycling.KEPT * pair.saved

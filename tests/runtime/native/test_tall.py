@@ -63,7 +63,7 @@ def test_values(case, shape, dtype):
         torch.testing.assert_close(f(*args), plain(*args), rtol=1e-4, atol=1e-4)
     scheduled = f.get_concrete_function(x, w, b, torch.tensor(3)).scheduled
     assert scheduled.level == "native", scheduled.reason
-    assert not scheduled._declined
+    assert not scheduled.declined
 
 
 def test_no_rows_and_rows_that_are_left_out():

@@ -79,7 +79,7 @@ def test_values(case, x):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     scheduled = f.get_concrete_function(x, torch.tensor(4)).scheduled
     assert scheduled.level == "native", scheduled.reason
-    assert not scheduled._declined
+    assert not scheduled.declined
 
 
 def batch(x, n):
@@ -107,7 +107,7 @@ def test_views_across_dimensions(dtype):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4, check_stride=True)
         scheduled = f.get_concrete_function(x, torch.tensor(2)).scheduled
         assert scheduled.level == "native", scheduled.reason
-        assert not scheduled._declined
+        assert not scheduled.declined
     finally:
         torch.set_default_dtype(w)
 

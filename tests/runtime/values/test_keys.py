@@ -85,6 +85,37 @@ def test_autocast_on_a_cpu_has_traces_of_its_own():
     assert f.trace_count == 3
 
 
+def test_what_a_function_leaves_out_of_autocast_stays_out():
+    def inside(x):
+        with torch.autocast("cpu", enabled=False):
+            y = x @ x
+        return y, x @ x, y.sin() + 1
+
+    x = torch.randn(4, 4)
+    f, traced = tg.function(inside), tg.function(product)
+    concrete = traced.get_concrete_function(x, x + 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(3):
+            for made, wanted in zip(f(x), inside(x), strict=True):
+                torch.testing.assert_close(made, wanted)
+            torch.testing.assert_close(concrete(x, x + 1), torch.mm(x.double(), (x + 1).double()).float())  # fmt: skip
+
+
+def test_python_code_in_a_graph_sees_the_autocast_around_it():
+    def call(x):
+        spec = tg.TensorSpec([4, 4], torch.bfloat16)
+        return tg.py_function(lambda v: v @ v, [x], spec)
+
+    def within(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return call(x)
+
+    x = torch.randn(4, 4)
+    assert tg.function(within)(x).dtype == torch.bfloat16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert tg.function(call)(x).dtype == torch.bfloat16
+
+
 class Kind(str, enum.Enum):
     A = "a"
 

@@ -27,6 +27,10 @@ def _equal(a, b):
     """``torch.equal``"""
     if not (is_staged(a) or is_staged(b)):
         return torch.equal(a, b)
+    for at, x in enumerate((a, b), 1):
+        if not isinstance(x, torch.Tensor):
+            name = ("input", "other")[at - 1]
+            raise TypeError(f"equal(): argument '{name}' (position {at}) must be Tensor, not {type(x).__name__}")  # fmt: skip
     return call(_compared, a, b)
 
 

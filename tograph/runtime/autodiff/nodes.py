@@ -43,6 +43,9 @@ class ShareNode:
         values += [graph.inputs[i] if i >= 0 else graph.outputs[~i] for i in self.sources]
         self.flat = _are_flat(values)
         self.flat_inputs = _are_flat(pair.graph.inputs)
+        stored = values[len(self.given) :]
+        self.tensors = [i for i, v in enumerate(stored) if isinstance(v.type, TensorType)]
+        self.only_tensors = all(isinstance(v.type, TensorType) for v in pair.graph.inputs)
 
     def applied(self, box: list[Any], inputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of the share, joined with autograd.
@@ -52,7 +55,9 @@ class ShareNode:
         shape: list[Any] | None = None
         if not self.flat_inputs:  # cotangents of lists, where a gradient is differentiated again
             inputs, shape = flattened(inputs)
-        returned = _Apply.apply(self, box, shape, *inputs)
+        transformed = torch._C._are_functorch_transforms_active()
+        plain = self.only_tensors and not transformed and not any(map(_is_wrapped, inputs))
+        returned = (_applied if plain else _Apply.apply)(self, box, shape, *inputs)
         if returned is None:
             return ()
         return returned if self.flat else nested(returned, box.pop())
@@ -94,13 +99,16 @@ class _Apply(torch.autograd.Function):
         (outs, state), specs = box, None
         given: list[Any] = [outs[i] for i in node.given]
         stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
-        flat = given
+        flat, places = given, node.tensors
         if not node.flat:
             (flat, given_spec), (stored, stored_spec) = flattened(given), flattened(stored)
             specs = given_spec, stored_spec
             box.append(given_spec)
-        places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
+            places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
         tensors = [stored[i] for i in places]
+        numbers = stored if len(places) < len(stored) else [None] * len(stored)
+        for i in places if numbers is stored else ():
+            numbers[i] = None
         if node.saves:
             ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -110,12 +118,14 @@ class _Apply(torch.autograd.Function):
             node,
             inputs,
             shape,
-            [x._version if isinstance(x, torch.Tensor) else 0 for x in inputs],
+            [x._version for x in inputs]
+            if node.only_tensors
+            else [x._version if isinstance(x, torch.Tensor) else 0 for x in inputs],
             state,
             outs[first : first + len(pair.snapshots)],
             told,
             places,
-            [None if isinstance(x, torch.Tensor) else x for x in stored],
+            numbers,
             None if node.saves else tuple(tensors),
             [(x.shape, x.dtype, x.device) for x in flat] if len(flat) > 1 else [],
             specs,
@@ -146,6 +156,11 @@ class _Apply(torch.autograd.Function):
             if i in open_to:
                 nothing[i] = g
         return None, None, None, *_spread(nothing, call.shape)
+
+
+# What ``apply`` does where no transform of torch.func made, or left, one of the tensors.
+_applied = super(torch.autograd.Function, _Apply).apply
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def flattened(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -8,6 +8,7 @@ are replayed with gradients off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ..graph.rewrite import copied
 from ..inference.shapes import SYMBOLS
 from ..library import hooks
 from ..recording.tracing import dispatch
+from ..symbols import library_ops
 from ..symbols.funcgraph import current_graph
 from ..writes.stale import bump, one_memory, region_writes
 from .objects import emit_many, value_in
@@ -116,7 +118,8 @@ def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:
     if lookup(node.op).effects.random and any(isinstance(a, SYMBOLS) for a in args):
         result = dispatch(op, args, kwargs)  # torch's own entry takes plain numbers
     else:
-        result = op(*args, **kwargs)
+        with nullcontext() if node.op.startswith("aten.") else library_ops.called(op):
+            result = op(*args, **kwargs)
     if result is None:
         return []
     outs = list(result) if isinstance(result, (tuple, list)) else [result]

@@ -70,7 +70,10 @@ class Program:
         self._left = _calls_before(traced)
         self._settled = False
         self._waiting: host.Program | None = None  # runs the graph op by op while calls wait
-        self._declined = 0
+        self._in_a_row, self._successes = (
+            0,
+            0,
+        )  # calls that declined, and that had succeeded by then
         self._strided: dict[
             Any, Native | None
         ] = {}  # native code for inputs that are not contiguous, by their strides
@@ -146,7 +149,7 @@ class Program:
             if outputs is None and isinstance(self._native, Native):
                 outputs = self._run_strided(inputs)
             if outputs is not None:
-                self._declined = 0
+                self._in_a_row = 0
                 return outputs
             self._note_declined()
             if count := prints.left_over():
@@ -249,11 +252,19 @@ class Program:
         plans.store(name, made.form, made.low)
         return made
 
+    @property
+    def declined(self) -> int:
+        """How many calls in a row the native code has declined. Those that an entry runs come by here only where they do not succeed."""
+        return self._in_a_row if self._entry_successes() == self._successes else 0
+
+    def _entry_successes(self) -> int:
+        return self._native.successes if isinstance(self._native, Native) else 0
+
     def _note_declined(self) -> None:
-        self._declined += 1
+        self._in_a_row, self._successes = self.declined + 1, self._entry_successes()
         if notes := getattr(self._native, "notes", ()):
             self.reason = "; ".join(notes)
-        if self._declined >= PATIENCE:
+        if self._in_a_row >= PATIENCE:
             self._native = None
             self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"
 

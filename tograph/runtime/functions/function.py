@@ -160,7 +160,7 @@ class Function(Generic[P, R]):
         given = args, kwargs
         if kwargs:
             args, kwargs = self._positional(args, kwargs)
-        if not kwargs and self._entry is not None:
+        if not kwargs and self._entry is not None and not _call_in_machine_code():
             result = self._by_entry(args)
             if result is not MISS:
                 return result
@@ -250,6 +250,9 @@ class Function(Generic[P, R]):
     ) -> None:
         """From the next call on go straight to the entry of a trace, where it takes the arguments as they are, or to a form."""
         if not trace.concrete.settled:
+            return
+        if trace.concrete.by_autograd:  # the guards would be asked in vain
+            self._entry = None
             return
         entry, checks, shape = None, None, None
         called = None if trace.checks.empty else trace.checks.called

@@ -20,9 +20,16 @@ from torch.nn.modules import module as torch_module
 from ..diagnosis.frames import is_users
 from ..symbols import journal
 from ..symbols.journal import MISSING
-from ..values.code_names import code_names, loaded_globals, loaded_variables, stored_names
+from ..values.code_names import (
+    code_names,
+    loaded_globals,
+    loaded_variables,
+    stored_names,
+    used_whole,
+)
 from . import outer_lists, questions, sources
-from .guards import ATOMS, MAPPINGS, SAME_ITEMS, show
+from .draws import Draws
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, show
 from .lookups import (
     absence_test,
     is_dynamic,
@@ -51,15 +58,20 @@ class Watch(TensorChecks):
         self.changed: set[int] = set()  # objects that have a source because they changed
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
-        self.began = questions.answers()
+        self._roots: set[int] = set()  # containers of a user's class that the trace begins with
+        self.began, self.draws = questions.answers(), Draws()
         self.quiet = False
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 
-    def root(self, x: Any, name: str) -> None:
-        """An object that the trace begins with: an argument, or the object of a method."""
+    def root(self, x: Any, name: str, code: types.CodeType | None = None) -> None:
+        """An object that the trace begins with: an argument, or the object of a method; ``code``: that whose parameter ``name`` it is."""
         source = sources.object_(x, name)
         self.sources.setdefault(id(x), (x, source))
         self.check(source, "alive", "{0} is not None")
+        if extends_container(x):
+            self._roots.add(id(x))
+            if code is None or name in used_whole(code):
+                self.whole(x)
 
     def add(self, function: types.FunctionType) -> None:
         """A user's function runs: its cells, the globals that its code loads, and its defaults are read."""
@@ -171,6 +183,8 @@ class Watch(TensorChecks):
     def method(self, function: types.FunctionType, owner: Any) -> None:
         """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
         cls = owner if isinstance(owner, type) else type(owner)
+        if id(owner) in self._roots and function.__code__.co_varnames[0] in used_whole(function.__code__):  # fmt: skip
+            self.whole(owner)
         if not of_a_user(cls):
             return
         if (cls, function) not in self._names:
@@ -277,10 +291,9 @@ class Watch(TensorChecks):
                     self.value(part, self.step(at, "item", key))
                     if isinstance(part, torch.nn.Module):
                         self.module(part)
-            elif (not name.startswith("_") or name in _HOOKS) and not self.written(
-                ("attr", id(m), name)
-            ):
+            elif not name.startswith("_") and not self.written(("attr", id(m), name)):
                 self.whole_value(x, self.step(source, "attr", name))
+        self.hooks(m)
 
     def hooks(self, m: torch.nn.Module) -> None:
         """Whether a module has hooks was asked."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ...errors import GraphBoolError, UnknownSizeError, UnsupportedOpError
+from ...errors import GraphBoolError, TographError, UnknownSizeError, UnsupportedOpError
 from ..graph.types import TensorType
 from . import (
     data_shapes,
     layouts,
+    library_shapes,
     linalg_shapes,
     nn_shapes,
     refusals,
@@ -74,11 +76,14 @@ def infer(func, args: tuple, kwargs: dict) -> Any:
         key = (func, key, torch.get_default_dtype())
         if key in _MEMO:
             return _MEMO[key]
-    dtypes = refusals.dtypes(func, args, kwargs)
     try:
+        dtypes = refusals.dtypes(func, args, kwargs)
         out = _infer_fresh(func, args, kwargs)
-    except RuntimeError:
-        _refused(func, args, kwargs)
+        if _negative(out):
+            raise RuntimeError("a size is negative")
+    except (*_REFUSALS, AssertionError) as error:
+        if not isinstance(error, TographError):
+            _refused(func, args, kwargs)
         raise
     if dtypes is not None:
         out = _with_dtypes(out, dtypes)
@@ -94,16 +99,20 @@ def _with_dtypes(out: Any, dtypes: tuple[torch.dtype, ...]) -> Any:
     return out if out.dtype is dtypes[0] else out._replace(dtype=dtypes[0])
 
 
+_REFUSALS = (RuntimeError, IndexError, TypeError, ValueError)
+
+
 def _refused(func: Any, args: tuple, kwargs: dict) -> None:
-    """Raise torch's own error for dtypes that an op has no kernel for: meta kernels give up in other words and by other classes."""
-    if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
-        return
-    try:
-        stand_in.on_ones(func, args, kwargs)
-    except NotImplementedError:
-        raise
-    except (RuntimeError, IndexError, TypeError, ValueError):
-        pass
+    """Raise torch's own error for arguments that an op does not take: rules and meta kernels give up in other words and by other classes."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        stand_in.run_on_ones(func, args, kwargs)
+
+
+def _negative(out: Any) -> bool:
+    """Whether a rule took a negative size for one: torch has the words."""
+    return any(
+        type(n) is int and n < 0 for m in (out if isinstance(out, list) else [out]) for n in m.size
+    )
 
 
 _ATOMS = frozenset([int, float, bool, str, torch.dtype, torch.device])
@@ -187,8 +196,12 @@ assert (
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
-    out, device = on_meta(func, args, kwargs)
-    return _described(out, device, func)
+    def described(rule: Callable[..., Any] | None = None) -> Any:
+        out, device = on_meta(func, args, kwargs, rule)
+        return _described(out, device, func)
+
+    rule = library_shapes.rule_of(func)
+    return described() if rule is None else library_shapes.described(described, rule)
 
 
 def answer(func, args: tuple, kwargs: dict) -> Any:

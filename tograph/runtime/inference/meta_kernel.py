@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -34,8 +34,10 @@ _WRAPPED = _WRAPPER.co_freevars.index("fn")
 _FOUND = "__dynamo_disable"  # where the wrapper keeps what dynamo gave it
 
 
-def on_meta(func: Any, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
-    """What the op gives for meta tensors in the place of ``Meta``, and the device that the result is on."""
+def on_meta(
+    func: Any, args: tuple, kwargs: dict, rule: Callable[..., Any] | None = None
+) -> tuple[Any, torch.device]:
+    """What the op, or a ``rule`` for it, gives for meta tensors in the place of ``Meta``, and the device that the result is on."""
     devices: list[torch.device] = []
 
     def to_meta(x):
@@ -58,7 +60,7 @@ def on_meta(func: Any, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
         elif not devices and any(a.name == "device" for a in func._schema.arguments):
             mkwargs["device"] = "meta"
         with _without_dynamo(), _asking():
-            out = func(*margs, **mkwargs)
+            out = (rule or func)(*margs, **mkwargs)
     return out, devices[0] if devices else torch.device("cpu")
 
 

@@ -664,9 +664,8 @@ def _cat(xs, dim=0):
     for i, x in enumerate(xs):
         if not x.rank:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    xs = [x for x in xs if not (x.rank == 1 and type(x.size[0]) is int and x.size[0] == 0)] or list(
-        xs
-    )
+    dtype = result_type(*xs)  # what has no elements counts
+    xs = [x for x in xs if x.rank != 1 or type(x.size[0]) is not int or x.size[0]] or list(xs)
     first = xs[0]
     if any(x.rank != first.rank for x in xs) or not first.rank:
         return None
@@ -677,7 +676,7 @@ def _cat(xs, dim=0):
                 return None  # the kernel has the words for it
     size = list(first.size)
     size[dim] = sum(x.size[dim] for x in xs[1:]) + size[dim]
-    return like(first, result_type(*xs), size)
+    return like(first, dtype, size)
 
 
 @rule("stack")
@@ -716,7 +715,16 @@ def _index_select(x, dim, index):
 
 @rule("gather")
 def _gather(x, dim, index, *, sparse_grad=False):
-    return like(x, size=index.size)
+    if not x.rank or x.rank != index.rank or _empty(index):
+        return None
+    at = _dims(x, dim)[0]
+    beyond = any(_exceeds(n, m) for d, (n, m) in enumerate(zip(index.size, x.size)) if d != at)
+    return None if beyond else like(x, size=index.size)
+
+
+def _exceeds(n: Any, m: Any) -> bool:
+    """Whether a size is known to be larger than another one."""
+    return type(n) is int and type(m) is int and n > m
 
 
 @rule("embedding")
@@ -795,13 +803,21 @@ def _lstsq(a, b, rcond=None, driver=None):
 
 @rule("masked_select")
 def _masked_select(x, mask):
+    if x.static and mask.static:
+        broadcast(x.size, mask.size)
     return like(x, size=(None,))
 
 
 @rule("select_scatter slice_scatter diagonal_scatter scatter scatter_add index_put index_add index_copy index_fill "
-      "roll as_strided_scatter scatter_reduce")  # fmt: skip
+      "as_strided_scatter scatter_reduce")  # fmt: skip
 def _same(x, *args, **kwargs):
     return None if _empty(x) else like(x)
+
+
+@rule("roll")
+def _roll(x, shifts, dims=()):
+    inside = all(-x.rank <= d < x.rank for d in dims)
+    return like(x) if inside and not _empty(x) else None
 
 
 @rule("masked_fill masked_scatter")
@@ -858,8 +874,17 @@ def _multinomial(p, n, replacement=False, *, generator=None):
 @rule("native_layer_norm")
 def _layer_norm(x, shape, weight, bias, eps):
     kept = x.rank - len(shape)
+    given = [x.size[max(kept, 0) :], *(w.size for w in (weight, bias) if w is not None)]
+    if any(_differ(size, shape) for size in given):
+        return None
     stats = like(x, size=(*x.size[:kept], *[1] * len(shape)))
     return [like(x), stats, stats]
+
+
+def _differ(size: Sequence, other: Sequence) -> bool:
+    """Whether two shapes are known to be different ones."""
+    known = any(type(n) is int and type(m) is int and n != m for n, m in zip(size, other))
+    return len(size) != len(other) or known
 
 
 @rule("native_dropout")

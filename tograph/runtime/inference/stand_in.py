@@ -130,7 +130,7 @@ def on_numbers(kernel: Callable[..., Any], func: Any, args: tuple, kwargs: dict)
 
 def _must_be_equal(a: Any, b: Any) -> None:
     """A guard for sizes with hints; else the graph checks it when it runs."""
-    (a == b).node.guard_bool(__file__, 0)
+    (a == b).node.require()
 
 
 def _attempt(numbers: _Numbers, kernel: Callable, func: Any, args: tuple, kwargs: dict) -> Any:
@@ -190,7 +190,12 @@ def _back(numbers: _Numbers, x: Meta, compared: set[int]) -> Meta:
 
 def on_ones(func: Any, args: tuple, kwargs: dict) -> Any:
     """What the op gives for ones of the same sizes; None where that cannot be asked."""
-    if torch.Tag.dynamic_output_shape in func.tags or is_symbolic((args, kwargs)):
+    return None if torch.Tag.dynamic_output_shape in func.tags else run_on_ones(func, args, kwargs)
+
+
+def run_on_ones(func: Any, args: tuple, kwargs: dict) -> Any:
+    """The same of any op, where the sizes of its outputs are not asked."""
+    if is_symbolic((args, kwargs)):
         return None
     metas = list(_metas((args, list(kwargs.values()))))
     if sum(math.prod(m.size) for m in metas) > LARGE:

@@ -255,6 +255,14 @@ def _isinf(x: Term) -> Term:
     return x.abs() == math.inf if x.floating else x.maker.const(False, "bool")
 
 
+def _isposinf(x: Term) -> Term:
+    return x == math.inf if x.floating else x.maker.const(False, "bool")
+
+
+def _isneginf(x: Term) -> Term:
+    return x == -math.inf if x.floating else x.maker.const(False, "bool")
+
+
 def _isfinite(x: Term) -> Term:
     return x.abs() < math.inf if x.floating else x.maker.const(True, "bool")
 
@@ -373,7 +381,7 @@ rows("compare", 2, {
     "gt.Tensor gt.Scalar": lambda x, y: x > y,
     "ge.Tensor ge.Scalar": lambda x, y: x >= y,
 })  # fmt: skip
-rows("compare", 1, {"isnan": _isnan, "isinf": _isinf, "isfinite": _isfinite})
+rows("compare", 1, {"isnan": _isnan, "isinf": _isinf, "isfinite": _isfinite, "isposinf": _isposinf, "isneginf": _isneginf})  # fmt: skip
 rows("logic", 1, {"logical_not": lambda x: ~x})
 rows("logic", 2, {
     "logical_and": lambda x, y: x & y,

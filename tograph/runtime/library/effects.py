@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from ..recording.tracing import suspended
 from ..symbols.funcgraph import current_graph, is_tracing, user_location
 from ..symbols.misuse import check_callable
 from ..values.flattening import symbolic
+from ..values.keys import autocast_dtypes, autocast_to
 from ..values.specs import TensorSpec
 
 
@@ -63,7 +65,8 @@ def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) ->
         return _checked(fn, specs, isinstance(out_spec, (list, tuple)))(*inputs)
     graph = current_graph()
     kinds = [TensorType(s.dtype, s.shape or (), str(s.device)) for s in specs]
-    call = OpaqueObject(_checked(fn, specs, False), getattr(fn, "__qualname__", type(fn).__name__))
+    run = _checked(fn if not any(autocast_dtypes()) else _casting(fn), specs, False)
+    call = OpaqueObject(run, getattr(fn, "__qualname__", type(fn).__name__))
     args = [outside_value(x, graph) for x in inputs]
     first: tuple[Any, ...] = tuple(kinds) if len(kinds) == 1 else (types.OBJECT,)
     made = graph.add("tg.py_call", (call, args, len(kinds)), None, first).outputs[0]
@@ -86,6 +89,18 @@ def _out_specs(out_spec: Any) -> list[TensorSpec]:
                 user_location(),
             )
     return specs
+
+
+def _casting(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn`` under the ``torch.autocast`` that is open where the trace calls it: a graph runs with none."""
+    dtypes = autocast_dtypes()
+
+    @functools.wraps(fn)
+    def call(*args: Any) -> Any:
+        with autocast_to(dtypes):
+            return fn(*args)
+
+    return call
 
 
 def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Callable[..., Any]:

@@ -19,6 +19,8 @@ from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from . import results
 from .added import added
+from .alike import alike
+from .created import created
 from .direct import Late
 from .form import Layout, form_of
 from .groups import remembering
@@ -47,7 +49,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
-    graph = copied_in_nests(added(joined(packed(typed(graph)))))
+    graph = copied_in_nests(added(alike(joined(packed(created(typed(graph)))))))
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:

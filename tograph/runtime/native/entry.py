@@ -108,7 +108,7 @@ class Results(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Addresses of a program: of its function, its temporaries and its lock (8 bytes); ``random``: whether it draws random numbers;
+    """Addresses of a program: of its function, its temporaries and its lock (8 bytes, and 8 that count the calls that succeed); ``random``: whether it draws random numbers;
     ``left``: for outputs in buffers, where the block is that tells of them, and what makes the result (``rows``)."""
 
     run: int
@@ -157,7 +157,9 @@ def make_entry(
         if i in code.left:
             table += _left(kind, i in form.private, *code.left[i])
         else:
-            table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
+            small = kept is not None and _nbytes(kind) <= recycling.SMALL
+            # Beside what a gradient keeps stands what it is of: that holds all of it, and a kept result would hold it too.
+            table += _record(kind, 0, small and (not form.private or i in form.private))
     table += results.table(len(table))
     return _built_in(method, table, (owner, *captured, items, snapshots))
 

@@ -200,6 +200,10 @@ run:
   store i64 %still, ptr %busy ; what is in buffers belongs to this call until the results are made
   br i1 %done, label %written, label %notdone
 written:
+  %successes_at = getelementptr i64, ptr %busy, i64 1
+  %successes = load i64, ptr %successes_at
+  %one_more = add i64 %successes, 1
+  store i64 %one_more, ptr %successes_at
   br i1 %random, label %forget_state, label %bump
 forget_state:
   call void @Py_DecRef(ptr %state)

@@ -121,12 +121,27 @@ class Numbers:
     def _range_length(self, start: Reg, stop: Reg, step: Reg) -> Reg:
         """How many numbers a range has: the distance in steps, rounded up, and none below zero."""
         code, by = self.code, step.text
-        if step.dtype != "i64" or not by.lstrip("-").isdigit() or by == "0":
-            raise Decline("a range with a step that is known only at run time")
+        if step.dtype != "i64" or by == "0":
+            raise Decline(f"a range with the step {by} of type {step.dtype}")
+        if not by.lstrip("-").isdigit():
+            return self._range_of_steps(start, stop, by)
         low, high = (start, stop) if int(by) > 0 else (stop, start)
         distance = self._checked("sub", self.number(high, "i64"), self.number(low, "i64"))
         more = self._checked("add", distance, str(abs(int(by)) - 1))
         count = code.do(f"sdiv i64 {more}, {abs(int(by))}")
+        none = code.do(f"icmp sle i64 {distance}, 0")
+        return Reg(code.do(f"select i1 {none}, i64 0, i64 {count}"), "i64")
+
+    def _range_of_steps(self, start: Reg, stop: Reg, by: str) -> Reg:
+        """The same for a step that only the run knows; 0 fails."""
+        code, first, last = self.code, self.number(start, "i64"), self.number(stop, "i64")
+        self.fail(code.do(f"icmp eq i64 {by}, 0"))
+        down = code.do(f"icmp slt i64 {by}, 0")
+        low, high = (code.do(f"select i1 {down}, i64 {a}, i64 {b}") for a, b in ((last, first), (first, last)))  # fmt: skip
+        size = code.do(f"select i1 {down}, i64 {self._checked('sub', '0', by)}, i64 {by}")
+        distance = self._checked("sub", high, low)
+        more = self._checked("add", distance, code.do(f"sub i64 {size}, 1"))
+        count = code.do(f"sdiv i64 {more}, {size}")
         none = code.do(f"icmp sle i64 {distance}, 0")
         return Reg(code.do(f"select i1 {none}, i64 0, i64 {count}"), "i64")
 

@@ -90,7 +90,7 @@ class Native:
         }
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
-        self._lock = ctypes.c_int64(0)
+        self._lock = (ctypes.c_int64 * 2)()
         self._mutex = threading.Lock()
         # Runs from Python go by an entry too, one that takes all inputs as arguments.
         self._runs, self._whole = 0, None
@@ -98,6 +98,11 @@ class Native:
         self._all = Results(range(first, first + len(self._outputs)), {}, single=False)
 
     llvm = property(lambda self: self.low.text)
+
+    @property
+    def successes(self) -> int:
+        """How many calls an entry has run to their ends."""
+        return self._lock[1]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
@@ -113,7 +118,7 @@ class Native:
             return None
         try:
             taken = self._packed(inputs) if self._lists else inputs
-            if taken is None or self._lock.value or not self._fits(taken):
+            if taken is None or self._lock[0] or not self._fits(taken):
                 return None
             made = self._run_alone(taken)
             return made if made is None else self._in_order(inputs, made)
@@ -139,7 +144,7 @@ class Native:
         return out
 
     def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
-        self._lock.value = 1
+        self._lock[0] = 1
         state = torch.get_rng_state() if self._random else None
         try:
             made = self._call(inputs)
@@ -152,7 +157,7 @@ class Native:
         finally:
             for call in self._later:
                 call.drop()
-            self._lock.value = 0
+            self._lock[0] = 0
 
     def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """The outputs of the whole graph: those that were made, and inputs."""

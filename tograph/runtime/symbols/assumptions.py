@@ -28,6 +28,12 @@ def assumed(ref: Ref) -> bool | None:
     answer = _usual(ref.value)
     if not isinstance(answer, bool):
         return None
+    assume(ref, answer)
+    return answer
+
+
+def assume(ref: Ref, answer: bool = True) -> None:
+    """The graph checks that a condition has this answer."""
     graph = current_graph()
     key = _structure(ref.value)
     if key not in graph.assumed:
@@ -35,7 +41,6 @@ def assumed(ref: Ref) -> bool | None:
         value = graph.resolve(ref)
         test = value if answer else graph.emit("py.not", value, type=ScalarType(bool))
         graph.add("tg.assert", (test, "tg.UnexpectedSizeError", (_ASSUMED,)))
-    return answer
 
 
 def assume_equal(size: Any, other: Any) -> None:

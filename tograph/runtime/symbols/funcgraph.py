@@ -32,7 +32,7 @@ from ..graph.ordering import Written, op_effects
 from ..graph.types import Type
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
-from . import journal
+from . import journal, library_ops
 
 USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as the user's lines
 _versions = itertools.count(1)
@@ -118,7 +118,7 @@ class Root:
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
-    ``mixed``: see ``records``.
+    ``mixed``: see ``records``; ``draws``: numpy's random generators draw numbers when the graph runs, and ``drawn``: none does.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``; ``homes``: those of dicts and objects by their ids. ``looped``: the code of functions whose calls of themselves are
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
@@ -175,6 +175,8 @@ class Root:
     items_copied: bool = False
     placed: list[Any] = field(default_factory=list)
     mixed: bool = False
+    draws: bool = False
+    drawn: bool = False
     homes: dict[int, Any] = field(default_factory=dict)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
@@ -289,7 +291,7 @@ class FuncGraph:
                 callback(self)
         # a gradient of the user's own is that of the whole op, as those of torch's are
         inner = bool(regions) and "gradient" not in regions
-        grad = op in MOVES or inner or torch.is_grad_enabled()
+        grad = op in MOVES or inner or torch.is_grad_enabled() or library_ops.wants_gradient(op)
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:

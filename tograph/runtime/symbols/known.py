@@ -7,13 +7,14 @@ with 0, packing a sequence reads its lengths. Such a number is computed at once,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..graph.ir import Value, map_values
+from ..graph.ir import Node, Value, map_values
 from ..graph.ops import lookup
 from ..graph.ordering import node_effects
 
@@ -30,14 +31,21 @@ def known(value: Value, given: Mapping[Value, Any] = MappingProxyType({})) -> An
     if order is None:
         return UNKNOWN
     env = _Known(given)
-    with _disable_current_modes(), torch.no_grad():
-        for node in order:
-            args = map_values(env.__getitem__, node.args)
-            kwargs = map_values(env.__getitem__, node.kwargs)
-            result = lookup(node.op).run(*args, **kwargs)
-            many = isinstance(result, (tuple, list)) and node.op.startswith(("aten.", "op."))
-            env.update(zip(node.outputs, result if many else (result,), strict=False))
+    try:
+        with _disable_current_modes(), torch.no_grad():
+            for node in order:
+                _run(node, env)
+    except (ArithmeticError, ValueError, TypeError, LookupError, RuntimeError):
+        return UNKNOWN  # an error of the run
     return env[value]
+
+
+def _run(node: Node, env: _Known) -> None:
+    args = map_values(env.__getitem__, node.args)
+    kwargs = map_values(env.__getitem__, node.kwargs)
+    result = lookup(node.op).run(*args, **kwargs)
+    many = isinstance(result, (tuple, list)) and node.op.startswith(("aten.", "op."))
+    env.update(zip(node.outputs, result if many else (result,), strict=False))
 
 
 class _Known(dict[Value, Any]):
@@ -62,7 +70,7 @@ def _ancestors(value: Value, given: Mapping[Value, Any]) -> list[Any] | None:
             todo += [(v, False) for v in [given[v]] if isinstance(v, Value)]
             continue
         node = v.node
-        if node is None or node.regions or not node_effects(node).pure or len(order) > LIMIT:
+        if node is None or node.regions or not _computes(node) or len(order) > LIMIT:
             return None
         if ready:
             order.setdefault(id(node), node)
@@ -70,3 +78,8 @@ def _ancestors(value: Value, given: Mapping[Value, Any]) -> list[Any] | None:
             todo.append((v, True))
             todo += [(i, False) for i in node.inputs]
     return list(order.values())
+
+
+def _computes(node: Node) -> bool:
+    """Whether a node does nothing but compute, or fail."""
+    return replace(node_effects(node), may_fail=False).pure

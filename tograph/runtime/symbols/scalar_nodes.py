@@ -8,6 +8,7 @@ relation of sizes holds, the hint answers and the relation becomes a guard of th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from ..graph.ir import Value
 from ..graph.ops import COMPARISONS, PYTHON
 from ..graph.types import ScalarType
 from ..inference.meta_kernel import rules
-from .assumptions import assumed, exactly, of_one_item, settled
+from .assumptions import assume, assumed, exactly, of_one_item, settled
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .known import UNKNOWN, known
 
@@ -129,6 +130,13 @@ class ScalarNode:
                 return answer
         return bool(self.decide("bool"))
 
+    def require(self):
+        """A relation of sizes that an op needs: a guard, or what the graph checks."""
+        if self.ref is not None and (self.hint is None or self.expr is None):
+            assume(self.ref)
+        else:
+            self.guard_bool("", 0)
+
     def _settled(self) -> bool | None:
         """While a recorded graph is replayed: two unknown sizes that torch compares are equal, for the program ran; none is 0 or 1."""
         node = self.ref.value.node
@@ -192,6 +200,12 @@ class ScalarNode:
             total = combine("add", total, other)
         return total
 
+    def sym_sqrt(self):
+        if self.ref is not None:
+            return combine("math.sqrt", self)
+        root = math.sqrt(self.constant_)
+        return ScalarNode(float, constant=root, hint=root, expr=root)
+
     def sym_ite(self, then, orelse):
         if self.ref is None:
             return then if self.constant_ else orelse
@@ -250,7 +264,7 @@ def _kind(op: str, kinds: tuple[type, ...], nodes: tuple[ScalarNode, ...]) -> ty
         return bool
     if op in ("int", "trunc", "ceil", "floor", "lshift", "rshift", "invert"):
         return int
-    if op in ("truediv", "float"):
+    if op in ("truediv", "float", "math.sqrt"):
         return float
     if op in ("and_", "or_", "xor") and all(k is bool for k in kinds):
         return bool

@@ -46,13 +46,13 @@ class Target:
         container = self.location.keep
         if names == ADDED:
             _refresh(self.done, content)
-            container.extend(content[len(self.done) :])
+            locations.kind_in_c(container).extend(container, content[len(self.done) :])
             self.done = list(content)
             return
         for made, args in zip(self.done, content):
             _refresh(made, args)
         for name, args in list(zip(names, content))[len(self.done) :]:
-            getattr(container, name)(*args)
+            getattr(locations.kind_in_c(container), name)(container, *args)
             self.done.append(args)
 
 

@@ -82,6 +82,9 @@ class ConcreteFunction(pickling.Unpicklable):
         self.late: list[tuple[int, Any]] = []
         self.made_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
+        self.by_autograd = (
+            False  # the last call had tensors that require gradients: no entry takes such
+        )
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
@@ -353,9 +356,11 @@ class ConcreteFunction(pickling.Unpicklable):
 
     def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """What the graph gives, run in the way that this call needs."""
+        self.by_autograd = False
         if torch.is_grad_enabled():
             found = self.gradients.run(inputs, self._run_plain)
             if found is not None:
+                self.by_autograd = True
                 return found
         if self._own_gradients and is_watched(inputs):
             return transforms.run(self._values if transforms.active() else self.graph, inputs)
@@ -380,7 +385,12 @@ class ConcreteFunction(pickling.Unpicklable):
         commits.calls.targets.append(places)
         try:
             plain = torch._C.DisableTorchFunction() if user_modes() else nullcontext()
-            with plain, torch.enable_grad() if self._enabled() else nullcontext():
+            uncast = (
+                torch._C._DisableAutocast()
+                if torch._C._is_any_autocast_enabled()
+                else nullcontext()
+            )  # the graph has the casts
+            with plain, uncast, torch.enable_grad() if self._enabled() else nullcontext():
                 outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)

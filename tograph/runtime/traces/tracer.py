@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import ConversionError, TographError
+from ...errors import ConversionError, StagingError, TographError
 from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
@@ -76,6 +76,7 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
+        root.drawn = known.drawn
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
@@ -91,6 +92,8 @@ class Tracer:
             with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
         except BaseException as error:
+            if isinstance(error, (Retrace, StagingError)):
+                self.watch.draws.put_back()
             if error is self.failed and not self.tentative:
                 try:
                     self._run_effects()
@@ -120,6 +123,7 @@ class Tracer:
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
         try:
+            self.watch.draws.check(self.watch, self.root.root)
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
             self._leaves()
             effects, finder = self.effects.of(changes)
@@ -240,14 +244,18 @@ class Tracer:
     def _roots(self) -> None:
         """The objects that the trace begins with."""
         names = {id(x): n for n, x in self.bound.arguments.items()}
-        for x in self.flat.objects:
-            self.watch.root(x, names.get(id(x), f"a {type(x).__name__}"))
         f = self.function.python_function
+        code = getattr(
+            getattr(f, "function", f), "__code__", None
+        )  # of a ``WeakMethod`` that of its function
+        for x in self.flat.objects:
+            name = names.get(id(x))
+            self.watch.root(x, name or f"a {type(x).__name__}", code if name else None)
         bound_to = getattr(f, "bound_to", None)
         if bound_to is not None:
-            self.watch.root(bound_to(), "self")
+            self.watch.root(bound_to(), "self", code)
         elif isinstance(f, types.MethodType):
-            self.watch.root(f.__self__, "self")
+            self.watch.root(f.__self__, "self", code)
         elif not isinstance(f, types.FunctionType):
             self.watch.root(f, self.function.label())
 

@@ -108,6 +108,31 @@ def code_names(code: types.CodeType) -> dict[str, None]:
     return dict.fromkeys(found)
 
 
+_OF_PARTS = frozenset([
+    "BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR",
+    "GET_ITER",
+])  # fmt: skip
+_LOCALS = frozenset(["LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_CLOSURE"])
+
+
+@per_code
+def used_whole(code: types.CodeType) -> frozenset[str]:
+    """The local names that code uses otherwise than for an attribute, a method or an item, or to go over the items in a loop.
+
+    By where the instructions stand in the source: ``x[i]`` begins where its ``x`` does.
+    """
+    steps = [(i, i.positions) for i in dis.get_instructions(code) if i.positions is not None]
+    parts = {(p.lineno, p.col_offset) for i, p in steps if i.opname in _OF_PARTS}
+    found: set[str] = set()
+    for i, p in steps:
+        names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
+        if "LOAD_FAST_" in i.opname and len(names) > 1:
+            found.update(names)  # two at once, of one position
+        elif i.opname in _LOCALS and (p.lineno, p.col_offset) not in parts:
+            found.add(names[0])
+    return frozenset(found)
+
+
 @per_code
 def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
     """The free variables and the globals that code, with the functions nested in it, assigns."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,8 +17,8 @@ from .specs import TensorSpec
 def context() -> tuple:
     """The settings of torch that a trace depends on."""
     if not _function_modes():
-        return torch.get_default_dtype(), None, *_autocast()
-    return torch.get_default_dtype(), str(torch.get_default_device()), *_autocast(), *user_modes()
+        return torch.get_default_dtype(), None, *autocast_dtypes()
+    return torch.get_default_dtype(), str(torch.get_default_device()), *autocast_dtypes(), *user_modes()  # fmt: skip
 
 
 def user_modes() -> list[TorchFunctionMode]:
@@ -26,17 +28,27 @@ def user_modes() -> list[TorchFunctionMode]:
     return [m for m in _get_current_function_mode_stack() if type(m) is not DeviceContext]
 
 
-def _autocast() -> tuple:
+_DEVICES = ("cpu", "cuda")
+
+
+def autocast_dtypes() -> tuple[torch.dtype | None, ...]:
     """For CPU and GPU: the dtype that ops are cast to, or None."""
-    return tuple(
-        torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None
-        for d in ("cpu", "cuda")
-    )
+    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in _DEVICES)  # fmt: skip
+
+
+@contextmanager
+def autocast_to(dtypes: tuple[torch.dtype | None, ...]) -> Iterator[None]:
+    """Cast ops as ``autocast_dtypes`` said."""
+    with ExitStack() as stack:
+        for device, dtype in zip(_DEVICES, dtypes):
+            if dtype is not None:
+                stack.enter_context(torch.autocast(device, dtype))
+        yield
 
 
 def is_usual() -> bool:
     """Whether no op is cast to another dtype now, and no mode sees functions of torch."""
-    return not any(_autocast()) and not _function_modes()
+    return not any(autocast_dtypes()) and not _function_modes()
 
 
 # A default device is a function mode; where torch does not tell how many are open, it is always asked.

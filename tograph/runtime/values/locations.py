@@ -38,17 +38,17 @@ def cell(cell, name: str) -> Location:
     return Location(("cell", id(cell)), name, get, set, cell)
 
 
-def _kind(x: Any) -> Any:
-    """The class of a dict or list whose methods are C's: one of a user's may have others."""
+def kind_in_c(x: Any) -> Any:
+    """The class of a container whose methods are C's: one of a user's may have others."""
     return next((c for c in type(x).__mro__ if c in _IN_C), type(x))
 
 
-_IN_C = (OrderedDict, defaultdict, dict, list)
+_IN_C = (OrderedDict, defaultdict, dict, list, set, deque, bytearray, tuple, frozenset)
 
 
 def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
     """Move a key that was added last to where it stood in ``order``."""
-    after, kind = frozenset(order[order.index(key) + 1 :]), _kind(mapping)
+    after, kind = frozenset(order[order.index(key) + 1 :]), kind_in_c(mapping)
     for other in [k for k in kind.__iter__(mapping) if k in after]:
         kind.__setitem__(mapping, other, kind.pop(mapping, other))
 
@@ -56,7 +56,7 @@ def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
 def key_of(mapping, key, name: str) -> Location:
     """One key of a dict-like object, module globals among them."""
 
-    kind = _kind(mapping)
+    kind = kind_in_c(mapping)
     order = tuple(kind.__iter__(mapping)) if kind.__contains__(mapping, key) else ()
 
     def set(value):
@@ -138,23 +138,23 @@ def set_plainly(owner: Any, attr: str, value: Any) -> None:
 def contents(container, name: str = "") -> Location:
     """All of a list, dict, set, deque or bytearray."""
 
-    of = _kind(container)
+    of, become = kind_in_c(container), getattr(type(container), "become", None)
 
     def get():
         if issubclass(type(container), dict):
             return dict(of.items(container))
-        own = of is list and not hasattr(container, "become")
-        return list.copy(container) if own else type(container)(container)
+        if become is not None:
+            return type(container)(container)
+        return list.copy(container) if of is list else of(container)
 
     def set(value):
-        become = getattr(container, "become", None)
         if become is not None:
-            become(value)
+            become(container, value)
         elif isinstance(container, (list, bytearray)):
             of.__setitem__(container, slice(None), value)
         elif isinstance(container, deque):
-            container.clear()
-            container.extend(value)
+            of.clear(container)
+            of.extend(container, value)
         else:
             of.clear(container)
             of.update(container, value)
