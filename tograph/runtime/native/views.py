@@ -128,6 +128,8 @@ def _split(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     out, start = [], 0
     for v in node.outputs:
         n = v.type.shape[d]
+        if n is None:
+            raise Decline("parts of sizes that are known only at run time")
         size = (*x.size[:d], low.sizes.fixed(n), *x.size[d + 1 :])
         made = view_of(
             x, size, x.stride, _moved(low, x, low.code.multiply(str(start), x.stride[d]))
