@@ -4,12 +4,13 @@ import itertools
 import math
 import operator
 
+import numpy as np
 import pytest
 import torch
 
 import tograph as tg
 from tests.converters.both import Cases
-from tograph.errors import StagingError
+from tograph.errors import StagingError, SymbolicValueError
 
 cases = Cases()
 ROWS = torch.tensor([[3.0, -1.0], [2.0, 5.0], [0.0, 4.0]])
@@ -461,3 +462,35 @@ def test_the_truth_of_an_object_with_a_length_is_a_bool():
     f = tg.function(lambda x: (bool(Sized(int(x.sum()))), bool(Sized(3)), not Sized(int(x.sum()))))
     for x in (torch.ones(2), torch.zeros(2)):
         assert repr(f(x)) == repr((bool(x.sum()), True, not x.sum()))
+
+
+def test_the_memory_of_a_captured_tensor_is_no_array():
+    held = torch.arange(3.0)
+
+    @tg.function
+    def f(x):
+        return x + float(np.from_dlpack(held)[0])
+
+    with pytest.raises(SymbolicValueError, match="from_dlpack"):
+        f(torch.tensor(1.0))
+
+
+def test_a_power_with_a_modulus():
+    for base, exp, mod in ((3, -1, 7), (3, 100, 1000007), (-3, 3, 5), (3, 3, -5)):
+        f = tg.function(lambda x, e, m: pow(int(x), int(e), m))
+        result = f(torch.tensor(base), torch.tensor(exp), mod)
+        assert type(result) is int and result == pow(base, exp, mod)
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda x: pow(int(x), -1, 6), ValueError),
+        (lambda x: pow(int(x), 2, 0), ValueError),
+        (lambda x: pow(float(x), 2, 3), TypeError),
+        (lambda x: pow(x, 2, 3), TypeError),
+    ],
+)
+def test_a_power_that_python_refuses(function, error):
+    with pytest.raises(error):
+        tg.function(function)(torch.tensor(3))

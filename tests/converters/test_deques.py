@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.converters.both import Cases
+from tests.converters.both import Cases, same
 
 cases = Cases()
 
@@ -171,3 +171,42 @@ def test_branches_of_different_bounds_are_told_apart():
 
     assert one_of(torch.tensor(1))[1:] == (1, None)
     assert one_of(torch.tensor(-1))[1:] == (2, 3)
+
+
+def test_an_argument():
+    @tg.function
+    def f(queue, x):
+        queue.append(x)
+        queue[0] = queue[0] + 1
+        if x > 1:
+            queue.rotate(1)
+        return sum(queue), len(queue), queue.maxlen, torch.stack(list(queue)), x in queue
+
+    def run(function):
+        queue = deque([torch.tensor(1.0), torch.tensor(2.0)], maxlen=3)
+        return [(function(queue, torch.tensor(float(i))), list(queue)) for i in range(5)]
+
+    assert same(run(f.python_function), run(f))
+    assert f.trace_count < 5
+
+
+def test_an_error_leaves_an_argument_as_it_was():
+    @tg.function
+    def f(queue, x):
+        queue[0] = x
+        if x > 0:
+            raise KeyError("none")
+
+    queue = deque([torch.tensor(1.0)])
+    with pytest.raises(KeyError):
+        f(queue, torch.tensor(2.0))
+    assert [x.item() for x in queue] == [2.0]
+
+    @tg.function
+    def g(queue, x):
+        queue[0] = x
+        return tg.nothing
+
+    with pytest.raises(AttributeError):
+        g(queue, torch.tensor(3.0))
+    assert [type(x) for x in queue] == [torch.Tensor]

@@ -2,7 +2,11 @@
 
 import gc
 import importlib.util
+import sys
 
+import torch
+
+import tograph as tg
 from tograph.converters.pipeline import conversion, converted_in
 
 
@@ -23,3 +27,14 @@ def test_a_conversion_stays_while_a_copy_of_its_function_lives(tmp_path):
     del first
     gc.collect()
     assert [name for _, _, name, *_ in converted_in(str(path))] == ["f"]
+
+
+def test_long_expressions(tmp_path):
+    path = tmp_path / "long.py"
+    path.write_text("def f(x):\n    return " + " + ".join(["x"] * 600) + "\n")
+    spec = importlib.util.spec_from_file_location("long", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    limit = sys.getrecursionlimit()
+    assert tg.function(module.f)(torch.tensor(1.0)) == 600
+    assert sys.getrecursionlimit() == limit

@@ -343,3 +343,23 @@ class Level:
 
 def test_percent_of_one_object():
     assert tg.function(lambda x: "%s" % Level(x + 1))(torch.tensor(1)) == "Level(at=tensor(2))"
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    v: int
+
+
+@pytest.mark.parametrize("held", [Slotted(1), bytearray(b"a"), [Slotted(1)], {"k": Slotted(1)}])
+def test_objects_beside_staged_values_show_what_they_hold_now(held):
+    def texts(x):
+        return "%s %s" % (held, x.item()), "{} {}".format(held, x.item()), f"{held} {x.item()}"
+
+    staged, x = tg.function(texts), torch.tensor(1.0)
+    assert staged(x) == texts(x)
+    one = held if not isinstance(held, (list, dict)) else next(iter(held.values() if isinstance(held, dict) else held))  # fmt: skip
+    if isinstance(one, bytearray):
+        one[0] = 98
+    else:
+        one.v = 2
+    assert staged(x) == texts(x)

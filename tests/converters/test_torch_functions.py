@@ -95,3 +95,19 @@ def test_numpy_of_a_captured_tensor_is_refused(f):
 def test_numpy_on_a_staged_number_is_refused(f):
     with pytest.raises(tg.errors.SymbolicValueError, match="known only when the graph runs"):
         tg.function(lambda x: f(float(x)))(torch.tensor(1.5))
+
+
+@pytest.mark.parametrize("x", [torch.tensor(1.0), torch.tensor(-1.0)])
+def test_a_tensor_of_lists_that_a_branch_picks(x):
+    def rows(x):
+        row, a, b = [int(x), 2], 1, 2.5
+        if x > 0:
+            row, a, b = [1, 2, int(x)], 3.0, 4
+        return (
+            torch.tensor([row, row]),
+            torch.tensor(row, dtype=torch.float64),
+            torch.tensor([[a, b], [b, a]]),
+        )
+
+    for wanted, made in zip(rows(x), tg.function(rows)(x), strict=True):
+        torch.testing.assert_close(made, wanted)

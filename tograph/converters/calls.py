@@ -18,6 +18,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..runtime.guarding import callables, outer_lists, reads
+from ..runtime.guarding.draws import is_generator
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal, library_ops
 from ..runtime.symbols.funcgraph import is_tracing
@@ -42,6 +43,7 @@ from .generators import CHANNEL, Generator, is_generator_function
 from .left_alone import leave_alone
 from .registry import (
     BUILTINS,
+    DRAWS,
     GROWING,
     METHODS,
     SLOT_METHODS,
@@ -283,6 +285,10 @@ def _method(f: types.MethodType, args, kwargs):
     form = form_of(function)
     if form is not None:
         return form(f.__self__, *args, **kwargs)
+    if getattr(f, "__name__", "") in DRAWS and is_generator(f.__self__):
+        drawn = DRAWS[f.__name__](f, args, kwargs)
+        if drawn is not NotImplemented:
+            return drawn
     if isinstance(f.__self__, torch.optim.Optimizer) and hasattr(function, "hooked"):
         return STEPS[0](function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType and (

@@ -7,6 +7,8 @@ on some path does too.
 
 from __future__ import annotations
 
+from collections import deque
+
 import torch
 
 from ..errors import StagingError
@@ -126,12 +128,12 @@ def _among(x, items):
         # tensors are hashed by identity
         found = any(item is x for item in items)
         return found and (isinstance(items, frozenset) or members.present(items, x))
-    if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
+    if isinstance(items, (list, tuple, deque, dict, set, frozenset, range)) and (
         type(x) is StagedClass
         or is_staged(x)
         or is_staged_key(x)
         or any(is_staged(i) or is_staged_key(i) or is_union(i) for i in items)
-        or (isinstance(items, (list, tuple)) and holds_staged((x, *items)))
+        or (isinstance(items, (list, tuple, deque)) and holds_staged((x, *items)))
     ):
         found = False
         for item in items:

@@ -29,6 +29,7 @@ from ..transpiler.names import Namer
 from ..transpiler.parsing import Parsed, parse_function
 from ..transpiler.printing import Printed, print_tree
 from ..transpiler.syntax import gast, to_ast, walk
+from ..transpiler.writing import deep_recursion
 from . import kept, operators
 from .annotations import Annotations
 from .asserts import Asserts
@@ -152,6 +153,7 @@ def converted_in(file: str) -> Iterator[tuple[int, int, str, str, dict[int, int]
 artifacts.CONVERTED.append(converted_in)
 
 
+@deep_recursion()
 def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
     with collector.seldom():
         name = kept.name_of(function, hand_over)

@@ -13,6 +13,7 @@ BUILTINS: dict[Any, Form] = {}
 METHODS: dict[tuple[type, str], Form] = {}
 GROWING: dict[str, Form] = {}  # methods of lists of the graph
 TENSOR_METHODS: dict[str, Form] = {}
+DRAWS: dict[str, Form] = {}  # of random generators of numpy, which not every program loads
 STREAM_METHODS: dict[str, Form] = {}
 SLOT_METHODS: dict[str, Form] = {}  # of objects and of descriptors, which write attributes
 TABLE_METHODS: list[

@@ -220,6 +220,7 @@ def _read_item(x, key):
     """``x[key]``, noted when ``x`` is a container from outside."""
     watch = reads.current()
     if watch is None or not guards.is_container(x):
+        reads.whole(x)
         return x[key]
     if is_staged(key):
         watch.whole(x)
@@ -277,7 +278,7 @@ def _set_plain(x, key, value) -> None:
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         set_list(x, as_int(key), value)
         return
-    if isinstance(x, list) and journal.active():
+    if isinstance(x, (list, deque)) and journal.active():
         watch = reads.current()
         if watch is not None:
             watch.size(x)

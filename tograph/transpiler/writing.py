@@ -58,7 +58,7 @@ RECURSION_LIMIT = 12_000
 
 
 @contextlib.contextmanager
-def _deep_recursion():
+def deep_recursion():
     """Trees nest deeper than the default recursion limit; calls of Python functions are cheap."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
@@ -108,7 +108,7 @@ class Writer(astunparse.Unparser):
         self._quotes: tuple[str, ...] | None = None
         self._fields = 0  # depth of replacement fields; their text is not yet on a line
         self._methods: dict[type, object] = {}
-        with _deep_recursion():
+        with deep_recursion():
             self._root(tree)
         file.write("".join(self._parts))
 

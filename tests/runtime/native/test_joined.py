@@ -1,5 +1,7 @@
 """Products that do not need each other run as one, and give what they give apart."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -20,6 +22,16 @@ def small_products_are_joined(monkeypatch):
     monkeypatch.setattr(threading, "PRODUCT", 1 << 10)
 
 
+@contextmanager
+def many_threads(count):
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def compiled(f, *args):
     """On one thread and on all."""
     return checks.compiled(f, *args, calls=8, atol=1e-4, rtol=1e-4)
@@ -28,7 +40,7 @@ def compiled(f, *args):
 def calls(cf):
     """How many products start at once, at each place of the code that starts some."""
     texts = cf.scheduled.llvm.split("define ")
-    return [t.count("%q") // 2 for t in texts if t.startswith("internal void @joint")]
+    return [t.count("call void @") for t in texts if t.startswith("internal void @joint")]
 
 
 @pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
@@ -59,6 +71,64 @@ def test_a_loop_that_adds_to_two_gradients():
 
     cf = compiled(summed, r(5, 16, 19), r(5, 16, 21), r(24, 24))
     assert calls(cf) == [3]
+
+
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+def test_more_threads_than_a_product_has_parts():
+    def summed(xs, hs, w):
+        a, b, g = torch.zeros(8, 96), torch.zeros(210, 96), torch.ones(64, 96)
+        for i in tg.range(torch.tensor(xs.shape[0])):
+            a = a + xs[i].t() @ g
+            b = b + hs[i].t() @ g
+            g = torch.sin(g @ w * 0.05)
+        return a, b, g
+
+    with many_threads(8):
+        cf = compiled(summed, r(5, 64, 8), r(5, 64, 210), r(96, 96))
+    assert calls(cf) == [3]
+
+
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_threads_have_whole_products_of_one_form(threads):
+    def summed(xs, hs, w):
+        a, b, c = torch.zeros(19, 100), torch.zeros(19, 100), torch.zeros(19, 100)
+        g = torch.ones(16, 100)
+        for i in tg.range(torch.tensor(xs.shape[0])):
+            a = a + xs[i].t() @ g
+            b = b + hs[i].t() @ g
+            c = c + hs[i].t() @ torch.cos(g)
+            g = torch.sin(g @ w * 0.05)
+        return a, b, c, g
+
+    with many_threads(threads):
+        cf = compiled(summed, r(5, 16, 19), r(5, 16, 19, seed=1), r(100, 100))
+    assert calls(cf) == [4]
+    (joint,) = [
+        t for t in cf.scheduled.llvm.split("define ") if t.startswith("internal void @joint")
+    ]
+    assert "smin" in joint
+
+
+def test_which_matrix_was_made_just_before(monkeypatch):
+    told = {}
+    true = joined.fresh
+    monkeypatch.setattr(joined, "fresh", lambda low, v: told.setdefault(v, true(low, v)))
+
+    def f(x, w, n):
+        b, i = w, 0
+        while i < n:
+            x = x @ w.t() + x @ b + x @ torch.tanh(b)
+            b = b * 0.5
+            i += 1
+        return x
+
+    compiled(f, r(8, 8), r(8, 8), torch.tensor(2))
+    assert sorted(told.values()) == [
+        False,
+        True,
+        True,
+    ]  # the weights; what is carried, what is computed
 
 
 def test_a_result_that_is_added_in_place_is_read_before():
@@ -144,6 +214,12 @@ def test_a_matrix_that_is_added_is_part_of_the_product():
         return y + torch.relu(y) @ w, y @ w + a, y - y @ w
 
     args = r(17, 40), r(40, 40), r(17, 40)
+
+    def momentum(x, w, a):
+        m = a * 0.9 + x @ w
+        return m, w[:17] - 0.1 * m  # a loop nest adds as well
+
+    assert "addmm" not in str([n.op for n in added(compiled(momentum, *args).graph).nodes])
     ops = [n.op.split(".")[1] for n in added(compiled(residual, *args).graph).nodes]
     assert (ops.count("addmm"), ops.count("mm"), ops.count("add")) == (2, 2, 0)
     assert added(graph := compiled(apart, *args).graph).nodes[-1].op == graph.nodes[-1].op

@@ -6,7 +6,7 @@ import torch
 from tests.runtime.native import checks
 from tests.runtime.native.checks import r
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import joined, threading
+from tograph.runtime.native import joined, micro_kernels, threading
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -70,6 +70,26 @@ def test_rows_of_zeros(dtype):
     for alive in ([], range(37), [5], range(1, 37)):
         given = x, w, mask(37, alive)
         torch.testing.assert_close(tuple(cf(*given)), forms(*given))
+
+
+def test_rows_of_zeros_along_a_long_shared_dimension(monkeypatch):
+    monkeypatch.setattr(micro_kernels, "LONG", 16)
+    x, w = r(37, 19), r(19, 53)
+    assert looks(checks.compiled(forms, x, w, mask(37, [0, 7, 8, 33, 36]))) == 5
+
+
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+def test_products_that_run_together_look_together(monkeypatch):
+    monkeypatch.setattr(threading, "PRODUCT", 1 << 8)
+
+    def f(x, w, alive):
+        g = masked(x, alive)
+        return torch.relu(x).t() @ g, torch.tanh(x).t() @ (g * 2), g @ w
+
+    cf = checks.compiled(f, r(37, 19), r(19, 53), mask(37, [0, 7, 8, 33, 36]))
+    assert looks(cf) == 3
+    texts = cf.scheduled.llvm.split("define ")
+    assert [t.count("call void @look") for t in texts if t.startswith("internal void @joint")] == [3, 0]  # fmt: skip
 
 
 def test_what_zeros_meet_is_not_finite():

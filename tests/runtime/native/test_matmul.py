@@ -41,6 +41,25 @@ def test_forms(m, n, k, dtype):
     check(products, r(m, k, dtype=dtype), r(k, n, dtype=dtype, seed=1), r(n, k, dtype=dtype, seed=2), r(k, m, dtype=dtype, seed=3))  # fmt: skip
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("m", "n"), [(9, 33), (16, 96), (150, 20)])
+def test_a_long_shared_dimension_is_taken_in_pieces(m, n, threads, monkeypatch):
+    monkeypatch.setattr(threading, "PRODUCT", 1)
+    monkeypatch.setattr(micro_kernels, "LONG", 40)
+    monkeypatch.setattr(micro_kernels, "DEPTH", 16)
+
+    def products(a, b, at, c):
+        return a @ b + torch.addmm(c, at.t(), b)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        llvm = check(products, r(m, 77), r(77, n), r(77, m), r(n))
+    finally:
+        torch.set_num_threads(before)
+    assert "%K = add i64 77, 0" in llvm
+
+
 @pytest.mark.parametrize("shape", [(33,), (1, 33), (7, 33), (7, 1), (1,), ()])
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_is_added(shape, turned):

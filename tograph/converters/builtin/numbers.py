@@ -8,9 +8,9 @@ from ...errors import StagingError
 from ...runtime import control_flow
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString, text_op
-from ...runtime.symbols.funcgraph import user_location
+from ...runtime.symbols.funcgraph import current_graph, user_location
 from ...runtime.symbols.required import require
-from ...runtime.symbols.scalars import to_python
+from ...runtime.symbols.scalars import new_scalar, to_python
 from ...runtime.traces.shown import shows_staged
 from .. import union
 from ..registry import METHODS, handles
@@ -108,8 +108,24 @@ def _zero_division(*numbers) -> str | None:
 
 
 @unless_staged(pow)
-def pow_(a, b, mod=None):
-    return a**b if mod is None else (a**b) % mod
+def pow_(base, exp, mod=None):
+    return base**exp if mod is None else _pow_mod(base, exp, mod)
+
+
+def _pow_mod(*numbers):
+    """``pow`` with a modulus: of integers, an inverse where the exponent is negative."""
+    kinds = [n.node.kind if isinstance(n, SYMBOLS) else type(n) for n in numbers]
+    if not all(issubclass(k, (int, float, complex)) for k in kinds):
+        names = ", ".join(repr("Tensor" if issubclass(k, torch.Tensor) else k.__name__) for k in kinds)  # fmt: skip
+        raise TypeError(f"unsupported operand type(s) for ** or pow(): {names}")
+    if not all(issubclass(k, int) for k in kinds):
+        raise TypeError("pow() 3rd argument not allowed unless all arguments are integers")
+    base, exp, mod = numbers
+    if isinstance(exp, int) and exp >= 0 and isinstance(mod, int) and mod:
+        return base**exp % mod
+    graph = current_graph()
+    values = tuple(n.node.value(graph) if isinstance(n, SYMBOLS) else n for n in numbers)
+    return new_scalar("py.pow_mod", values, int, graph)
 
 
 @unless_staged(complex)

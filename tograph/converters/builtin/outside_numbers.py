@@ -23,7 +23,7 @@ _FLOATS = ("uniform", "triangular", "gauss", "normalvariate", "lognormvariate", 
 _INTS = ("randint", "randrange")
 
 
-def _number(kind: type, call: Callable[..., Any], name: str, args: tuple) -> Any:
+def number(kind: type, call: Callable[..., Any], name: str, args: tuple) -> Any:
     """``call(*args)`` whenever the graph runs: a staged number."""
     graph = current_graph()
     values = [outside_value(a, graph) for a in args]
@@ -52,8 +52,8 @@ def _drawn(name: str, kind: type) -> Callable[..., Any]:
         if not is_outside(generator):
             return plain(generator, *args, **kwargs)
         if kwargs:
-            return _number(kind, lambda *a: plain(generator, *a, **kwargs), name, args)
-        return _number(kind, lambda *a: plain(generator, *a), name, args)
+            return number(kind, lambda *a: plain(generator, *a, **kwargs), name, args)
+        return number(kind, lambda *a: plain(generator, *a), name, args)
 
     return form
 
@@ -70,7 +70,7 @@ METHODS[random.Random, "getrandbits"] = _drawn("getrandbits", int)
 def choice(generator, items):
     if not is_outside(generator) or not len(items):
         return generator.choice(items)
-    at = _number(int, lambda n: generator._randbelow(n), "choice", (len(items),))
+    at = number(int, lambda n: generator._randbelow(n), "choice", (len(items),))
     return subscripts.getitem(items, at)
 
 
@@ -79,17 +79,17 @@ def seed(generator, a=None, version=2):
     if not is_outside(generator):
         generator.seed(a, version)
         return
-    _number(bool, lambda *v: bool(generator.seed(*v)), "seed", () if a is None else (a, version))
+    number(bool, lambda *v: bool(generator.seed(*v)), "seed", () if a is None else (a, version))
 
 
 def drawn_below(generator: Any, n: Any) -> Any:
     """A whole number below ``n`` whenever the graph runs."""
-    return _number(int, lambda n: generator._randbelow(n), "below", (n,))
+    return number(int, lambda n: generator._randbelow(n), "below", (n,))
 
 
 def drawn_float(generator: random.Random) -> Any:
     """What ``random()`` gives whenever the graph runs."""
-    return _number(float, lambda: random.Random.random(generator), "random", ())
+    return number(float, lambda: random.Random.random(generator), "random", ())
 
 
 def _clock(name: str) -> None:
@@ -98,7 +98,7 @@ def _clock(name: str) -> None:
 
     @handles(plain)
     def form():
-        return _number(kind, plain, name, ()) if is_tracing() else plain()
+        return number(kind, plain, name, ()) if is_tracing() else plain()
 
 
 for _name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
@@ -111,4 +111,4 @@ def sleep(seconds):
     if not is_tracing():
         time.sleep(seconds)
         return
-    _number(bool, lambda s: bool(time.sleep(s)), "sleep", (seconds,))
+    number(bool, lambda s: bool(time.sleep(s)), "sleep", (seconds,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...runtime.gradients import determinants, grad_fields
@@ -14,6 +15,7 @@ from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.scalars import to_python
 from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.symbols.valueless import no_array
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
@@ -29,10 +31,10 @@ from .numbers import bool_
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     """``torch.tensor`` of data with staged parts."""
-    if union.holds_union((data,), {}):
-        return union.apply(
-            lambda d: tensor(d, dtype=dtype, device=device, requires_grad=requires_grad), data
-        )
+    found = _first_union(data)
+    if found is not None:
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return union.distribute(lambda v: tensor(_replaced(data, found, v), **options), found)
     if not _nested_staged(data):
         return torch.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
     out = data.clone() if isinstance(data, torch.Tensor) else nested_tensor(data, dtype)
@@ -40,6 +42,21 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     if dtype is not None or device is not None:
         out = out.to(dtype=dtype or out.dtype, device=device)
     return out.requires_grad_() if requires_grad else out
+
+
+def _first_union(data: Any) -> Any:
+    """What a staged condition chose among the parts of nested lists, or all of them; None without one."""
+    if is_union(data):
+        return data
+    parts = data if isinstance(data, (list, tuple)) and not is_growing(data) else ()
+    return next((found for p in parts if (found := _first_union(p)) is not None), None)
+
+
+def _replaced(data: Any, part: Any, by: Any) -> Any:
+    if data is part:
+        return by
+    known = isinstance(data, (list, tuple)) and not is_growing(data)
+    return [_replaced(d, part, by) for d in data] if known else data
 
 
 def _nested_staged(data: Any) -> bool:
@@ -116,6 +133,13 @@ def from_numpy(array):
     return (
         array if isinstance(array, torch.Tensor) and is_staged(array) else torch.from_numpy(array)
     )
+
+
+@handles(np.from_dlpack)
+def from_dlpack(x, **options):
+    if is_tracing() and isinstance(x, torch.Tensor):
+        raise no_array("from_dlpack")
+    return np.from_dlpack(x, **options)
 
 
 def _lists_of_tensors(function):

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from ..symbols.funcgraph import current_graph
+from ..symbols.journal import MISSING
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
+from ..values.pytrees import slots_of
 from ..values.structure import OUTSIDE
 from . import questions
-from .guards import ATOMS, CONTAINERS, is_container
+from .guards import ATOMS, CONTAINERS, extends_container
 from .watch import Watch
 
 
@@ -103,7 +105,7 @@ def compared(*xs: torch.Tensor) -> None:
 
 def whole(x: Any) -> Any:
     """``x``, all of which is about to be read."""
-    if _state.watches and is_container(x):
+    if _state.watches and extends_container(x):
         _state.watches[-1].whole(x)
     return x
 
@@ -116,7 +118,8 @@ def passed(args: Any) -> None:
     for x in args:
         if isinstance(x, (torch.Tensor, *ATOMS)) or watch.source_of(x) is None:
             continue
-        if is_container(x):
+        watch.draws.note(x)
+        if extends_container(x):
             watch.whole(x)
         if type(x) in CONTAINERS:
             continue
@@ -128,6 +131,29 @@ def passed(args: Any) -> None:
             x, (type, types.FunctionType, types.ModuleType)
         ):
             watch.fields(x)
+        if not isinstance(x, (type, torch.nn.Module)):
+            _passed_slots(x, watch)
+
+
+def seeded(function: Any, owner: Any) -> None:
+    """A random generator of numpy is about to be seeded, which may leave it as it is."""
+    watch = current()
+    if watch is not None:
+        watch.draws.seeded(function, owner)
+
+
+def _passed_slots(x: Any, watch: Watch) -> None:
+    """What an object holds that is not in a ``__dict__``."""
+    for name in slots_of(type(x)):
+        value = getattr(x, name, MISSING)
+        if value is MISSING:
+            watch.absent(x, name)
+        else:
+            watch.attribute(x, name, value)
+            passed((value,))
+    source = watch.source_of(x)
+    if type(x) is bytearray and source is not None and not watch.written(("contents", id(x))):
+        watch.check(source, "bytes", "bytes({0}) == {1}", bytes(x))
 
 
 @contextmanager

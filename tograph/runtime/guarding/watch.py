@@ -28,7 +28,8 @@ from ..values.code_names import (
     used_whole,
 )
 from . import outer_lists, questions, sources
-from .guards import ATOMS, MAPPINGS, SAME_ITEMS, is_container, show
+from .draws import Draws
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, show
 from .lookups import (
     absence_test,
     is_dynamic,
@@ -58,7 +59,7 @@ class Watch(TensorChecks):
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self._roots: set[int] = set()  # containers of a user's class that the trace begins with
-        self.began = questions.answers()
+        self.began, self.draws = questions.answers(), Draws()
         self.quiet = False
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 
@@ -67,7 +68,7 @@ class Watch(TensorChecks):
         source = sources.object_(x, name)
         self.sources.setdefault(id(x), (x, source))
         self.check(source, "alive", "{0} is not None")
-        if is_container(x):
+        if extends_container(x):
             self._roots.add(id(x))
             if code is None or name in used_whole(code):
                 self.whole(x)

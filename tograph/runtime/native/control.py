@@ -241,6 +241,7 @@ def _loop(
     count = node.kwargs["carried"]
     cond, body = node.regions["cond"], node.regions["body"]
     carries = [_carry(low, body, i, args[i], modes[i], node.outputs[i]) for i in range(count)]
+    low.moving.update(v for v, mode in zip(body.inputs, modes) if mode != "same")
     longer = [c for c in carries if modes[c.number] in _OPEN]
     code, work, before = low.code, low.work, low.code.block
     numbers = all(mode in ("register", "same") for mode in modes)

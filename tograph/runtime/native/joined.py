@@ -2,7 +2,8 @@
 
 Starting and joining threads costs a microsecond, as much as a small product does: a training step or a cell of a
 recurrent network has several of them that only wait for the same matrix. ``order`` puts such products behind each other;
-they become one group, whose products are given to the threads together: each thread takes the same share of every one.
+they become one group, whose products are given to the threads together: each thread takes the same share of every one, or whole
+ones where that keeps more of what it needs in its own cache (``fresh``).
 
 A product and what needs it may only move down, past nodes that need neither, and not far: what is in memory meanwhile is bounded.
 """
@@ -11,11 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..graph.ir import Graph, Node
+from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
 from . import threading
+from .code import Code
+from .lanes import only
+from .views import VIEWS
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -95,37 +100,96 @@ def order(graph: Graph, before: Mapping[Node, Sequence[Node]]) -> list[Node]:
     return out
 
 
+class Part(NamedTuple):
+    """One of the products that run as one: its ``task`` does some of its ``units`` of what ``block`` tells.
+
+    ``fresh``: whether threads are to have whole products of its form, not the same share of each.
+    """
+
+    task: str
+    block: str
+    units: int
+    fresh: bool
+
+
+def fresh(low: Lowering, right: object) -> bool:
+    """Whether the matrix on the right of a product was made just before, as the cotangents in a weight's gradient are.
+
+    A thread that has a whole such product fetches it once from the threads that made it. One that comes from outside, as weights do,
+    is in every thread's cache; there it is the left one that a thread should have made itself: each takes the same rows of each product.
+    """
+    while isinstance(right, Value) and right.node is not None and right.node.op in VIEWS:
+        right = right.node.args[0]
+    return isinstance(right, Value) and (right.node is not None or right in low.moving)
+
+
+class Joint:
+    """The products of a group while they are written: their parts, and what they ask before they start."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self._scans: list[Part] = []
+        self._notes: list[str] = []
+
+    def ask(self, task: str, block: str, units: int, notes: str) -> None:
+        """A task to be done before any product starts, and the line of code that follows it."""
+        self._scans.append(Part(task, block, units, False))
+        self._notes.append(notes)
+
+    def start(self, low: Lowering) -> None:
+        """Write the calls."""
+        _start(low, self._scans)
+        for line in self._notes:
+            low.code.line(line)
+        _start(low, self.parts)
+
+
 @contextmanager
 def together(low: Lowering) -> Iterator[None]:
     """Products that are written inside are called at the end, as one."""
-    low.joint = parts = []
+    low.joint = joint = Joint()
     yield
     low.joint = None
-    if len(parts) == 1:
-        ((task, block, units),) = parts
-    elif parts:
-        task, block, units = _joint(low, parts)
-    if parts:
-        threading.call(low, f"{task}_{len(low.globals)}", task, block, units, 1)
+    joint.start(low)
 
 
-def _joint(low: Lowering, parts: Sequence[tuple[str, str, int]]) -> tuple[str, str, int]:
+def _start(low: Lowering, parts: Sequence[Part]) -> None:
+    """Write the call of some parts on all threads."""
+    if not parts:
+        return
+    task, block, units = parts[0][:3] if len(parts) == 1 else _joint(low, parts)
+    threading.call(low, f"{task}_{len(low.globals)}", task, block, units, 1)
+
+
+def _joint(low: Lowering, parts: Sequence[Part]) -> tuple[str, str, int]:
     """(task, block, units) of a task that does a share of each part."""
-    code, units = low.code, max(n for *_, n in parts)
+    code, units = low.code, max(p.units for p in parts)
     block = code.cell(f"[{len(parts)} x ptr]")
-    lines = []
-    for i, (task, own, n) in enumerate(parts):
-        code.line(f"store ptr {own}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
-        lines += [f"%q{i} = getelementptr ptr, ptr %block, i64 {i}", f"%p{i} = load ptr, ptr %q{i}"]
-        for end in ("begin", "end"):
-            lines += [
-                f"%{end}a{i} = mul i64 %{end}, {n}",
-                f"%{end}{i} = udiv i64 %{end}a{i}, {units}",
-            ]
-        lines.append(f"call void @{task}(i64 %begin{i}, i64 %end{i}, ptr %p{i})")
-    text = "".join(f"  {line}\n" for line in lines)
-    return (
-        low.function("joint", f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{text}  ret void\n}}\n"),
-        block,
-        units,
-    )
+    inside = Code("j")
+    inside.declares = code.declares
+    for i, part in enumerate(parts):
+        code.line(f"store ptr {part.block}, ptr {code.element('i64', block, str(i))}")
+        begin, end = (_share(inside, parts, i, at, units) for at in ("%begin", "%end"))
+        given = inside.do(f"load ptr, ptr {inside.element('i64', '%block', str(i))}")
+        call = f"call void @{part.task}(i64 {begin}, i64 {end}, ptr {given})"
+        # There may be more threads than units of this part.
+        only(inside, [f"icmp slt i64 {begin}, {end}"], partial(inside.line, call))
+    inside.line("ret void")
+    text = "\n".join(line for line in inside.lines if line)
+    name = low.function("joint", f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{text}\n}}\n")
+    return name, block, units
+
+
+def _share(code: Code, parts: Sequence[Part], number: int, at: str, units: int) -> str:
+    """The unit of a part from which on a thread does nothing that begins, or ends, ``at`` one of all ``units``."""
+    part = parts[number]
+    alike = [i for i, p in enumerate(parts) if p.task == part.task] if part.fresh else [number]
+    total = code.multiply(at, len(alike) * part.units)
+    place = code.do(f"udiv i64 {total}, {units}")
+    if len(alike) == 1:
+        return place
+    place = code.add(place, str(-alike.index(number) * part.units))
+    for bound, limit in (("smax", 0), ("smin", part.units)):
+        code.declare(f"llvm.{bound}.i64", "i64 {}(i64, i64)")
+        place = code.do(f"call i64 @llvm.{bound}.i64(i64 {place}, i64 {limit})")
+    return place

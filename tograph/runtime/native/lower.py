@@ -78,9 +78,10 @@ class Lowering(Storage):
         self.native_ops = 0
         self.rewrites = lists.changes(graph)
         self.used = groups.used(graph)
-        self.joint: list[tuple[str, str, int]] | None = None  # the products that are being joined
+        self.joint: joined.Joint | None = None  # the products that are being joined
         self.parts = Parts(self)
         self.inside = 0  # loops around what is being written
+        self.moving: set[Value] = set()  # what the bodies of loops get anew in each iteration
         self.branching = False  # whether branches stay branches
 
     def run(self) -> str:

@@ -7,14 +7,12 @@ rows are zeros from there on, and so is all that is computed of them. What a pro
 ``steps``  a row of zeros on the right (or a column on the left) adds nothing to any sum, if what it meets is finite.
 
 The graph tells which products are asked (``masked``), so that others cost nothing; the numbers tell which rows are left out, so that results
-are those of the whole product, infinities and NaN among them. A product first looks at its rows, which ends at the first element that is
-not zero, and notes the positions of those that it computes.
+are those of the whole product, infinities and NaN among them. ``looks`` says how these are found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,16 +20,16 @@ import torch
 from ..graph.ir import Node, Value
 from ..graph.types import TensorType
 from ..kernels.loop_ir import Open
-from . import joined
+from . import joined, looks
 from .groups import CAT, numel
-from .lanes import Lanes, accumulate, loop, only, opaque
+from .lanes import accumulate, loop, only, opaque
+from .looks import FEWEST, Kept
 from .micro_kernels import Matrix, Step, Writer
 from .values import Mem
 
 if TYPE_CHECKING:
     from .lower import Lowering
 
-FEWEST = 8  # rows that are worth a look
 NEAR = 64  # nodes between a mask and a product
 # Ops whose result is zero where one factor is, and those where all terms are.
 _FACTORS = {f"aten.{name}": arguments for name, arguments in [
@@ -42,15 +40,6 @@ _FACTORS = {f"aten.{name}": arguments for name, arguments in [
 _TERMS = frozenset(["aten.add.Tensor", "aten.sub.Tensor"])
 _SAME = frozenset(f"aten.{n}" for n in ["_to_copy.default", "unsqueeze.default", "view.default", "expand.default"])  # fmt: skip
 _CHOICES = {"aten.where.self": 0, "aten.masked_fill.Scalar": 1, "aten.masked_fill.Tensor": 1}
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What a product computes: positions at ``live``, and for rows those of zeros at ``dead``; the number comes first."""
-
-    by: str
-    live: str
-    dead: str
 
 
 def masked(v: object) -> bool:
@@ -103,13 +92,13 @@ def look(low: Lowering, node: Node, dtype: str, a: Matrix, b: Matrix, c: Matrix,
     left, right = node.args[-2:]
     turned = left.node.args[0] if left.node is not None and left.node.op == "aten.t.default" else None  # fmt: skip
     if a.column_stride == 1 and a.rows >= FEWEST and not _to_itself(bias, c) and masked(left):
-        return _Look(low, dtype).write("rows", a.rows, (a.pointer, a.row_stride, a.columns))
+        return looks.write(low, dtype, "rows", a.rows, (a.pointer, a.row_stride, a.columns))
     if a.row_stride != 1 or a.columns < FEWEST:
         return None
     sides = (a.pointer, a.column_stride, a.rows), (b.pointer, b.row_stride, b.columns)
     if masked(right):
-        return _Look(low, dtype).write("steps", a.columns, sides[1], sides[0])
-    return _Look(low, dtype).write("steps", a.columns, *sides) if masked(turned) else None
+        return looks.write(low, dtype, "steps", a.columns, sides[1], sides[0])
+    return looks.write(low, dtype, "steps", a.columns, *sides) if masked(turned) else None
 
 
 def _to_itself(bias: Mem | None, c: Matrix) -> bool:
@@ -117,111 +106,11 @@ def _to_itself(bias: Mem | None, c: Matrix) -> bool:
     return bias is not None and bias.pointer == c.pointer
 
 
-Side = tuple[str, int, int]  # a pointer, the elements from one row to the next, and those of a row
-
-
-class _Look(Lanes):
-    """Writes a function that goes over the rows of a matrix and notes those of zeros, and its call."""
-
-    def __init__(self, low: Lowering, dtype: str):
-        super().__init__(low, dtype)
-        self.low = low
-
-    def write(self, by: str, rows: int, zeros: Side, finite: Side | None = None) -> Kept:
-        """``zeros``: the matrix whose rows may be zeros; ``finite``: the one that these meet."""
-        code, low = self.code, self.low
-        self.counts = [code.cell("i64"), code.cell("i64")]
-        for place in self.counts:
-            code.store("i64", "0", place)
-        loop(code, "0", str(rows), 1, lambda i: self._row(i, zeros, finite))
-        self._finish(by)
-        code.line("ret void")
-        text = "\n".join(line for line in code.lines if line)
-        name = low.function("look", f"(ptr noalias %Z, ptr noalias %F, ptr noalias %live, ptr noalias %dead) noinline #0 {{\n{text}\n}}\n")  # fmt: skip
-        live, dead = (low.new("i64", (1 + rows + FEWEST,)).pointer for _ in range(2))
-        given = f"ptr {zeros[0]}, ptr {finite[0] if finite else zeros[0]}, ptr {live}, ptr {dead}"
-        low.code.line(f"call void @{name}({given})")
-        return Kept(by, live, dead)
-
-    def _row(self, i: str, zeros: Side, finite: Side | None) -> None:
-        """Note where row ``i`` goes."""
-        code, zero = self.code, f"{self.vector} zeroinitializer"
-        alive = self._any("%Z", i, zeros, lambda x: f"fcmp une {zero}, {x}")
-        if finite is not None:
-            place = code.cell("i8")
-            code.store("bool", alive, place)
-
-            def meets() -> None:
-                code.store("bool", self._any("%F", i, finite, self._endless), place)
-
-            only(code, [f"xor i1 {alive}, true"], meets)
-            alive = code.load("bool", place)
-        self._note("%live", self.counts[0], i, alive)
-        self._note("%dead", self.counts[1], i, code.do(f"xor i1 {alive}, true"))
-
-    def _endless(self, x: str) -> str:
-        """The test for what is infinite or NaN."""
-        apart = self.code.do(f"fsub {self.vector} {x}, {x}")
-        return f"fcmp uno {self.vector} {apart}, {apart}"
-
-    def _note(self, table: str, count: str, i: str, holds: str) -> None:
-        code = self.code
-        n = code.load("i64", count)
-        code.store("i64", i, table, code.add(n, "1"))
-        code.store("i64", code.add(n, code.do(f"zext i1 {holds} to i64")), count)
-
-    def _any(self, base: str, i: str, side: Side, test: Callable[[str], str]) -> str:
-        """Whether ``test`` holds for an element of a row; later ones are not read."""
-        code = self.code
-        _, stride, count = side
-        row = self.at(base, (i, stride))
-        rest = count % self.width
-        next_, done = code.fresh("next"), code.fresh("found")
-        head, before = code.fresh("look"), code.block
-        ends = []
-        if count - rest:
-            code.jump(head)
-            place, j = code.later(), "%" + code.fresh("j")
-            hit = self._hit(test(self.load(self.at(row, (j, 1)), self.width)))
-            after = code.do(f"add nuw nsw i64 {j}, {self.width}")
-            more = code.fresh("more")
-            code.branch(hit, done, more)
-            ends.append(("true", code.block))
-            code.label(more)
-            code.fill(place, f"{j} = phi i64 [0, %{before}], [{after}, %{code.block}]")
-            code.branch(code.do(f"icmp slt i64 {after}, {count - rest}"), head, next_)
-            code.label(next_)
-        last = self._hit(test(self.load(self.at(row, (str(count - rest), 1)), rest))) if rest else "false"  # fmt: skip
-        ends.append((last, code.block))
-        code.jump(done)
-        return code.phi("i1", *ends)
-
-    def _hit(self, test: str) -> str:
-        bits = self.code.do(f"bitcast <{self.width} x i1> {self.code.do(test)} to i{self.width}")
-        return self.code.do(f"icmp ne i{self.width} {bits}, 0")
-
-    def _finish(self, by: str) -> None:
-        """One position of zeros is computed: for all of them, or where there is nothing else. What fills the last tile is the last again."""
-        code = self.code
-        live, dead = (code.load("i64", x) for x in self.counts)
-        wanted = f"icmp sgt i64 {dead}, 0" if by == "rows" else f"icmp eq i64 {live}, 0"
-        total = code.add(live, code.do(f"zext i1 {code.do(wanted)} to i64"))
-
-        def add() -> None:
-            code.store("i64", code.load("i64", "%dead", "1"), "%live", total)
-
-        only(code, [wanted], add)
-        last = code.load("i64", "%live", total)
-        for i in range(1, FEWEST):
-            code.store("i64", last, "%live", code.add(total, str(i)))
-        code.store("i64", total, "%live")
-        code.store("i64", dead, "%dead")
-
-
 class Steps(Writer):
     """A product along some positions of the shared dimension."""
 
     more = "ptr noalias %L, ptr noalias %X, "
+    parted = False
 
     def _along(self, count: int, depth: int | str, pointers: dict[str, int], step: Step, before: list[str] | None) -> list[str]:  # fmt: skip
         code = self.code
@@ -235,11 +124,10 @@ class Rows(Writer):
     Threads take the tiles of all panels in equal parts: how many there are is known when the rows are.
     """
 
-    more = Steps.more
+    more, parted = Steps.more, False
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self.panels = self.units // self.chunks
         self.chunks = -(-self.a.rows // self.rows)
         self.units = self.panels * self.chunks
 
@@ -256,13 +144,14 @@ class Rows(Writer):
         whole = self.code.do(f"mul nsw i64 {unit}, {tiles}")
         return self.code.do(f"udiv i64 {whole}, {self.chunks}")
 
-    def _item(self, i: str, tiles: str, count: str) -> None:
+    def _item(self, i: str, tiles: str, rows: str) -> None:
         """One tile."""
         code = self.code
-        panel = opaque(code, code.do(f"udiv i64 {i}, {tiles}"))
-        tile = opaque(code, code.do(f"urem i64 {i}, {tiles}"))
+        count = str(self.panels) if self.across else tiles
+        first, second = (opaque(code, code.do(f"{op} i64 {i}, {count}")) for op in ("udiv", "urem"))
+        panel, tile = (second, first) if self.across else (first, second)
         row = code.multiply(tile, self.rows)
-        last = f"icmp sge i64 {code.add(row, str(self.rows))}, {count}"
+        last = f"icmp sge i64 {code.add(row, str(self.rows))}, {rows}"
         self._columns(panel, [], lambda first, columns: self._rows_of(row, last, first, columns))
 
     def _rows_of(self, row: str, last: str, first: str, columns: int) -> None:

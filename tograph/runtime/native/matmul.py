@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..graph.ir import Node
 from ..graph.types import TensorType
 from ..kernels.loop_ir import Open, bound
-from . import masked, threading
+from . import joined, masked, threading
 from .code import SIZE, literal
 from .groups import ALONE
 from .masked import Kept
@@ -56,7 +56,9 @@ def lower(low: Lowering, node: Node) -> None:
     else:
         right = usable(low, left, right, b, batch)
         kept = masked.look(low, node, dtype, left, right, result, added)
-    product(low, dtype, batch, left, right, result, added, kept)
+    product(
+        low, dtype, batch, left, right, result, added, kept, fresh=joined.fresh(low, node.args[-1])
+    )
     low.work += 0.05 * batch * left.rows * _usual(left.columns) * right.columns
     if numel(size) == 1:
         made = low.register(Mem(target.pointer, dtype, size, strides(size)))
@@ -113,7 +115,7 @@ def _ones_times(low: Lowering, node: Node, x: Mem) -> None:
     low.code.store(x.dtype, literal(1.0, x.dtype), one)
     target = low.target(node.outputs[0])
     ones = Matrix(one, 1, x.size[0], 0, 0)
-    product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None)  # fmt: skip
+    product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None, fresh=True)  # fmt: skip
     low.bind(node.outputs[0], target)
 
 
@@ -201,12 +203,12 @@ def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matr
     return Matrix(made.pointer, b.rows, b.columns, b.columns, 1, b.rows * b.columns)
 
 
-def product(low: Lowering, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None, kept: Kept | None = None) -> None:  # fmt: skip
+def product(low: Lowering, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None, kept: Kept | None = None, fresh: bool = False) -> None:  # fmt: skip
     panel = b.column_stride == 1
     large = low.joint is not None or a.rows * _usual(a.columns) * b.columns >= threading.PRODUCT
     parallel = large and threading.available()
     form = masked.FORMS[kept.by] if kept else Writer
-    writer = form(low, dtype, a, b, c, bias, panel, parallel)
+    writer = form(low, dtype, a, b, c, bias, panel, parallel, fresh)
     name = low.function("product", writer.function())
     units = writer.units
     pointers = [a.pointer, b.pointer, c.pointer, *([bias.pointer] if bias is not None else [])]
@@ -221,7 +223,7 @@ def product(low: Lowering, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matr
             low.code.do(f"getelementptr i8, ptr {p}, i64 {i * s}") if i * s else p
             for p, s in zip(pointers, steps, strict=False)
         ]
-        _call(low, name, at, units, parallel)
+        _call(low, name, at, units, parallel, fresh)
 
 
 def _usual(n: int | Open) -> int:
@@ -237,7 +239,9 @@ def _steps(dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> lis
     return out
 
 
-def _call(low: Lowering, name: str, pointers: list[str], units: int, parallel: bool) -> None:
+def _call(
+    low: Lowering, name: str, pointers: list[str], units: int, parallel: bool, fresh: bool
+) -> None:
     code = low.code
     if not parallel or units < 2:
         given = ", ".join(f"ptr {p}" for p in pointers)
@@ -259,4 +263,4 @@ def _call(low: Lowering, name: str, pointers: list[str], units: int, parallel: b
     if low.joint is None:
         threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
     else:
-        low.joint.append((task, block, units))
+        low.joint.parts.append(joined.Part(task, block, units, fresh))

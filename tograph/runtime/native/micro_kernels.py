@@ -8,8 +8,8 @@ A micro-kernel keeps a tile of the result in vector registers while it walks alo
            columns, each the running vector of a dot product, folded at the end.
 ``stream`` one row times a matrix of the first kind that no cache holds: rows of B are read one after the other, a few at a
            time, and added to the result, which stays in the cache.
-``pieces`` the first form along a shared dimension whose length only the run knows: in pieces, so that a piece of both matrices
-           stays in the cache, each added to the result.
+``pieces`` the first form along a shared dimension that is long, or as long as only the run knows: in pieces, so that a piece of both
+           matrices stays in the cache, each added to the result.
 
 Sizes need not be multiples of a tile: the last tiles are smaller, and the last vector of columns is masked.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..kernels.jit import host
-from ..kernels.loop_ir import Open
+from ..kernels.loop_ir import Open, bound
 from .code import SIZE
 from .lanes import Lanes, accumulate, cases, choice, loop, only, opaque
 from .values import Decline
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 DEPTH = 256  # of a piece of the shared dimension
-CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
+LONG = 1024  # a shared dimension that is taken in pieces
+CHUNK = 128  # rows of the result that one thread takes at a time, in pieces
 Step = Callable[[list[str], list[str]], list[str]]
 UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
+NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the right
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
 ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
 
@@ -54,8 +56,9 @@ class Writer(Lanes):
     """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
 
     more = ""  # parameters of a kind of product
+    parted = True  # whether it may be done in pieces
 
-    def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool):  # fmt: skip
+    def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool, fresh: bool):  # fmt: skip
         super().__init__(low, dtype)
         self.a, self.b, self.c, self.bias = a, b, c, bias
         room = ACCUMULATORS if host().avx512 else 12
@@ -71,8 +74,11 @@ class Writer(Lanes):
             self.units = -(-a.rows // self.rows)
         self.panel = panel
         self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
-        self.deep = isinstance(a.columns, Open)
+        long = panel and self.parted and a.rows > self.rows and bound(a.columns) >= LONG
+        self.deep = isinstance(a.columns, Open) or long
         self.high, self.chunks = max(a.rows, 1), 1  # rows of a chunk, and chunks of a panel
+        self.panels = self.units
+        self.across = panel and self._by_rows(fresh)
         self.stream = (
             panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
         )
@@ -84,10 +90,22 @@ class Writer(Lanes):
             self.chunks = -(-a.rows // self.high)
             self.units *= self.chunks
 
+    def _by_rows(self, fresh: bool) -> bool:
+        """Whether threads have whole rows of the result, not whole columns. ``fresh``: B has just been made.
+
+        Rows lie next to each other: a thread finds in its cache what it made of the same rows before, and the thread beside it fetches
+        no lines of its part ahead. Each reads all of B then and a share of A. That is less than the other way round, unless B is larger
+        and, for being fresh, in the cache of one of them.
+        """
+        if self.deep:
+            return False
+        left, right = self.a.rows * self.a.columns, self.b.rows * self.b.columns
+        return right * SIZE[self.dtype] <= NEAR and (left >= right or not fresh)
+
     def _even(self) -> int:
         """Rows of a chunk with which every thread has about the same to do: a panel more or less is much where there are few."""
         blocks = -(-self.a.rows // self.rows)
-        return self.rows * max(1, blocks * self.units // UNITS)
+        return self.rows * max(1, -(-blocks // UNITS) if self.across else blocks * self.units // UNITS)  # fmt: skip
 
     def function(self) -> str:
         """The text, from the parameters on."""
@@ -103,9 +121,11 @@ class Writer(Lanes):
         if self.bias is not None:
             params += f"ptr{alone} %D, "
         params += self.more
-        if self.deep:
+        if isinstance(self.a.columns, Open):
             params += "ptr %depth, "
             code.fill(self.depth_place, "%K = ptrtoint ptr %depth to i64")
+        elif self.deep:
+            code.fill(self.depth_place, f"%K = add i64 {self.a.columns}, 0")
         text = "\n".join(line for line in code.lines if line)
         return f"({params}i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
 
@@ -129,9 +149,9 @@ class Writer(Lanes):
         """The panel and the chunk of a unit."""
         if self.chunks == 1:
             return unit, "0"
-        code = self.code
-        panel = opaque(code, code.do(f"udiv i64 {unit}, {self.chunks}"))
-        return panel, opaque(code, code.do(f"urem i64 {unit}, {self.chunks}"))
+        code, count = self.code, self.panels if self.across else self.chunks
+        whole, rest = (opaque(code, code.do(f"{op} i64 {unit}, {count}")) for op in ("udiv", "urem"))  # fmt: skip
+        return (rest, whole) if self.across else (whole, rest)
 
     def _columns(self, panel: str, tests: list[str], body: Callable[[str, int], None]) -> None:
         """``body`` of the first column and number of columns of a panel, where the tests hold."""

@@ -15,7 +15,7 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
 from ..graph.rewrite import ALTERNATIVES, Renaming, add_input
 from .aliasing import Storages
-from .numbering import Numbering, effects_of
+from .numbering import Memo, Numbering, effects_of
 
 
 class _Scope:
@@ -50,7 +50,7 @@ class _Pass:
     def __init__(self, graph: Graph):
         self.numbering = Numbering()
         self.storages = Storages(graph)
-        self.memo: dict[Node, Effects] = {}
+        self.memo = Memo({})
 
     def graph(self, graph: Graph, scope: _Scope, depth: int) -> list[Hashable]:
         """Merge the nodes of a graph; the numbers of those that may fail."""

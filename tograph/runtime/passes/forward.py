@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
-from ..graph.ordering import node_effects
+from ..graph.ordering import Known, node_effects
 from ..graph.rewrite import Renaming, add_input, carried, lead
 from .aliasing import Storages
 
@@ -20,11 +20,11 @@ READ, ASSIGN = "tg.read", "tg.assign"
 
 def forward(graph: Graph) -> Graph:
     """``graph`` with reads forwarded and dead writes removed."""
-    _forward(graph, {}, Storages(graph))
+    _forward(graph, {}, Storages(graph), {})
     return graph
 
 
-def _forward(graph: Graph, known: dict[Value, Value], storages: Storages) -> None:
+def _forward(graph: Graph, known: dict[Value, Value], storages: Storages, regions: Known) -> None:
     names, nodes = Renaming(), []
     pending: dict[Value, Node] = {}  # writes that nothing has seen yet
     dead: set[Node] = set()
@@ -45,20 +45,24 @@ def _forward(graph: Graph, known: dict[Value, Value], storages: Storages) -> Non
             known[resource] = value
             pending[resource] = node
         else:
-            _other(node, known, pending, storages)
+            _other(node, known, pending, storages, regions)
         nodes.append(node)
     graph.nodes = [n for n in nodes if n not in dead]
     names.outputs(graph)
 
 
 def _other(
-    node: Node, known: dict[Value, Value], pending: dict[Value, Node], storages: Storages
+    node: Node,
+    known: dict[Value, Value],
+    pending: dict[Value, Node],
+    storages: Storages,
+    regions: Known,
 ) -> None:
-    effects = node_effects(node)
+    effects = node_effects(node, regions)
     ins = node.inputs
     written = {ins[i] for i in effects.writes}
     if node.regions:
-        _regions(node, known, effects, written, storages)
+        _regions(node, known, effects, written, storages, regions)
     for i in effects.reads:
         pending.pop(ins[i], None)
     for resource in written:
@@ -76,7 +80,12 @@ def writes_anything(effects: Effects) -> bool:
 
 
 def _regions(
-    node: Node, known: dict[Value, Value], effects: Effects, written: set, storages: Storages
+    node: Node,
+    known: dict[Value, Value],
+    effects: Effects,
+    written: set,
+    storages: Storages,
+    regions: Known,
 ) -> None:
     loop = node.op == "While"
     if loop and writes_anything(effects):
@@ -96,7 +105,7 @@ def _regions(
             inside[name][node.regions[name].inputs[place]] = value
             storages.join(value, known[resource])
     for name, region in node.regions.items():
-        _forward(region, inside[name], storages)
+        _forward(region, inside[name], storages, regions)
 
 
 def forward_reads(graph: Graph, assigned: frozenset[Value] = frozenset()) -> None:

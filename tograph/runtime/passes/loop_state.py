@@ -11,21 +11,20 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ..graph.ir import Graph, Node, Value
-from ..graph.ops import Effects
 from ..graph.rewrite import Renaming, constant_key, keep_outputs
 from .aliasing import Storages
-from .numbering import Numbering, number_graph
+from .numbering import Memo, Numbering, number_graph
 
 ROUNDS = 4  # of refinement
 
 
 def loop_state(graph: Graph) -> Graph:
     """``graph`` with loops that carry only what changes, once."""
-    _loops(graph, Storages(graph), {})
+    _loops(graph, Storages(graph), Memo())
     return graph
 
 
-def _loops(graph: Graph, storages: Storages, memo: dict[Node, Effects]) -> None:
+def _loops(graph: Graph, storages: Storages, memo: Memo) -> None:
     names = Renaming()
     for node in graph.nodes:
         names.apply(node)
@@ -80,7 +79,7 @@ def _fits(node: Node, i: int, storages: Storages) -> bool:
 # ---- equal states
 
 
-def _drop_equal(node: Node, names: Renaming, storages: Storages, memo: dict[Node, Effects]) -> None:
+def _drop_equal(node: Node, names: Renaming, storages: Storages, memo: Memo) -> None:
     count = node.kwargs["carried"]
     starts = [a if isinstance(a, Value) else constant_key(a) for a in node.args[:count]]
     classes = _numbered([(s, str(v.type)) for s, v in zip(starts, node.outputs)])
@@ -111,7 +110,7 @@ def _numbered(keys: list[Hashable]) -> list[int]:
     return [found.setdefault(k, len(found)) for k in keys]
 
 
-def _next_numbers(node: Node, classes: list[int], memo: dict[Node, Effects]) -> list[int]:
+def _next_numbers(node: Node, classes: list[int], memo: Memo) -> list[int]:
     """Numbers of the next states, where states of one class are equal."""
     numbering, body = Numbering(), node.regions["body"]
     for value, name in zip(body.inputs, classes):

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
-from ..graph.ordering import node_effects
+from ..graph.ordering import Known, node_effects
 from ..graph.rewrite import carried, constant_key, lead
 from .forward import writes_anything
 
@@ -107,9 +107,7 @@ class Numbering:
             self.write(node, effects)
 
 
-def number_graph(
-    numbering: Numbering, graph: Graph, memo: dict[Node, Effects], depth: int
-) -> list[Hashable]:
+def number_graph(numbering: Numbering, graph: Graph, memo: Memo, depth: int) -> list[Hashable]:
     """Number the nodes of a graph whose inputs have numbers; the numbers of those that may fail."""
     failing: list[Hashable] = []
     for node in graph.nodes:
@@ -124,7 +122,7 @@ def number_graph(
 
 
 def number_regions(
-    numbering: Numbering, node: Node, memo: dict[Node, Effects], depth: int, effects: Effects
+    numbering: Numbering, node: Node, memo: Memo, depth: int, effects: Effects
 ) -> int | None:
     """Number the outputs of a region op and all that is in it."""
     depth += node.op == "While"
@@ -135,9 +133,17 @@ def number_regions(
     return numbering.finish_regions(node, effects, failing)
 
 
-def effects_of(node: Node, memo: dict[Node, Effects]) -> Effects:
+class Memo(dict[Node, Effects]):
+    """The effects of nodes. ``known``: those of regions, in a pass that sees a node before it changes what is in its regions: asked
+    at every level, each is gone over once."""
+
+    def __init__(self, known: Known | None = None):
+        self.known = known
+
+
+def effects_of(node: Node, memo: Memo) -> Effects:
     """``node_effects``, remembered."""
     found = memo.get(node)
     if found is None:
-        found = memo[node] = node_effects(node)
+        found = memo[node] = node_effects(node, memo.known)
     return found

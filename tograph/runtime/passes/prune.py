@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..graph.ir import Graph, Node, Value
-from ..graph.ordering import keep_writes, node_effects
+from ..graph.ordering import Known, keep_writes, node_effects
 from ..graph.overwritten import targets, written
 from ..graph.rewrite import carried, keep_inputs, keep_outputs, same_value
 
@@ -22,19 +22,24 @@ CHECKS = {"aten.select_scatter.default": "aten.select.int"}
 
 def prune(graph: Graph, writers: bool = False) -> Graph:
     """``graph`` without what nobody needs; ``writers``: a gradient may ask nodes whether their regions have written over something."""
+    _prune(graph, writers, {})
+    return graph
+
+
+def _prune(graph: Graph, writers: bool, known: Known) -> None:
     used = set(graph.outputs)
     keep: list[Node] = []
     effect: Node | None = None  # the next one
     for node in reversed(graph.nodes):
         unused = used.isdisjoint(node.outputs)
-        if not node_effects(node).removable:
+        if not node_effects(node, known).removable:
             if unused and effect is not None and _fails_alike(node, effect):
                 continue
             effect = node
         elif unused and not _keeps(node, writers):
             continue
         if node.regions:
-            _narrow(node, used, writers)
+            _narrow(node, used, writers, known)
         elif node.op in CHECKS and unused:
             effect = node = _check(node)
         keep.append(node)
@@ -42,7 +47,6 @@ def prune(graph: Graph, writers: bool = False) -> Graph:
     before, graph.nodes = graph.nodes, keep[::-1]
     if len(before) > len(graph.nodes):
         keep_writes(before, graph)
-    return graph
 
 
 def _keeps(node: Node, writers: bool) -> bool:
@@ -67,22 +71,22 @@ def _check(node: Node) -> Node:
     return made
 
 
-def _narrow(node: Node, used: set[Value], writers: bool) -> None:
+def _narrow(node: Node, used: set[Value], writers: bool, known: Known) -> None:
     """Drop outputs and inputs of a region op that are not needed, and prune its regions.
 
     An op with a gradient of its own keeps them all: the gradient takes and gives one for each.
     """
     if "gradient" in node.regions:
         for region in node.regions.values():
-            prune(region, writers)
+            _prune(region, writers, known)
         return
     if node.op == "While":
-        keep_outputs(node, _needed_state(node, used, writers))
+        keep_outputs(node, _needed_state(node, used, writers, known))
     else:
         keep_outputs(node, [v in used for v in node.outputs])
     inside: set[Value] = set()
     for region in node.regions.values():
-        prune(region, writers)
+        _prune(region, writers, known)
         inside.update(v for n in region.nodes for v in n.inputs)
         inside.update(region.outputs)
         if writers:
@@ -92,14 +96,16 @@ def _narrow(node: Node, used: set[Value], writers: bool) -> None:
     keep_inputs(node, [i < state or any(v in inside for v in c) for i, c in enumerate(columns)])
 
 
-def _needed_state(node: Node, used: set[Value], writers: bool) -> list[bool]:
+def _needed_state(node: Node, used: set[Value], writers: bool, known: Known) -> list[bool]:
     cond, body = node.regions["cond"], node.regions["body"]
     over = targets(node) if writers else ()
     needed = [v in used or i in over for i, v in enumerate(node.outputs)]
     place = {v: i for region in (cond, body) for i, v in enumerate(region.inputs[: len(needed)])}
     work: list[Value] = list(cond.outputs)
     for region in (cond, body):
-        kept = [n for n in region.nodes if not node_effects(n).removable or _keeps(n, writers)]
+        kept = [
+            n for n in region.nodes if not node_effects(n, known).removable or _keeps(n, writers)
+        ]
         work += [v for n in kept for v in n.inputs]
     work += [v for v, wanted in zip(body.outputs, needed) if wanted]
     for value in _behind(work):

@@ -10,15 +10,21 @@ from __future__ import annotations
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
+from ..graph.ordering import Known
 from ..graph.rewrite import ALTERNATIVES, add_input, cannot_fail, keep_inputs, lead
 from .forward import writes_anything
-from .numbering import effects_of
+from .numbering import Memo, effects_of
 
 
 def sink(graph: Graph) -> Graph:
     """``graph`` with branches that compute what only they use."""
+    _sink(graph, {})
+    return graph
+
+
+def _sink(graph: Graph, known: Known) -> None:
     users: dict[Value, set[Node | None]] = {v: {None} for v in graph.outputs}
-    memo: dict[Node, Effects] = {}
+    memo = Memo(known)
     writes: dict[Value, int] = {}  # the nearest write behind, by resource
     any_write = len(graph.nodes)
     gone: set[Node] = set()
@@ -40,8 +46,7 @@ def sink(graph: Graph) -> Graph:
     graph.nodes = [n for n in graph.nodes if n not in gone]
     for node in graph.nodes:
         for region in node.regions.values():
-            sink(region)
-    return graph
+            _sink(region, known)
 
 
 def _target(node: Node, users: dict[Value, set[Node | None]]) -> Node | None:

@@ -21,6 +21,7 @@ class Retrace(BaseException):
     ``recursive``: the code of functions that are graphs which call themselves. ``untabled``: the error of a trace with those, after which there are none.
     ``stood``: where dicts and sets from outside are found that get keys which only the run knows (``guarding.outer_tables``).
     ``mixed``: lists of tensors and numbers, some of other lengths, are lists of tensors (``values.records``).
+    ``drawn``: numpy's random generators draw all that they do while tracing (``guarding.draws``).
     ``grown``: lists from outside that grow by a staged condition, by identity (``guarding.outer_lists``); ``ungrown``: the error of a trace with those, after which there are none.
     """
 
@@ -40,6 +41,7 @@ class Retrace(BaseException):
     grown: frozenset[int] = frozenset()
     ungrown: Exception | None = None
     mixed: bool = False
+    drawn: bool = False
 
     def __or__(self, other: Retrace) -> Retrace:
         """What both know."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import ConversionError, TographError
+from ...errors import ConversionError, StagingError, TographError
 from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
@@ -76,6 +76,7 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
+        root.drawn = known.drawn
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
@@ -91,6 +92,8 @@ class Tracer:
             with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
         except BaseException as error:
+            if isinstance(error, (Retrace, StagingError)):
+                self.watch.draws.put_back()
             if error is self.failed and not self.tentative:
                 try:
                     self._run_effects()
@@ -120,6 +123,7 @@ class Tracer:
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
         try:
+            self.watch.draws.check(self.watch, self.root.root)
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
             self._leaves()
             effects, finder = self.effects.of(changes)

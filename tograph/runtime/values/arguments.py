@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import inspect
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -170,7 +170,7 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
             "key. Pass a tuple or a frozenset instead."
         )
-    if kind.__hash__ is None and not hasattr(x, "__dict__"):
+    if kind.__hash__ is None and not hasattr(x, "__dict__") and kind is not deque:
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
         )

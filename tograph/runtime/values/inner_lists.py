@@ -123,11 +123,11 @@ def _read_again(parent: Any, x: Any) -> None:
     others = [o for o in parent.live.items() if o is not x and _is_in(home_of(o), parent)]
     seen = reachable(user_variables(), others) if others else ()
     for other in others:
-        if id(other) not in seen and not parent.live.by_a_line(other):
-            continue  # nothing of the user's holds it
         home = home_of(other)
         assert home is not None
         if not home.known or (getattr(other, "live", None) is not None and other.live.items()):
+            if id(other) not in seen and not parent.live.by_a_line(other):
+                continue  # nothing of the user's holds it
             raise refused()
         with away(other):
             _refresh(other, _at(parent.item(home.at, homes=False), home.path), x)

@@ -1,0 +1,76 @@
+"""Functions of numpy on numbers that only the run knows."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import SymbolicValueError
+
+
+def floats(n):
+    return (
+        np.sqrt(n), np.exp(n), np.log(n), np.log1p(n), np.tanh(n), np.arctan2(n, 2.0), np.hypot(3.0, n), np.isnan(n), np.isfinite(n), np.floor(n),
+        np.rint(n), np.power(n, 0.5), np.abs(n), np.sign(n), np.square(n), np.maximum(n, 1.0), np.minimum(2, n), np.clip(n, -1.0, 1.0), np.clip(n, 0, None),
+    )  # fmt: skip
+
+
+def integers(n):
+    return (
+        np.sqrt(n),
+        np.exp(n),
+        np.abs(n),
+        np.sign(n),
+        np.maximum(n, 3),
+        np.minimum(n, 0.5),
+        np.clip(n, 0, 2),
+    )
+
+
+def check(result, wanted):
+    for x, y in zip(result, wanted, strict=True):
+        assert not isinstance(x, torch.Tensor)
+        kind = (
+            bool if isinstance(y, np.bool_) else int if isinstance(y, (int, np.integer)) else float
+        )
+        assert type(x) is kind
+        assert math.isclose(x, y, rel_tol=1e-14) or (x != x and y != y)
+
+
+@pytest.mark.parametrize("n", [2.0, 0.25, 0.0, -1.5, 800.0, math.inf, math.nan])
+def test_floats(n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(
+            tg.function(lambda x: floats(x.item()))(torch.tensor(n, dtype=torch.float64)), floats(n)
+        )
+
+
+@pytest.mark.parametrize("n", [2, 0, -3, 40])
+def test_integers(n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(tg.function(lambda x: integers(int(x)))(torch.tensor(n)), integers(n))
+
+
+def test_annealing():
+    def anneal(x, steps):
+        best, t = float(x), 1.0
+        while t > steps.item():
+            new = best - 0.1 * np.cos(best)
+            if np.exp(-(new - best) / t) > 0.5:
+                best = new
+            t = t * 0.9
+        return best
+
+    x, steps = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.2, dtype=torch.float64)
+    assert math.isclose(tg.function(anneal)(x, steps), anneal(x, steps), rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("call", [lambda n: np.floor(int(n)), lambda n: np.sqrt(n, dtype=np.float32), np.sinc])  # fmt: skip
+def test_others_are_refused(call):
+    with pytest.raises(SymbolicValueError):
+        tg.function(lambda x: call(x.item()))(torch.tensor(2.0))

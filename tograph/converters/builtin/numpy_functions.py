@@ -1,0 +1,68 @@
+"""Functions of numpy on staged numbers, in f64 as numpy computes them: infinite or NaN where ``math`` raises.
+
+What they give is a number of Python, as of arithmetic with numbers of numpy. Where numpy gives a small integer, or what its version
+says (``np.floor`` of an int), the call is refused as that of any other function of numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...runtime.inference.shapes import SYMBOLS
+from .forms import unless_staged
+
+
+def _kind(x: Any) -> type | None:
+    """``int`` or ``float``; None for what is no number, or a bool."""
+    kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
+    return next((k for k in (int, float) if kind is k or (k is float and kind is np.float64)), None)
+
+
+def _tensor(x: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.scalar_tensor(x, dtype=dtype, device="cpu")
+
+
+def _form(function: Any, of: Callable[..., torch.Tensor], kinds: tuple[type, ...], whole: bool) -> None:  # fmt: skip
+    """``function`` of numbers of these ``kinds`` by ``of``; ``whole``: integers give integers."""
+
+    def form(*args: Any, **options: Any) -> Any:
+        given = [_kind(a) for a in args]
+        if options or not given or not all(k in kinds for k in given):
+            return function(*args, **options)
+        dtype = torch.int64 if whole and float not in given else torch.float64
+        return of(*(_tensor(a, dtype) for a in args)).item()
+
+    unless_staged(function)(form)
+
+
+_OF_FLOATS = ("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
+              "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "deg2rad", "rad2deg", "arctan2", "hypot", "logaddexp", "isnan", "isinf", "isfinite")  # fmt: skip
+for _name in _OF_FLOATS:
+    _form(getattr(np, _name), getattr(torch, _name), (int, float), whole=False)
+for _name in ("floor", "ceil", "trunc", "copysign"):
+    _form(getattr(np, _name), getattr(torch, _name), (float,), whole=False)
+_form(np.rint, torch.round, (float,), whole=False)
+_form(np.power, torch.pow, (float,), whole=False)
+_form(np.fabs, torch.abs, (int, float), whole=False)
+_form(np.sign, lambda x: torch.where(x == x, torch.sign(x), x), (int, float), whole=True)
+for _name in ("abs", "square", "maximum", "minimum"):
+    _form(getattr(np, _name), getattr(torch, _name), (int, float), whole=True)
+
+
+@unless_staged(np.clip)
+def clip(a: Any, a_min: Any = None, a_max: Any = None, *rest: Any, **options: Any) -> Any:
+    bounds = [b for b in (a_min, a_max) if b is not None]
+    kinds = {_kind(v) for v in (a, *bounds)}
+    if rest or options or None in kinds or not bounds:
+        return np.clip(a, a_min, a_max, *rest, **options)
+    dtype = torch.float64 if float in kinds else torch.int64
+    made = _tensor(a, dtype)
+    if a_min is not None:
+        made = torch.maximum(made, _tensor(a_min, dtype))
+    if a_max is not None:
+        made = torch.minimum(made, _tensor(a_max, dtype))
+    return made.item()
