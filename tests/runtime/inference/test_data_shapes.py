@@ -479,3 +479,13 @@ def test_functions_that_ask_for_sizes_in_c():
         torch.testing.assert_close(*found)
     with pytest.raises(UnexpectedSizeError):
         f(x, torch.tensor(1))
+
+
+def test_index_copy_of_rows_of_a_size_of_the_run_into_a_single_one():
+    def f(keys, x, at):
+        new = x[x > 0].view(2, -1, 1)
+        return keys.index_copy(2, at[at >= 0], new.unsqueeze(1).transpose(2, 3))
+
+    g, keys = tg.function(f), torch.zeros(2, 1, 5, 3)
+    x, at = torch.tensor([1.0, -1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), torch.tensor([4])
+    torch.testing.assert_close(g(keys, x, at), f(keys, x, at))

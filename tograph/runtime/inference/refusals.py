@@ -71,6 +71,9 @@ def _short(base: str, args: tuple) -> tuple:
     """The arguments with sizes as ``_small`` makes them, where an op takes them as numbers."""
     if base == "native_layer_norm":
         return (args[0], _sizes(args[1]), *args[2:])
+    if base == "index_copy" and not all(a.static for a in (args[0], *args[2:4])) and args[2].rank:
+        # sizes that only the run knows are whatever the known ones need
+        return tuple([a._replace(size=(2,) * a.rank) if isinstance(a, Meta) else a for a in args])
     if base == "arange":  # as many numbers as there are arguments, up to 3
         return tuple([type(x)(i + (len(args) == 1)) if type(x) in (int, float) else x for i, x in enumerate(args)])  # fmt: skip
     return args
