@@ -77,3 +77,14 @@ def test_bad_numbers(function):
     with pytest.raises(RuntimeError) as converted:
         tg.function(function)(x, n)
     assert str(native.value) in str(converted.value)
+
+
+def test_parts_of_numbers_that_the_run_knows():
+    def f(x, n):
+        return x.split([int(n), 1, 2])
+
+    converted, x = tg.function(f), torch.arange(3.0)
+    for _ in range(3):
+        torch.testing.assert_close(converted(x, torch.tensor(0)), f(x, torch.tensor(0)))
+    with pytest.raises(RuntimeError, match="split_sizes"):
+        converted(x, torch.tensor(1))

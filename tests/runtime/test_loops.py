@@ -549,3 +549,39 @@ def test_a_test_with_effects_is_asked_once_for_each_copy(capsys):
         shown = capsys.readouterr().out
         torch.testing.assert_close(ours, f(torch.zeros(2), n))
         assert shown == capsys.readouterr().out
+
+
+class Branching:
+    def __init__(self, key):
+        self.key, self.left, self.right = key, None, None
+
+    def add(self, key):
+        if key < self.key:
+            if self.left is None:
+                self.left = Branching(key)
+            else:
+                self.left.add(key)
+        elif self.right is None:
+            self.right = Branching(key)
+        else:
+            self.right.add(key)
+
+    def keys(self):
+        left = self.left.keys() if self.left else []
+        return left + [self.key] + (self.right.keys() if self.right else [])
+
+
+def sorted_by_a_tree(x):
+    root = Branching(x[0].item())
+    for v in x[1:]:
+        root.add(v.item())
+    return root.keys()
+
+
+def test_a_tree_that_grows_with_each_iteration_is_unrolled_or_refused_soon():
+    f = tg.function(sorted_by_a_tree)
+    for row in ([1.0, 2.0, 3.0], [2.0, 3.0, 1.0], [3.0, 2.0, 1.0]):
+        x = torch.tensor(row)
+        assert f(x) == sorted_by_a_tree(x)
+    with pytest.raises(tg.errors.StagingError):
+        f(torch.ones(80))

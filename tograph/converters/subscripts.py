@@ -220,6 +220,7 @@ def _read_item(x, key):
     """``x[key]``, noted when ``x`` is a container from outside."""
     watch = reads.current()
     if watch is None or not guards.is_container(x):
+        reads.whole(x)
         return x[key]
     if is_staged(key):
         watch.whole(x)

@@ -14,7 +14,7 @@ from ..symbols.journal import Location as Place
 from ..symbols.misuse import check_loop_limits
 from ..values import joins
 from ..values.joins import generalize, join
-from ..values.structure import Leaf, Spec, spec_of
+from ..values.structure import Choice, Leaf, Spec, Tree, spec_of
 from .joining import growing, one_list
 
 
@@ -45,6 +45,13 @@ def endless(moving: Sequence[tuple[Place, Spec]]) -> LoopTypeError:
         "Python's range",
         user_location(),
     )
+
+
+def depth(spec: Spec) -> int:
+    """How many containers or objects hold each other."""
+    if isinstance(spec, Choice):
+        return max(map(depth, spec.options))
+    return 1 + max(map(depth, spec.parts), default=0) if isinstance(spec, Tree) else 0
 
 
 def shape_of(spec: Spec) -> str | None:

@@ -8,6 +8,7 @@ more; so the first round already takes the variables that the body assigns for n
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ from .loop_regions import (
     known_to_begin,
     trace_with_state,
 )
-from .loop_specs import LoopOptions, endless, initial_spec, next_spec, opened
+from .loop_specs import LoopOptions, depth, endless, initial_spec, next_spec, opened
 from .loop_tests import limited, predicate_value, removable, rotated
 from .regions import is_module_globals, replayed, with_ambient
 from .seeds import (
@@ -48,6 +49,7 @@ from .siblings import TRIES, absent
 from .telling import Told
 
 MAX_ROUNDS = 16
+MAX_DEEPER = 4  # rounds in a row after each of which an object holds one more of its kind
 
 
 def staged_while(
@@ -86,6 +88,8 @@ def _searched(start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot
     for _ in range(MAX_ROUNDS):
         if rounds.settled():
             return rounds
+        if rounds.deepens():
+            break
     raise endless(rounds.unsettled())
 
 
@@ -116,6 +120,7 @@ class Rounds:
         self.before = {p.key: s for p, s in zip(self.state, self.specs)}
         self.moving: list[tuple[Place, Spec]] = []
         self.taken_over: list[Place] = []  # from an earlier search, not yet seen to be changed
+        self.depths: list[int] = []
 
     def entry(self, place: Place) -> Spec:
         """The spec of what a place holds before the loop."""
@@ -248,7 +253,13 @@ class Rounds:
             return True
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
+        self.depths.append(max(map(depth, self.specs), default=0))
         return False
+
+    def deepens(self) -> bool:
+        """Whether objects hold one more of their kind after each iteration, as a tree that grows: the rounds take longer and longer."""
+        last = self.depths[-MAX_DEEPER - 1 :]
+        return len(last) > MAX_DEEPER and all(a < b for a, b in itertools.pairwise(last))
 
     def _joined(self, left: Sequence[Any]) -> list[Spec]:
         """The specs of the state joined with those of what an iteration left."""

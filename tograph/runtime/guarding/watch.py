@@ -29,7 +29,7 @@ from ..values.code_names import (
 )
 from . import outer_lists, questions, sources
 from .draws import Draws
-from .guards import ATOMS, MAPPINGS, SAME_ITEMS, is_container, show
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, show
 from .lookups import (
     absence_test,
     is_dynamic,
@@ -68,7 +68,7 @@ class Watch(TensorChecks):
         source = sources.object_(x, name)
         self.sources.setdefault(id(x), (x, source))
         self.check(source, "alive", "{0} is not None")
-        if is_container(x):
+        if extends_container(x):
             self._roots.add(id(x))
             if code is None or name in used_whole(code):
                 self.whole(x)

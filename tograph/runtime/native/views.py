@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -122,16 +122,37 @@ def _inside(x: Mem, d: int) -> bool:
 def _split(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     d = (node.args[2] if len(node.args) > 2 else 0) % len(x.size)
+    if isinstance(node.args[1], (list, tuple)) and any(v.type.shape[d] is None for v in node.outputs):  # fmt: skip
+        return _split_by(low, x, d, node.args[1])
     _counted(x, d)
     out, start = [], 0
     for v in node.outputs:
         n = v.type.shape[d]
+        if n is None:
+            raise Decline("parts of sizes that are known only at run time")
         size = (*x.size[:d], low.sizes.fixed(n), *x.size[d + 1 :])
         made = view_of(
             x, size, x.stride, _moved(low, x, low.code.multiply(str(start), x.stride[d]))
         )
         out.append(replace(made, gaps=x.gaps or _inside(x, d)))
         start += n
+    return out
+
+
+def _split_by(low: Lowering, x: Mem, d: int, counts: Sequence[Any]) -> list[Operand]:
+    """Parts of as many elements as the run says; they have to be all that there are."""
+    code, whole = low.code, low.sizes.text(x.size[d])
+    out, start = list[Operand](), "0"
+    for n in counts:
+        count = low.register(low.operand(n)).text
+        low.fail(
+            code.do(f"icmp ugt i64 {count}, {whole}")
+        )  # no sum of these is too large for a word
+        size = low.sizes.new(count, bound(x.size[d])) if isinstance(n, Value) else low.sizes.fixed(n)  # fmt: skip
+        made = view_of(x, (*x.size[:d], size, *x.size[d + 1 :]), x.stride, _moved(low, x, code.multiply(start, x.stride[d])))  # fmt: skip
+        out.append(replace(made, gaps=x.gaps or _inside(x, d)))
+        start = code.add(start, count)
+    low.fail(code.do(f"icmp ne i64 {start}, {whole}"))
     return out
 
 
