@@ -662,3 +662,28 @@ def test_numbers_and_tensors_do_not_mix_in_a_list_of_the_graph():
 def test_chr_of_no_character():
     with pytest.raises(ValueError, match=r"chr\(\) arg not in range\(0x110000\)"):
         tg.function(lambda x: chr(int(x)))(torch.tensor(-1))
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0, 5), (3, 5), (-2, 99), (4, 3), (-100, -1), (5, 9), (1, 3), (-3,), (2,)]
+)
+@pytest.mark.parametrize("count", [5, 3])
+def test_index_between_bounds(bounds, count):
+    def find(x, n, *bounds):
+        known, grown = x.tolist(), []
+        for i in range(n):
+            grown.append(x[i].item())
+        found = []
+        for items in (known, (1, 2, 9, 4, 9), grown):
+            try:
+                found.append(items.index(9, *bounds))
+            except ValueError:
+                found.append(-1)
+        return found
+
+    x = torch.tensor([1, 2, 9, 4, 9])
+    wanted = find(x, count, *bounds)
+    f = tg.function(find)
+    assert [int(at) for at in f(x, torch.tensor(count), *bounds)] == wanted
+    staged = [torch.tensor(b) for b in bounds]
+    assert [int(at) for at in f(x, torch.tensor(count), *staged)] == wanted

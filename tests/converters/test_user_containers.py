@@ -227,6 +227,59 @@ def test_what_an_argument_holds_is_looked_at_anew():
         items.append(torch.tensor(1.0))
 
 
+class Raised(dict):
+    def __getitem__(self, key):
+        return super().__getitem__(key) + 1
+
+
+class Backwards(list):
+    def __iter__(self):
+        return reversed(self)
+
+
+@pytest.mark.parametrize("argument", [True, False])
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda d: sum(d.values()),
+        lambda d: len(d),
+        lambda d: dict(d),
+        lambda d: {**d},
+        lambda d: list(d.items()),
+        lambda d: d["a"] + d.get("n", 0),
+        lambda d: [*d],
+    ],
+)
+def test_a_dict_with_items_of_its_own_is_looked_at_anew(look, argument):
+    d = Raised(a=torch.tensor(1.0), n=2)
+    f = tg.function(look if argument else lambda: look(d))
+
+    def check():
+        assert same(look(d), f(d) if argument else f())
+
+    check()
+    d["b"] = 3
+    check()
+    d["a"] = torch.tensor(4.0)
+    check()
+    d["n"] = 5
+    check()
+    del d["b"]
+    check()
+
+
+@pytest.mark.parametrize("argument", [True, False])
+@pytest.mark.parametrize("look", [lambda s: len(s), lambda s: sum(s), lambda s: s[0], lambda s: torch.stack(s)])  # fmt: skip
+def test_a_list_that_goes_its_own_way_is_looked_at_anew(look, argument):
+    items = Backwards(tensors(1.0, 2.0))
+    f = tg.function(look if argument else lambda: look(items))
+    for x in tensors(1.0, 2.0, 3.0):
+        assert same(look(items), f(items) if argument else f())
+        items.append(x)
+        assert same(look(items), f(items) if argument else f())
+        items[0] = 2 * x
+
+
 def test_a_list_that_is_only_appended_to_is_one_trace():
     class Log(list):
         @tg.function

@@ -128,3 +128,111 @@ def test_functions_that_detach(detach, inside):
     if not inside:
         found = [torch.autograd.grad(y, x)[0] for y in found]
     torch.testing.assert_close(*found)
+
+
+def subtracted(y, n):
+    v = y[0]
+    for _ in range(n):
+        v -= 0.5
+    return y
+
+
+def of_a_view(y, n):
+    v, z = y.view(2, 2)[0].unsqueeze(0), 0
+    while n > 0:
+        z = z + (1.0 if v.requires_grad else 2.0) * y.sum()
+        v *= 0.5
+        n = n - 1
+    return z + y
+
+
+def first_without_gradients(y, n):
+    v = y[1]
+    for _ in range(n):
+        with torch.no_grad():
+            v.exp_()
+        v -= 0.5
+    return y
+
+
+def in_a_branch_without_gradients(y, n):
+    v = y[1]
+    for k in range(n):
+        if k % 2 == 0:
+            with torch.no_grad():
+                v.mul_(3)
+            v += y[0]
+        else:
+            v.zero_()
+    return y * y
+
+
+def one_of_two(y, n):
+    v = y[1] if n > 0 else y[0]
+    v.mul_(3)
+    return y * y
+
+
+def of_an_object(y, n):
+    rows = [y[0], y[1]]
+    for _ in range(n):
+        rows[0] *= 2
+    return y * y
+
+
+def turned(y, n):
+    for _ in range(n):
+        y = y.t()
+        y[0] *= 0.5
+    return y.sin()
+
+
+WRITTEN = [subtracted, of_a_view, first_without_gradients, in_a_branch_without_gradients, one_of_two, of_an_object]  # fmt: skip
+
+
+def matrix():
+    return torch.tensor([[0.1, 0.2], [0.3, 0.4]], requires_grad=True)
+
+
+@pytest.mark.parametrize("n", range(3))
+@pytest.mark.parametrize("f", [*WRITTEN, turned])
+def test_a_view_that_has_a_history_is_written(f, n):
+    found = []
+    for g in (f, tg.function(f)):
+        x = matrix()
+        loss = g(x * 2, torch.tensor(n)).sum()
+        found.append((loss.detach(), torch.autograd.grad(loss, x)[0]))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("f", WRITTEN)
+def test_a_gradient_inside_behind_such_a_write_is_refused(f):
+    @tg.function
+    def run(x, n):
+        return torch.autograd.grad(f(x * 2, n).sum(), x)
+
+    with pytest.raises(tg.errors.GradientError, match="written in place by a name"):
+        run(matrix(), torch.tensor(2))
+
+
+def test_a_gradient_inside_that_is_not_of_the_written_tensor():
+    def run(x, n):
+        y = x * 2
+        v = y[1] if n > 0 else y[0]
+        loss = y.sum()
+        v *= 3
+        return torch.autograd.grad(loss, x)[0], y.detach() * 2
+
+    torch.testing.assert_close(*(g(matrix(), torch.tensor(2)) for g in (run, tg.function(run))))
+
+
+def test_the_data_of_a_view_is_not_replaced():
+    @tg.function
+    def f(x):
+        y = x * 2
+        v = y[0]
+        v.data = torch.ones(2)
+        return y
+
+    with pytest.raises(tg.errors.UnsupportedOpError, match="of a view gives it memory of its own"):
+        f(matrix())

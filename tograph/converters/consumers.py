@@ -20,10 +20,11 @@ from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
 from .iterables import ListItems
 from .lists import new_list
-from .logical import not_
+from .logical import and_, not_
 from .members import Listing
 from .registry import METHODS
 from .staging import is_staged
+from .tensor_index import as_int
 from .user_operators import as_bool, eq
 
 
@@ -71,20 +72,35 @@ def _plain(items: list) -> bool:
 
 
 def _index(items, value, *bounds):
-    if _plain(items) or bounds:
+    if _plain(items):
         return type(items).index(items, value, *bounds)
-    if isinstance(items, tuple):
-        return _found(items, value, "tuple.index(x): x not in tuple")
-    return _found(items, value, "{!r} is not in list")
+    of_tuple = isinstance(items, tuple)
+    missing = "tuple.index(x): x not in tuple" if of_tuple else "{!r} is not in list"
+    return _found(items, value, missing, [_from_the_front(b, len(items)) for b in bounds])
 
 
-def _found(items, value, missing: str):
+def _from_the_front(bound, count: int):
+    """A bound of ``index``, negative ones counted from the end."""
+    bound = as_int(bound)
+    if is_staged(bound):
+        return control_flow.staged_if(bound < 0, lambda: bound + count, lambda: bound)
+    return bound + count if bound < 0 else bound
+
+
+def _within(i: int, bounds) -> Any:
+    """Whether a position is between the bounds of ``index``."""
+    tests = [b <= i if at == 0 else i < b for at, b in enumerate(bounds)]
+    return True if not tests else and_(tests[0], *(lambda t=t: t for t in tests[1:]))
+
+
+def _found(items, value, missing: str, bounds=()):
     """Where a value is in a list or tuple first; ValueError where it is not, with the text ``missing`` for the value."""
 
     def chain(i: int):
         if i == len(items):
             raise ValueError(call(missing.format, value))
-        same = items[i] is value or as_bool(eq(items[i], value))
+        inside = _within(i, bounds)
+        same = and_(inside, lambda: items[i] is value or as_bool(eq(items[i], value)))
         if not is_staged(same):
             return i if same else chain(i + 1)
         return control_flow.staged_if(same, lambda: i, lambda: chain(i + 1))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
+from ..runtime import control_flow
 from ..runtime.graph.types import ScalarType, TensorType
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.funcgraph import current_graph, user_location
@@ -27,7 +28,9 @@ from .calls import call
 from .for_stmt import for_stmt
 from .if_stmt import if_stmt
 from .registry import GROWING
+from .staging import is_staged
 from .strings import fstring
+from .tensor_index import as_int
 from .user_operators import GROWING_EQUAL, as_bool, eq
 
 
@@ -94,14 +97,23 @@ def _is_tuple(x: Any) -> bool:
     return isinstance(x, StagedTuple) or not isinstance(x, list)
 
 
-def index(items: StagedList, value: Any) -> Any:
-    at = position(items, value)
+def index(items: StagedList, value: Any, *bounds: Any) -> Any:
+    first = _first(items, bounds[0]) if bounds else 0
+    at = position(items[slice(first, *(bounds[1:] or (None,)))] if bounds else items, value)
 
     def missing():
         raise ValueError(fstring((value, "r", ""), " is not in list"))
 
     if_stmt(at < 0, missing, None, ())
-    return at
+    return at + first
+
+
+def _first(items: StagedList, bound: Any) -> Any:
+    """Where ``index`` begins: a negative bound counts from the end."""
+    bound, count = as_int(bound), items.length()
+    if not is_staged(bound):
+        return bound if bound >= 0 else call(max, bound + count, 0)
+    return control_flow.staged_if(bound < 0, lambda: call(max, bound + count, 0), lambda: bound)
 
 
 def count(items: StagedList, value: Any) -> Any:

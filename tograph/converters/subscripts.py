@@ -220,6 +220,7 @@ def _read_item(x, key):
     """``x[key]``, noted when ``x`` is a container from outside."""
     watch = reads.current()
     if watch is None or not guards.is_container(x):
+        reads.whole(x)
         return x[key]
     if is_staged(key):
         watch.whole(x)
@@ -282,6 +283,9 @@ def _set_plain(x, key, value) -> None:
         if watch is not None:
             watch.size(x)
         journal.record(locations.contents(x), ("__setitem__", (key, value)))
+    if isinstance(x, StagedList):
+        x[key] = value  # it tells the list that it is in
+        return
     unconverted.run(operator.setitem, (x, key, value), {})
 
 

@@ -237,7 +237,13 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     attempt, failing, ended = _attempted(body, places)
     if ended and failing and _never_caught(current_graph().graph.nodes[attempt.mark :], handlers):
         handlers = ()
-    if ended and failing and not handlers and orelse is None and _is_idle(final, attempt.log):
+    if (
+        ended
+        and failing
+        and not handlers
+        and orelse is None
+        and _is_idle(final, attempt.log, places)
+    ):
         attempt.commit()
         return True
     if ended and not failing:
@@ -274,18 +280,21 @@ def _may_raise(node, kinds) -> bool:
     return node.op.startswith("tg.py_") or not node.op.startswith(("aten.", "py.", "tg."))
 
 
-def _is_idle(final, body: journal.Journal) -> bool:
+def _is_idle(final, body: journal.Journal, places) -> bool:
     """Run a ``finally``; whether it changed nothing but what is Python's own, as the gradient mode is.
 
-    It may write what is there already, where the body leaves that alone.
+    It may write what is there already, where the body leaves that alone, and variables where no handler around looks at them.
     """
     if final is None:
         return True
     graph, log = current_graph().graph, journal.push(tried=True)
     before = len(graph.nodes)
+    seen = [(p, p.get()) for p in places] if control_flow.in_body() else []
     try:
         final()
-        return len(graph.nodes) == before and all(
+        if len(graph.nodes) != before or any(place.get() is not old for place, old in seen):
+            return False
+        return all(
             key not in body.entries and place.get() is old
             for key, (place, old) in log.entries.items()
         )

@@ -430,3 +430,28 @@ def test_an_argument_that_may_be_a_number():
     for n in (1, 2):
         found = [torch.autograd.grad(g(x, torch.tensor(n)), x)[0] for g in (f, tg.function(f))]
         torch.testing.assert_close(*found)
+
+
+class Unmaterialised(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        large = x > 0.5
+        ctx.mark_non_differentiable(large)
+        return x * 2, large
+
+    @staticmethod
+    def backward(ctx, g, of_large):
+        return g * 2 if of_large is None else g * 5
+
+
+def test_a_result_without_gradient_has_none():
+    def f(x):
+        y, large = Unmaterialised.apply(x)
+        return y.sum() if large.any() else (y * 3).sum()
+
+    found = []
+    for g in (f, tg.function(f)):
+        x = torch.tensor([0.3, 0.6], requires_grad=True)
+        found.append(torch.autograd.grad(g(x), x)[0])
+    torch.testing.assert_close(*found)

@@ -24,6 +24,7 @@ from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
 from .. import keyed, members, union
+from ..call_rules import is_user_function
 from ..calls import call
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
@@ -66,7 +67,8 @@ def len_(x):
     if sized is not None:
         return sized(x)
     watch = reads.current()
-    if watch is not None and guards.is_container(x):
+    own = is_user_function(getattr(type(x), "__len__", None))
+    if watch is not None and guards.extends_container(x) and not own:
         watch.size(x)
     if isinstance(x, dict) and members.is_conditional(x):
         return keyed.dict_length(x)

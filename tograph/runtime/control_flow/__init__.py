@@ -32,7 +32,7 @@ from .raising import (
 )
 from .regions import ambient, close, is_module_globals, trace_region, unmoved
 from .sameness import same_tensor
-from .trying import staged_try
+from .trying import in_body, staged_try
 
 __all__ = [
     "Attempt",
@@ -48,6 +48,7 @@ __all__ = [
     "ends",
     "fail_assertion",
     "has_alternative",
+    "in_body",
     "is_leaf_error",
     "is_module_globals",
     "join_regions",

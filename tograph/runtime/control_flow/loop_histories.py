@@ -13,6 +13,7 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import last_trip
 from ..graph.rewrite import lead
 from ..graph.types import BOOL
+from ..recording.tracing import recording
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import flattening, pytrees, structure
@@ -94,6 +95,13 @@ class LoopHistories:
 
     def open(self, state: Sequence[Place]) -> None:
         """A trace of the body begins."""
+        outer = current_graph().outer
+        assert outer is not None
+        with recording(
+            outer
+        ):  # of a view that an earlier trace wrote, torch computes the history by ops
+            for x in self.outside:
+                _ = x.grad_fn
         owners = {p.key: p.keep.owner for p in state if isinstance(p.keep, Storage)}
         self.owners = {
             k: histories.alias(x) for k, x in owners.items() if x is not None and x.requires_grad

@@ -48,6 +48,8 @@ class _Progress:
         # Whether some setting holds something else than was there before.
         self.moved = [False] * len(before)
         self.stamps: dict[FuncGraph, list[Any] | None] = {}
+        self.latest: dict[FuncGraph, int] = {}  # the number of the setting that was made there
+        self.passed: set[int] = set()  # settings that are never the last one where a handler begins
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.bound: list[Bound | None] = [None]
         self.depth = journal.depth()
@@ -60,9 +62,11 @@ class _Progress:
             at = at.outer
         stamps = [self._stamp(c) for c in now]
         same = at not in self.stamps or stamps == self.stamps[at]
+        # What was set since, in a region inside that has ended, may be what the cell holds.
+        same = same and self.latest.get(at, 0) == len(self.specs) - 1
         if same and all(unmoved(a, b) for a, b in zip(now, self.last[at])):
             return
-        self.last[graph], self.stamps[graph] = now, stamps
+        self.last[graph], self.stamps[graph], self.latest[graph] = now, stamps, len(self.specs)
         stay = [unmoved(a, b) for a, b in zip(now, self.before)]
         self.moved = [m or not s for m, s in zip(self.moved, stay)]
         held = [self._told(c) for c in now]
@@ -104,13 +108,19 @@ class _Progress:
 
     def mark(self) -> Any:
         """What the cell holds so far, to go ``back`` to when what follows is undone."""
-        return {graph: list(contents) for graph, contents in self.last.items()}
+        return {graph: list(contents) for graph, contents in self.last.items()}, len(self.specs)
 
     def back(self, mark: Any) -> None:
-        for contents in mark.values():
+        last, count = mark
+        for contents in last.values():
             contents += [_OTHER] * (len(self.places) - len(contents))  # set again what is not known
-        self.last = mark
-        self.stamps = dict.fromkeys(mark)  # what was undone may have changed them
+        self.last = last
+        self.stamps = dict.fromkeys(last)  # what was undone may have changed them
+        self.pass_by(count)
+
+    def pass_by(self, count: int) -> None:
+        """The settings from a number on were undone, or are those of a body whose handlers take all that fails there, and set again."""
+        self.passed.update(range(count, len(self.specs)))
 
     def _add_changed(self) -> None:
         """Locations that the body changed through operators: tensors written in place, attributes, containers."""
@@ -150,7 +160,8 @@ class _Progress:
         for k, place in enumerate(self.places):
             if not self.moved[k]:
                 continue
-            options = [self._told(as_value(place.get())), *(s[k] for s in settings)]
+            first = self._told(as_value(place.get()))
+            options = [first, *(first if t in self.passed else s[k] for t, s in enumerate(settings, 1))]  # fmt: skip
             specs = [spec_of(o) for o in options]
             spec = one_list(functools.reduce(join, specs), specs, place)
             put_back(place, choose(tag, options, graph, spec))
@@ -177,6 +188,15 @@ class _Progress:
 _OTHER = object()
 
 
+def _open_tries(graph: FuncGraph) -> list[_Progress]:
+    return [c for c in graph.root.before_failure if isinstance(c, _Progress)]
+
+
+def in_body() -> bool:
+    """Whether what is recorded is in the body of a staged ``try``."""
+    return bool(_open_tries(current_graph()))
+
+
 def staged_try(
     body: Callable[[], Any],
     handlers: Sequence[tuple[tuple[type, ...], Callable[[Handle], Any]]],
@@ -188,11 +208,15 @@ def staged_try(
     """
     graph = current_graph()
     progress = _Progress(places, graph, body)
+    around = [(p, len(p.specs)) for p in _open_tries(graph)]
     graph.root.before_failure.append(progress)
     try:
         regions = {"body": trace_region("body", body, recording_places(places))}
     finally:
         graph.root.before_failure.pop()
+    if any(BaseException in caught for caught, _ in handlers):
+        for outer, count in around:
+            outer.pass_by(count)
     for i, (_, handler) in enumerate(handlers):
         regions[f"handler{i}"] = _handler_region(f"handler{i}", handler, places, progress, body)
     kinds = tuple(OpaqueObject(k, " ".join(t.__name__ for t in k)) for k, _ in handlers)

@@ -21,8 +21,9 @@ from typing import Any
 import torch
 
 from ..values.joins import same_number
+from ..values.locations import kind_in_c
 from .lookups import unheld
-from .sources import Source
+from .sources import Source, holder
 
 _OPS = {n: getattr(operator, n) for n in
         ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
@@ -59,6 +60,34 @@ def _is_container(kind: type) -> bool:
 def is_container(x: Any) -> bool:
     """Whether what an object holds can be looked at: a container, also of a class that extends one and says nothing else of its items."""
     return _is_container(type(x))
+
+
+def extends_container(x: Any) -> bool:
+    """Whether an object is a container, also of a class that says itself what its items are: what C keeps of it can be looked at.
+
+    Not one of the graph.
+    """
+    return issubclass(type(x), CONTAINERS) and not hasattr(type(x), "become")
+
+
+def held_items(x: Any) -> list[Any]:
+    """What C keeps of a container: keys and values, or items."""
+    kind = kind_in_c(x)
+    if issubclass(type(x), dict):
+        return [*kind.keys(x), *kind.values(x)]
+    return list(kind.__iter__(x))
+
+
+def remembered(items: list[Any]) -> list[tuple[bool, Any]]:
+    return [(True, x) if isinstance(x, ATOMS) or x is None else (False, holder(x)) for x in items]
+
+
+def same_held(x: Any, old: list[tuple[bool, Any]]) -> bool:
+    """Whether C keeps in a container what it did."""
+    now = held_items(x)
+    return len(now) == len(old) and all(
+        same_atom(a, b) if plain else b() is a for a, (plain, b) in zip(now, old)
+    )
 
 
 def same_atom(a: Any, b: Any) -> bool:
@@ -308,7 +337,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
-    namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
+    namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "same_held": same_held, "nth": nth,
                                  "same_array": same_array, "apart": apart, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []

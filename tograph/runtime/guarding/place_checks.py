@@ -31,7 +31,10 @@ from .guards import (
     SAME_TENSOR,
     Check,
     Guards,
+    extends_container,
+    held_items,
     is_container,
+    remembered,
     show,
 )
 from .sources import Source, holder
@@ -147,7 +150,12 @@ class PlaceChecks:
         """All of a container was read, and of the containers in it; ``now`` is what it held before the call."""
         outer_lists.look(x, self, whole=True)
         source = self.source_of(x)
-        if source is None or id(x) in seen or not is_container(x):
+        if source is None or id(x) in seen:
+            return
+        if not is_container(x):
+            if extends_container(x):
+                held = remembered(held_items(pre_content(x)))
+                self.check(source, "held", "same_held({0}, {1})", held, show(x))
             return
         seen = seen | {id(x)}
         now = pre_content(x) if now is None else now

@@ -16,7 +16,7 @@ from ..symbols.symbolic import SymTensor
 from ..values.pytrees import slots_of
 from ..values.structure import OUTSIDE
 from . import questions
-from .guards import ATOMS, CONTAINERS, is_container
+from .guards import ATOMS, CONTAINERS, extends_container
 from .watch import Watch
 
 
@@ -105,7 +105,7 @@ def compared(*xs: torch.Tensor) -> None:
 
 def whole(x: Any) -> Any:
     """``x``, all of which is about to be read."""
-    if _state.watches and is_container(x):
+    if _state.watches and extends_container(x):
         _state.watches[-1].whole(x)
     return x
 
@@ -119,7 +119,7 @@ def passed(args: Any) -> None:
         if isinstance(x, (torch.Tensor, *ATOMS)) or watch.source_of(x) is None:
             continue
         watch.draws.note(x)
-        if is_container(x):
+        if extends_container(x):
             watch.whole(x)
         if type(x) in CONTAINERS:
             continue

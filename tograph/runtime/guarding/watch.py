@@ -29,7 +29,7 @@ from ..values.code_names import (
 )
 from . import outer_lists, questions, sources
 from .draws import Draws
-from .guards import ATOMS, MAPPINGS, SAME_ITEMS, is_container, show
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, show
 from .lookups import (
     absence_test,
     is_dynamic,
@@ -68,7 +68,7 @@ class Watch(TensorChecks):
         source = sources.object_(x, name)
         self.sources.setdefault(id(x), (x, source))
         self.check(source, "alive", "{0} is not None")
-        if is_container(x):
+        if extends_container(x):
             self._roots.add(id(x))
             if code is None or name in used_whole(code):
                 self.whole(x)
@@ -209,7 +209,7 @@ class Watch(TensorChecks):
         self.check(source, ("member", name), text, old, f"{cls.__name__}.{name}")
         at = self.source_of(owner)
         # the forward of a module is among its hooks
-        if at is None or owner is cls or isinstance(owner, torch.nn.Module):
+        if at is None or owner is cls or (name == "forward" and isinstance(owner, torch.nn.Module)):
             return
         if name not in getattr(owner, "__dict__", (name,)) and not name.startswith("__"):
             names = self._shadowed.setdefault(id(at), [])

@@ -43,6 +43,7 @@ class Context:
         self.saved_tensors: tuple[Any, ...] = ()
         self.fixed: tuple[Any, ...] = ()
         self.dirty: tuple[Any, ...] = ()
+        self.materialize = True
 
     @property
     def needs_input_grad(self) -> tuple[bool, ...]:
@@ -69,7 +70,8 @@ class Context:
         self.dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Nothing: cotangents are always there."""
+        """Those of what is not differentiable may be None; the others are always there."""
+        self.materialize = value
 
 
 def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> Any:
@@ -88,7 +90,8 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
 
     def gradient(*cotangents: Any) -> Any:
         rows = dict(zip(chosen, cotangents))
-        every = [rows[i] if i in rows else _zeros(v) for i, v in enumerate(values)]
+        absent = _zeros if ctx.materialize else lambda v: None
+        every = [rows[i] if i in rows else absent(v) for i, v in enumerate(values)]
         return _backward(cls, ctx, every, call, len(args))
 
     _check_dirty(ctx.dirty, values)

@@ -20,7 +20,7 @@ from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_locat
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
-from ..writes import freed, histories, hooked, stale
+from ..writes import freed, histories, hooked, stale, torn
 from . import custom, outer_histories
 
 
@@ -66,6 +66,7 @@ def engine(
     reads.history()
     if not _transforms.depth:
         reads.follow_grad_mode()
+    torn.check(current_graph())
     _check_iterations(outputs, inputs, every)
     if not every:
         outer_histories.check_grad(lambda: leaves(outputs), inputs)

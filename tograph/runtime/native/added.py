@@ -2,7 +2,7 @@
 
 ``x + a @ b`` becomes ``addmm(x, a, b)``, which rounds as the two do: the micro-kernels add what is added to the whole sum. Products
 that do not need each other stay apart from each other, because they run together (``joined``): ``x`` must not need a product that
-``a`` and ``b`` do not need.
+``a`` and ``b`` do not need. Where a pointwise op uses the sum, its loop nest adds for nothing, and ``x`` need not be in memory for it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import copied
 from . import joined
+from .groups import POINTWISE
 
 _ADD, _PRODUCT = "aten.add.Tensor", "aten.mm.default"
 
@@ -38,11 +39,12 @@ def _rewrite(graph: Graph) -> None:
         for region in node.regions.values():
             _rewrite(region)
     uses = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs)
+    nested = {v for n in graph.nodes if n.op in POINTWISE for v in n.inputs}
     needs: dict[Value, int] = {}  # a bit for each product that a value is computed from
     gone: set[Node] = set()
     bit = 1
     for node in graph.nodes:
-        product = _product(node, uses, needs)
+        product = None if nested.intersection(node.outputs) else _product(node, uses, needs)
         if product is not None:
             gone.add(product)
             x = node.args[node.args[0] is product.outputs[0]]

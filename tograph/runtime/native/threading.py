@@ -6,7 +6,10 @@ not count for more than many that were faster. Without credit (another process h
 each other) it stays on one thread for some calls, for more each time. So a busy machine costs a loop of small steps
 little instead of everything, and a quiet one is used.
 
-The state of a place, in ticks of the processor's counter where it is a time: how many calls to stay on one thread, the time on
+The other threads sleep when there has been nothing for them: the first call that goes back to them wakes them, which takes a
+processor that is idle as long as many small steps, and is not counted.
+
+The state of a place, in ticks of the processor's counter where it is a time: how many calls to stay on one thread (-1: the next one wakes the others), the time on
 one thread, how many calls to stay there after the next failure, and the credit. A task is ``void (i64 begin, i64 end, ptr block)``.
 """
 
@@ -49,7 +52,9 @@ one:
   %new = select i1 %first, i64 %time1, i64 %less
   store i64 %new, ptr %time_place
   %fewer = sub i64 %left, 1
-  store i64 %fewer, ptr %state
+  %last = icmp eq i64 %fewer, 0
+  %next = select i1 %last, i64 -1, i64 %fewer
+  store i64 %next, ptr %state
   %begin = mul i64 %new, {START}
   store i64 %begin, ptr %credit_place
   ret void
@@ -61,6 +66,12 @@ again:
   call void %task(i64 0, i64 %units, ptr %block)
   br label %slower
 judge:
+  %woken = icmp slt i64 %left, 0
+  br i1 %woken, label %awake, label %weigh
+awake:
+  store i64 0, ptr %state
+  ret void
+weigh:
   %after2 = call i64 @llvm.{COUNTER}()
   %time2 = sub i64 %after2, %before
   %worst = mul i64 %time, {WORST}

@@ -29,6 +29,7 @@ from ..symbols.carrier import Carrier, dispatch_carrier
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
 from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
+from ..writes import torn
 from ..writes.mutation import write_in_place
 from . import foreach
 
@@ -152,6 +153,8 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     node = graph.add(
         ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat]
     )
+    if graph.root.torn and not view:
+        torn.read(args, graph)
     if not func._schema.returns:
         return None
     if view and isinstance(args[0], torch.Tensor):

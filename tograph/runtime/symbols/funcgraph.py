@@ -186,6 +186,7 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
+    torn: dict[Any, Any] = field(default_factory=dict)  # see ``writes.torn``
     laid_out: bool = False
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     # What regions write, see ``ordering``.
@@ -209,6 +210,7 @@ class Root:
             self.retained,
             self.freed,
             self.writes,
+            self.torn,
             self.let,
             self.before_failure,
             self.keep,

@@ -65,8 +65,7 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
 
 def _with_history(leaf: SymTensor) -> SymTensor:
     """An argument that has a history outside is no leaf, whatever the gradient mode of the call is."""
-    with torch.enable_grad():
-        made = histories.alias(leaf)
+    made = histories.alias(leaf)
     made.given_, made.real_, leaf.shown_ = True, leaf.real_, made
     return made
 

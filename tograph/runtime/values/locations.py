@@ -43,7 +43,7 @@ def kind_in_c(x: Any) -> Any:
     return next((c for c in type(x).__mro__ if c in _IN_C), type(x))
 
 
-_IN_C = (OrderedDict, defaultdict, dict, list, set, deque, bytearray)
+_IN_C = (OrderedDict, defaultdict, dict, list, set, deque, bytearray, tuple, frozenset)
 
 
 def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:

@@ -172,6 +172,8 @@ def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
 
 def is_leaf(x: torch.Tensor) -> bool:
     """Whether eager's tensor is a leaf."""
+    if x.requires_grad and x._base is not None and x._base.requires_grad:
+        return False  # not asked of torch, which computes the history of a view anew after a write
     return x.is_leaf or (_is_state(x.grad_fn) and x.grad_fn.told.leaf)
 
 
@@ -220,8 +222,11 @@ def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) 
 
 
 def alias(x: torch.Tensor) -> Any:
-    """A tensor with the history that ``x`` has now, or None when it has none."""
-    return _Alias.apply(x) if x.requires_grad else None
+    """A tensor with the history that ``x`` has now, in any gradient mode, or None when it has none."""
+    if not x.requires_grad:
+        return None
+    with torch.enable_grad():
+        return _Alias.apply(x)
 
 
 def rebase(x: torch.Tensor, source: Any) -> None:

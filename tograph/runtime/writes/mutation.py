@@ -20,7 +20,7 @@ from ..inference.shapes import same_shape
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
-from . import histories, overlap, stale, twins
+from . import histories, overlap, stale, torn, twins
 from .view_writes import scatter, scatter_by_index, steps
 
 aten = torch.ops.aten
@@ -113,6 +113,7 @@ def write_in_place(
                 nodes[-1].over = nodes[-1].args[:1]
             if seen:
                 stale.shown(target, result)
+                torn.tear(target, (*args, *kwargs.values()))
     returns = func._schema.returns
     if out_variant or (len(returns) == len(targets) and all(r.alias_info is not None for r in returns)):  # fmt: skip
         lone = len(targets) == 1 and not isinstance(places[0], (list, tuple))
@@ -281,6 +282,11 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
     if (one.dtype, tuple(one.size), one.device) != (two.dtype, tuple(two.size), two.device):
         raise UnsupportedOpError(
             "x.data = y with another shape, dtype or device is not possible in a graph: make a new tensor or parameter outside",
+            user_location(),
+        )
+    if as_symbolic(x).chain:
+        raise UnsupportedOpError(
+            "x.data = y of a view gives it memory of its own, which a graph cannot do: write x.data.copy_(y), or assign a new tensor to the name",
             user_location(),
         )
     if storage.external is not None or storage.argument is not None or storage.derived:
