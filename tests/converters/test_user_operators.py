@@ -2,6 +2,7 @@
 
 import functools
 
+import pytest
 import torch
 
 import tograph as tg
@@ -325,3 +326,12 @@ def test_gradients_of_powers_by_a_staged_number():
         values = f(x, torch.tensor(2))
         found.append([*values, *torch.autograd.grad(sum(values).sum(), x)])
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("f", [lambda x: {1} + {2}, lambda x: {1} * {2}, lambda x: [0] + 5])
+def test_operators_that_containers_do_not_have(f):
+    with pytest.raises(TypeError) as expected:
+        f(1)
+    with pytest.raises(TypeError) as found:
+        tg.function(f)(torch.ones(2))
+    assert str(expected.value) in str(found.value)

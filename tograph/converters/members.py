@@ -244,7 +244,8 @@ OPERATORS = {
 
 def operator(name: str, a: Any, b: Any) -> Any:
     """``a | b`` and the like of sets, with ``name`` "or"; ``a |= b`` with "ior"; NotImplemented where it is Python's own."""
-    if not isinstance(a, set) or not isinstance(b, (set, frozenset)):
+    of_sets = isinstance(a, set) and isinstance(b, (set, frozenset))
+    if not of_sets or name.removeprefix("i") not in OPERATORS:
         return NotImplemented
     if name.startswith("i"):
         method = METHODS[OPERATORS[name[1:]] + "_update"] if name != "ior" else update

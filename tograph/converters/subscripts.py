@@ -283,6 +283,9 @@ def _set_plain(x, key, value) -> None:
         if watch is not None:
             watch.size(x)
         journal.record(locations.contents(x), ("__setitem__", (key, value)))
+    if isinstance(x, StagedList):
+        x[key] = value  # it tells the list that it is in
+        return
     unconverted.run(operator.setitem, (x, key, value), {})
 
 

@@ -162,3 +162,22 @@ def test_a_buffer_that_one_path_assigns(name):
         x, c = torch.full((1,), i + 1.0), torch.tensor(c)
         assert f(x, c) == getattr(plain, name)(x, c)
         assert staged.b == plain.b
+
+
+def test_a_method_that_a_module_gets_itself():
+    class Doubled(torch.nn.Module):
+        def before(self, x):
+            return 2 * x
+
+        def forward(self, x):
+            return self.before(x) + 1
+
+    module = Doubled()
+    f, x = tg.function(module), torch.ones(2)
+    assert f(x).tolist() == [3, 3]
+    module.before = lambda x: x
+    assert f(x).tolist() == [2, 2]
+    del module.before
+    assert f(x).tolist() == [3, 3]
+    module.forward = lambda x: -x
+    assert f(x).tolist() == [-1, -1]

@@ -80,6 +80,18 @@ def test_a_leaf_made_inside(make):
     assert held(f(torch.ones(2))).requires_grad
 
 
+def test_a_parameter_made_inside_is_one():
+    @tg.function
+    def f(x):
+        p = torch.nn.Parameter(x * 2)
+        return p, [p], torch.zeros(2, requires_grad=True)
+
+    for _ in range(3):
+        p, (again,), leaf = f(torch.ones(2))
+        assert type(p) is torch.nn.Parameter and again is p and p.requires_grad and p.is_leaf
+        assert type(leaf) is torch.Tensor
+
+
 GLOBAL = Holder(torch.zeros(2))
 
 

@@ -225,6 +225,14 @@ def a_new_inner_list(xs):
     return rows, row, ys
 
 
+def a_new_inner_list_by_a_condition(xs):
+    rows = nested(xs)
+    if len(rows) > 1:
+        rows[-1][1] = [xs[0]]
+        rows[0][1].append(rows[-1][0])
+    return rows
+
+
 def a_new_inner_list_under_two_names(xs):
     rows = nested(xs)
     r, q = rows[0], rows[0]
@@ -258,7 +266,7 @@ def a_tensor_and_a_number(xs):
     [
         tracks_that_are_matched, runs_of_one_key, merged_nodes, a_stack_of_dicts, a_queue, changed_in_one_branch, a_pair_changed_in_one_branch,
         a_name_from_before_a_loop, two_names, in_other_containers, by_a_closure, every_kind_of_copy, by_methods, an_inner_list_of_a_named_row,
-        a_new_inner_list, a_new_inner_list_under_two_names, filled_after_it_was_appended, a_tensor_and_a_number, pairs,
+        a_new_inner_list, a_new_inner_list_by_a_condition, a_new_inner_list_under_two_names, filled_after_it_was_appended, a_tensor_and_a_number, pairs,
     ],
 )  # fmt: skip
 def test_items_change_as_in_python(function):

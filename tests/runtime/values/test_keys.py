@@ -172,3 +172,26 @@ def test_what_a_mode_makes_of_functions_is_for_calls_under_it(called_before):
         torch.testing.assert_close(y, x.sin() * 2 + 1)
     for _ in range(2):
         torch.testing.assert_close(f(x), x.sin() + 1)
+
+
+def test_weights_are_cast_in_each_branch_and_trace():
+    layer = torch.nn.Linear(4, 4)
+    inner = tg.function(lambda x: layer(x) @ x)
+
+    def outer(x):
+        a = inner(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            b = inner(x)
+            if b.sum() > 0:
+                b = layer(b)
+            return a, b, layer(x)
+
+    f, x = tg.function(outer), torch.randn(4, 4)
+    for y in (x, -x, x[:, :4].clone().requires_grad_()):
+        for made, wanted in zip(f(y), outer(y), strict=True):
+            torch.testing.assert_close(made, wanted)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for y in (x, x.clone().requires_grad_()):
+            for made, wanted in zip(f(y), outer(y), strict=True):
+                torch.testing.assert_close(made, wanted, atol=0.1, rtol=0.05)
+        assert torch.is_autocast_cache_enabled()

@@ -209,7 +209,7 @@ class Watch(TensorChecks):
         self.check(source, ("member", name), text, old, f"{cls.__name__}.{name}")
         at = self.source_of(owner)
         # the forward of a module is among its hooks
-        if at is None or owner is cls or isinstance(owner, torch.nn.Module):
+        if at is None or owner is cls or (name == "forward" and isinstance(owner, torch.nn.Module)):
             return
         if name not in getattr(owner, "__dict__", (name,)) and not name.startswith("__"):
             names = self._shadowed.setdefault(id(at), [])

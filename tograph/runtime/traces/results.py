@@ -57,12 +57,14 @@ class MadeLeaf:
         self.x = x
 
     def __tograph_flatten__(self):
-        return None, [self.x]
+        return isinstance(self.x, torch.nn.Parameter), [self.x]
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
         x = parts[0]
-        return x.detach().requires_grad_() if isinstance(x, torch.Tensor) else x
+        if not isinstance(x, torch.Tensor):
+            return x
+        return torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
 
 
 Outer = tuple[Storage, tuple[View, ...]]  # a tensor of the caller's, or a view of one

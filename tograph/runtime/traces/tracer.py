@@ -26,7 +26,7 @@ from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
-from ..values import arguments, conditional_items, facts, families
+from ..values import arguments, conditional_items, facts, families, keys
 from ..values.arguments import Flat
 from ..values.specs import TensorSpec
 from ..writes import histories
@@ -204,6 +204,7 @@ class Tracer:
             torch.set_grad_enabled(not self.watch.quiet),
             facts.scope(),
             reads.watching(self.watch),
+            keys.uncached_casts(),
         ):
             self._roots()
             self.inputs, take = inputs_of(self.root, self.flat, self.specs, self.open_numbers)

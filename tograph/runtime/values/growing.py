@@ -187,7 +187,7 @@ class StagedList(ListContent):
     @staticmethod
     def _not_joined(other: Any) -> Any:
         """What ``+`` gives with something that is no list: what that makes of it, or Python's TypeError."""
-        if hasattr(type(other), "__radd__"):
+        if hasattr(type(other), "__radd__") and type(other) not in (bool, int, float, complex):
             return NotImplemented
         name = other.__class__.__name__
         raise TypeError(f'can only concatenate list (not "{name}") to list')

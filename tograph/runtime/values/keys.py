@@ -37,6 +37,17 @@ def autocast_dtypes() -> tuple[torch.dtype | None, ...]:
 
 
 @contextmanager
+def uncached_casts() -> Iterator[None]:
+    """What ``torch.autocast`` casts is not kept: it belongs to the trace, branch or body in which it was cast."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+@contextmanager
 def autocast_to(dtypes: tuple[torch.dtype | None, ...]) -> Iterator[None]:
     """Cast ops as ``autocast_dtypes`` said."""
     with ExitStack() as stack:
