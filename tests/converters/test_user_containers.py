@@ -292,3 +292,62 @@ def test_a_list_that_is_only_appended_to_is_one_trace():
         log.push(torch.tensor(1.0))
     assert len(log) == 4
     assert log.push.trace_count == 1
+
+
+class Filling(dict):
+    def __missing__(self, key):
+        made = self[key] = torch.zeros(())
+        return made
+
+
+class FillingBySuper(Filling):
+    def __getitem__(self, key):
+        return super().__getitem__(key) + 1
+
+
+class FillingDefault(collections.defaultdict):
+    def __missing__(self, key):
+        made = self[key] = torch.ones(())
+        return made
+
+
+class Absent(collections.Counter):
+    def __missing__(self, key):
+        return 5.0
+
+
+@pytest.mark.parametrize("cls", [Filling, FillingBySuper, FillingDefault, Absent])
+def test_what_a_key_is_that_is_not_there_is_made_on_the_path_that_asks(cls):
+    def plain(d, x):
+        if x > 0:
+            d["n"] = d["n"] + x
+        return x + 1
+
+    f = tg.function(plain)
+    for value in (2.0, 0.5, -1.0, 2.0):
+        for held in ({}, {"n": torch.tensor(7.0)}):
+            want, got = cls(), cls()
+            want.update(held)
+            got.update(held)
+            x = torch.tensor(value)
+            assert same(plain(want, x), f(got, x))
+            assert same(dict(want), dict(got))
+
+
+def test_an_item_that_is_written_is_read_as_the_class_keeps_it():
+    class OneMore(dict):
+        def __getitem__(self, key):
+            return super().__getitem__(key) + 1
+
+    def plain(d, x):
+        y = d["n"] + x
+        if x > 0:
+            d["n"] = x
+        return y, d["n"]
+
+    f = tg.function(plain)
+    want, got = OneMore(n=torch.tensor(3.0)), OneMore(n=torch.tensor(3.0))
+    for value in (1.0, -1.0, 4.0, -2.0):
+        x = torch.tensor(value)
+        assert same(plain(want, x), f(got, x))
+        assert same(dict(want.items()), dict(got.items()))

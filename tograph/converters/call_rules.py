@@ -158,6 +158,14 @@ def is_user_function(f: Any) -> bool:
     return is_unconverted(getattr(f, "__wrapped__", None)) and f.__code__ not in WRAPPERS
 
 
+def missing_method(x: Any, key: Any) -> Any:
+    """The ``__missing__`` of a user's class that C would call for ``x[key]`` of a dict; None where the dict has the key, or its class no such method."""
+    if not isinstance(x, dict):
+        return None
+    method = getattr(type(x), "__missing__", None)
+    return method if is_user_function(method) and not dict.__contains__(x, key) else None
+
+
 def is_unconverted(f: Any) -> bool:
     """Whether ``f`` is a user's function as it was written, not one that converted code defined."""
     return is_user_function(f) and f.__code__ not in CONVERTED_CODE

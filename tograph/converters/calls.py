@@ -34,6 +34,7 @@ from .call_rules import (
     LEAF_MODULES,
     MARK,
     is_user_function,
+    missing_method,
 )
 from .construction import construct, instance
 from .container_changes import CHANGING, note_look, record_change
@@ -348,7 +349,8 @@ def _container_method(f, owner, args, kwargs):
     if f.__name__ in CHANGING:
         return f(*args, **kwargs)
     note_look(owner, f.__name__, args)
-    return leave_alone(f, args, kwargs)
+    missing = missing_method(owner, *args) if f.__name__ == "__getitem__" else None
+    return call(missing, owner, *args) if missing else leave_alone(f, args, kwargs)
 
 
 def _recorded(f, owner, args, kwargs):

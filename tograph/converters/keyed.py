@@ -126,6 +126,9 @@ def _misses(x: dict, key) -> bool:
 
 def no_key(x, key):
     """What a dict gives for a key that it does not have."""
+    missing = getattr(type(x), "__missing__", None)
+    if is_user_function(missing):
+        return call(missing, x, key)
     if isinstance(x, Counter):
         return 0
     if isinstance(x, defaultdict) and x.default_factory is not None:
@@ -133,9 +136,6 @@ def no_key(x, key):
         value = reserve(x, key, call(x.default_factory))
         write_key(x, key, value)
         return value
-    missing = getattr(type(x), "__missing__", None)
-    if is_user_function(missing):
-        return call(missing, x, key)
     raise KeyError(key)
 
 

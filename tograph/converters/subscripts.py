@@ -24,7 +24,7 @@ from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import members, table_algebra, tables
 from .attributes import augmented
-from .call_rules import is_user_function
+from .call_rules import is_user_function, missing_method
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
@@ -210,6 +210,9 @@ def _plain_item(x, key):
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)
+    if missing_method(x, key):
+        reads.whole(x)
+        return no_key(x, key)
     found = _read_item(x, key)
     if may_miss(found):
         return distribute_missing(found, lambda: no_key(x, key))

@@ -29,7 +29,7 @@ from ..values.code_names import (
 )
 from . import outer_lists, questions, sources
 from .draws import Draws
-from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, show
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, item_step, show
 from .lookups import (
     absence_test,
     is_dynamic,
@@ -351,7 +351,7 @@ class Watch(TensorChecks):
         elif old is MISSING:
             self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
         else:
-            self.whole_value(old, self.step(source, "item", location.name_key))
+            self.whole_value(old, self.step(source, item_step(owner), location.name_key))
 
     def _unread(self, location: journal.Location, old: Any) -> None:
         """What a variable held that the code only writes."""
@@ -400,7 +400,7 @@ class Watch(TensorChecks):
         if known:
             self.drop(source, "keys")
             self.check(source, "keys", SAME_ITEMS, list(owner))
-        return self.step(source, "item", key)
+        return self.step(source, item_step(owner), key)
 
 
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")

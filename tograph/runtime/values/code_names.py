@@ -112,7 +112,7 @@ _OF_PARTS = frozenset([
     "BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR",
     "GET_ITER",
 ])  # fmt: skip
-_LOCALS = frozenset(["LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_CLOSURE"])
+_LOCALS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")  # also LOAD_FAST_CHECK, LOAD_FAST_BORROW
 
 
 @per_code
@@ -126,9 +126,9 @@ def used_whole(code: types.CodeType) -> frozenset[str]:
     found: set[str] = set()
     for i, p in steps:
         names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
-        if "LOAD_FAST_" in i.opname and len(names) > 1:
+        if "LOAD_FAST" in i.opname and len(names) > 1:
             found.update(names)  # two at once, of one position
-        elif i.opname in _LOCALS and (p.lineno, p.col_offset) not in parts:
+        elif i.opname.startswith(_LOCALS) and (p.lineno, p.col_offset) not in parts:
             found.add(names[0])
     return frozenset(found)
 
