@@ -107,7 +107,8 @@ class Watch(FunctionReads):
     def method(self, function: types.FunctionType, owner: Any) -> None:
         """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
         cls = owner if isinstance(owner, type) else type(owner)
-        if id(owner) in self._roots and function.__code__.co_varnames[0] in used_whole(function.__code__):  # fmt: skip
+        code = function.__code__
+        if id(owner) in self._roots and not used_whole(code).isdisjoint(code.co_varnames[:1]):
             self.whole(owner)
         if not of_a_user(cls):
             return
