@@ -60,6 +60,9 @@ def as_tensors(x):
     return {k: as_tensors(v) for k, v in x.items()} if isinstance(x, dict) else x
 
 
+ROUNDING = 2.0**-22  # of an f32 near one: what is left of numbers that cancel out
+
+
 def same(x, y):
     """Whether two values are equal, where a number equals a 0-d tensor of the same value."""
     if isinstance(x, torch.Tensor) or isinstance(y, torch.Tensor):
@@ -75,7 +78,7 @@ def same(x, y):
     if type(x) is not type(y):
         return False
     if isinstance(x, float):
-        return math.isclose(x, y, rel_tol=1e-6) or (x != x and y != y)
+        return math.isclose(x, y, rel_tol=1e-6, abs_tol=ROUNDING) or (x != x and y != y)
     if isinstance(x, list | tuple):
         return len(x) == len(y) and all(map(same, x, y))
     if isinstance(x, dict):

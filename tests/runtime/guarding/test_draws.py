@@ -1,5 +1,8 @@
 """What numpy's random generators draw in a function: other numbers at every call, those that eager PyTorch would draw."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -119,3 +122,38 @@ def test_a_generator_of_the_function_needs_one_trace():
 
     assert same(calls(f), [f(torch.arange(5.0))] * 6)
     assert f.trace_count == 1
+
+
+UNLOADED = """
+import sys
+import numpy as np
+import torch
+import tograph as tg
+
+@tg.function
+def f(x):
+    return x + torch.from_numpy(np.random.rand(3))
+
+@tg.function
+def in_a_loop(x):
+    while x.sum() < 30:
+        x = x + torch.from_numpy(np.random.rand(3))
+    return x
+
+assert "numpy.random" not in sys.modules
+if sys.argv[1] == "f":
+    print(len({tuple(f(torch.zeros(3)).tolist()) for _ in range(4)}))
+else:
+    try:
+        in_a_loop(torch.zeros(3))
+    except tg.errors.LastingChangeError:
+        print("refused")
+"""
+
+
+@pytest.mark.parametrize(("name", "expected"), [("f", "4"), ("in_a_loop", "refused")])
+def test_generators_that_the_first_trace_loads(tmp_path, name, expected):
+    path = tmp_path / "program.py"
+    path.write_text(UNLOADED)
+    ran = subprocess.run([sys.executable, path, name], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [expected]

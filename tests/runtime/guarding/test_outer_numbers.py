@@ -239,3 +239,48 @@ def test_counters_go_by_the_entry():
     for _ in range(3):
         assert torch.equal(f(x), plain.step(x))
         assert held.n == plain.n
+
+
+class Steps:
+    def __init__(self):
+        self.steps = 0
+
+
+def count_twice(x, a, b):
+    a.steps += 1
+    b.steps += 2
+    return x * a.steps + b.steps
+
+
+def test_the_same_argument_is_another_object():
+    """Each object counts for itself, whichever argument it is."""
+
+    def calls(function):
+        a, b, found = Steps(), Steps(), []
+        for pair in [(a, b)] * 4 + [(b, a)] * 4 + [(a, a)] * 3 + [(a, b), (b, b), (b, a), (a, b)]:
+            found.append((function(torch.ones(1), *pair).item(), a.steps, b.steps))
+        return found
+
+    assert calls(tg.function(count_twice)) == calls(count_twice)
+
+
+def test_one_object_after_another():
+    """Objects of the same place in memory among them: two traces serve each."""
+    staged = tg.function(count_twice)
+    for _ in range(6):
+        a, b = Steps(), Steps()
+        assert [staged(torch.ones(1), a, b).item() for _ in range(5)] == [3, 6, 9, 12, 15]
+    assert staged.trace_count == 12
+
+
+def test_methods_of_several_objects():
+    class Counter(Steps):
+        @tg.function
+        def step(self, x):
+            self.steps += 1
+            return x + self.steps
+
+    counters = [Counter() for _ in range(3)]
+    found = [counters[i % 3].step(torch.zeros(1)).item() for i in range(12)]
+    assert found == [1 + i // 3 for i in range(12)]
+    assert [c.steps for c in counters] == [4, 4, 4]

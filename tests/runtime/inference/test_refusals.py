@@ -66,6 +66,8 @@ SHAPES = {
     "gather from rows that there are not": (lambda x, i: x.gather(1, i), (ROWS, INTS[:, None] * 0)),
     "gather of wider rows": (lambda x, i: x.gather(0, i), (ROWS, torch.zeros(1, 5, dtype=torch.int64))),
     "a mask of another size": (lambda x, m: x.masked_select(m), (FLOATS, torch.ones(4) > 0)),
+    "a mask of numbers": (lambda x, m: x.masked_select(m), (FLOATS, FLOATS)),
+    "more shifts than dimensions to roll": (lambda x: x.roll((1, 2), (0,)), (FLOATS,)),
     "roll of a dimension that there is not": (lambda x: x.roll(1, 1), (FLOATS,)),
     "cat of nothing": (lambda x: torch.cat([]), (FLOATS,)),
     "stack of nothing": (lambda x: torch.stack([]), (FLOATS,)),

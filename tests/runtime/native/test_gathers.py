@@ -207,3 +207,24 @@ def test_more_than_there_is_room_for(f, of, size):
     for g in (f, staged, staged, staged):
         with pytest.raises(RuntimeError, match=r"shape \[|doesn't match"):
             g(torch.ones(of), torch.ones(size))
+
+
+def with_rows_left(x, index):
+    return x.gather(1, index[index[:, 0] >= 0]) * 2
+
+
+def of_rows_left(x, index):
+    return x[x[:, 0] > 0].gather(1, index) + 1
+
+
+@pytest.mark.parametrize("function", [with_rows_left, of_rows_left])
+def test_an_index_of_more_rows_than_there_are(function):
+    """How many rows there are only the run knows: it raises, and reads nothing beyond the tensor."""
+    x, staged = torch.arange(1.0, 7.0).reshape(2, 3), tg.function(function)
+    for index in ([[0], [1]], [[2]], [[0], [1], [2], [0]]):
+        index = torch.tensor(index)
+        if len(index) > 2:
+            with pytest.raises(RuntimeError, match="Size does not match at dimension 0"):
+                staged(x, index)
+        else:
+            assert torch.equal(staged(x, index), function(x, index))

@@ -92,6 +92,21 @@ def test_products_that_run_together_look_together(monkeypatch):
     assert [t.count("call void @look") for t in texts if t.startswith("internal void @joint")] == [3, 0]  # fmt: skip
 
 
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+@pytest.mark.parametrize("rows", [8, 9])
+def test_one_of_those_that_run_together_is_a_single_tile(rows, monkeypatch):
+    """It waits for the look, as the others do."""
+    monkeypatch.setattr(threading, "PRODUCT", 1 << 8)
+
+    def f(x, narrow, wide, alive):
+        g = masked(x, alive)
+        return g @ narrow, g @ wide
+
+    cf = checks.compiled(f, r(rows, 64), r(64, 8), r(64, 96), mask(rows, [0, 5]))
+    texts = cf.scheduled.llvm.split("define ")
+    assert [t.count("call void @product") for t in texts if t.startswith("i32 @run")] == [0]
+
+
 def test_what_zeros_meet_is_not_finite():
     x, w, alive = r(16, 19), r(19, 33), mask(16, [1, 5, 7, 9, 15])
     cf = checks.compiled(forms, x, w, alive)

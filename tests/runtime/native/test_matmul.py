@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.native.checks import compiled
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import micro_kernels, threading
 
@@ -58,6 +59,16 @@ def test_a_long_shared_dimension_is_taken_in_pieces(m, n, threads, monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert "%K = add i64 77, 0" in llvm
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_is_added_to_a_product_in_pieces_is_added_to_the_whole_sum(in_place):
+    """Each term is less than half of what tells numbers next to a large one apart."""
+
+    def added(c, a, b):
+        return c.clone().add_(a @ b) if in_place else c + a @ b
+
+    compiled(added, torch.full((16, 16), 1e8), torch.ones(16, 2048), torch.ones(2048, 16), rtol=0, atol=0)  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", [(33,), (1, 33), (7, 33), (7, 1), (1,), ()])

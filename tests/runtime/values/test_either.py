@@ -253,3 +253,23 @@ def test_a_choice_joined_with_itself_is_itself():
 
     tg.function(f)(ONES)
     assert found == [True]
+
+
+def test_as_an_item_of_a_list_of_tensors():
+    def f(x, n, i):
+        items, k = [], 0
+        while k < n:
+            items.append(x[k])
+            k += 1
+        t = 1.0
+        if x[0] > 0:
+            t = x.sum()
+        elif x[1] > 0:
+            t = 2
+        items[i] = t
+        return torch.stack([torch.as_tensor(v) for v in items])
+
+    g = tg.function(f)
+    for x in (ONES, torch.tensor([-1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, 3.0])):
+        args = x, torch.tensor(3), torch.tensor(1)
+        torch.testing.assert_close(g(*args), torch.stack([torch.as_tensor(v).float() for v in f(*args)]))  # fmt: skip

@@ -20,9 +20,7 @@ from . import sources
 
 def is_generator(x: Any) -> bool:
     """Whether ``x`` is a random generator of numpy; `import tograph` does not load them."""
-    if "numpy.random" not in sys.modules:
-        return False
-    return isinstance(x, (np.random.RandomState, np.random.Generator))
+    return _are_loaded() and isinstance(x, (np.random.RandomState, np.random.Generator))
 
 
 class Draws:
@@ -31,7 +29,8 @@ class Draws:
     def __init__(self) -> None:
         self.before: dict[int, tuple[Any, Any]] = {}
         self.fresh: list[Any] = []  # those that were seeded
-        if "numpy.random" in sys.modules:
+        self.loaded = _are_loaded()
+        if self.loaded:
             self.note(np.random.mtrand._rand)
 
     def note(self, x: Any) -> None:
@@ -41,7 +40,7 @@ class Draws:
 
     def seeded(self, function: Any, owner: Any) -> None:
         """``function``, a method of ``owner`` or a function of numpy, seeds a generator."""
-        shared = "numpy.random" in sys.modules and function is np.random.seed
+        shared = _are_loaded() and function is np.random.seed
         x = np.random.mtrand._rand if shared else owner
         if is_generator(x) and journal.depth() > 1:
             raise opaque.refusal(x, "and what it holds afterwards depends on a staged condition")
@@ -55,6 +54,8 @@ class Draws:
 
     def check(self, watch: Any, root: Root) -> None:
         """Where one has drawn, the trace serves this call only; nothing draws when its graph runs, since that would be in another order."""
+        if _are_loaded() and not self.loaded:
+            raise Retrace  # none was looked at
         changed = self.changed()
         if changed and root.draws:
             raise Retrace(drawn=True)
@@ -69,6 +70,11 @@ class Draws:
                 x.set_state(state)
             else:
                 x.bit_generator.state = state
+
+
+def _are_loaded() -> bool:
+    """Whether there are generators: numpy loads them when they are first asked for."""
+    return "numpy.random" in sys.modules
 
 
 def _state(x: Any) -> Any:

@@ -33,26 +33,43 @@ class OuterNumbers:
     """What a function knows of the numbers that its traces read."""
 
     def __init__(self) -> None:
-        self.changes: Counter[str] = Counter()
-        self.open: dict[str, Source] = {}
-        self.closed: set[str] = set()
+        self.changes: Counter[str] = Counter()  # by label
+        self.open: dict[Any, Source] = {}
+        self.closed: set[str] = (
+            set()
+        )  # labels: what the code does with one, it does with others of that name
 
     def learn(self, checks: Guards, written: frozenset[Any], tensors: Any) -> None:
         """A trace does not fit: the numbers that have changed since."""
+        self.open = {p: s for p, s in self.open.items() if _is_alive(s)}
         for check in checks.checks:
-            label = check.source.label
-            if check.test != NUMBER or label in self.closed or label in self.open:
+            source = check.source
+            if check.test != NUMBER or source.label in self.closed or source.place() in self.open:
                 continue
             if _changed(check, tensors):
-                self.changes[label] += 1
-                place = location_of(check.source)
-                if place is not None and (self.changes[label] > 1 or place.key in written):
-                    self.open[label] = check.source
+                self.changes[source.label] += 1
+                location = location_of(source)
+                if location is not None and (
+                    self.changes[source.label] > 1 or location.key in written
+                ):
+                    self.open[source.place()] = source
 
     def close(self) -> None:
         """Tracing with them failed: they are guards from here on."""
-        self.closed.update(self.open)
+        self.closed.update(s.label for s in self.open.values())
         self.open.clear()
+
+
+def _is_alive(source: Source) -> bool:
+    root = source.root()
+    return root.kind != "object" or root.key() is not None
+
+
+def _of_another_call(root: Source, watch: Watch) -> bool:
+    """Whether a place is found from an argument which is another object in this call."""
+    if root.kind != "object" or id(root.key()) in watch.sources:
+        return False
+    return any(source.label == root.label for _, source in watch.sources.values())
 
 
 def _changed(check: Check, tensors: Any) -> bool:
@@ -91,11 +108,13 @@ class Opened:
         self.getters: dict[int, Callable[[], Any]] = {}
 
     def enter(self, root: FuncGraph, watch: Watch) -> None:
-        """Put a staged number in each place."""
+        """Put a staged number in each place that this call may know."""
         for source, place, real in self.places:
+            if _of_another_call(source.root(), watch):
+                continue
             kind = type(place.get())
             watch.check(source, "number", _TESTS[kind])
-            watch.opened.add(source.label)
+            watch.opened[source.label].add(source.place())
             self.getters[id(real)] = NumberSlot(source, real)
             value = value_of(as_symbolic(real), root)
             inner = root.emit(f"py.{kind.__name__}", value, type=ScalarType(kind))

@@ -73,7 +73,7 @@ class Stood:
             watch.stood(real, source)
             made = tables.table_of(real)
             watch.sources[id(made)] = made, source
-            watch.opened.add(source.label)
+            watch.opened[source.label].add(source.place())
             place.set(made)
             self.entries[place.key] = made
             self.pairs.append((made, real))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import types
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,9 @@ class PlaceChecks:
         self.given: Any = ()  # the tensors of the arguments, and which of them are captured
         self.real: frozenset[int] = frozenset()
         self.stands: dict[int, Any] = {}  # dicts and sets that tables stand for
-        self.opened: set[str] = set()  # the labels of the places whose number is an input
+        self.opened: defaultdict[str, set[Any]] = defaultdict(
+            set
+        )  # by label, the places whose number is an input
 
     def source_of(self, x: Any) -> Source | None:
         found = self.sources.get(id(x))
@@ -87,9 +90,12 @@ class PlaceChecks:
         if key not in self.checks:
             self.checks[key] = Check(source, test, old, text)
 
+    def _is_open(self, source: Source) -> bool:
+        return source.label in self.opened and source.place() in self.opened[source.label]
+
     def value(self, x: Any, source: Source) -> None:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
-        if isinstance(x, (SymTensor, *SYMBOLS)) or source.label in self.opened:
+        if isinstance(x, (SymTensor, *SYMBOLS)) or self._is_open(source):
             return
         self._found(x, source)
         text = show(x)

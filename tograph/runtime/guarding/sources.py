@@ -54,6 +54,20 @@ class Source:
     def step(self, kind: str, key: Any) -> Source:
         return Source(self, kind, key, _LABELS[kind](self.label, key))
 
+    def root(self) -> Source:
+        """Where the way begins."""
+        return self if self.parent is None else self.parent.root()
+
+    def place(self) -> tuple[Any, ...]:
+        """What tells the place from others, whatever they are called: the same of two sources that go the same way from one root."""
+        if self.parent is not None:
+            return (*self.parent.place(), self.kind, self.key)
+        if self.kind == "cell":
+            return (self.kind, id(self.key))
+        if self.kind == "global":
+            return (self.kind, id(self.key[0]), self.key[1])
+        return (self.kind, id(self.key()) if self.kind == "object" else self.key)
+
     def write(self, parent: str, bind: Callable[[Any], str]) -> str:
         """The expression that follows this source, given the name of its parent."""
         if self.kind == "cell":

@@ -1,14 +1,12 @@
 """``Watch``: what one trace reads of Python's values outside of it.
 
-It collects globals and closure variables of the functions that run, attributes, items, lengths and keys of containers, parameters
+It collects what functions that run name (``function_reads``), attributes, items, lengths and keys of containers, parameters
 and settings of modules. A read of something that has a ``Source`` becomes a check of ``guards``. What the traced code wrote itself
 before is not read from outside.
 """
 
 from __future__ import annotations
 
-import functools
-import os
 import types
 import weakref
 from collections import deque
@@ -17,18 +15,12 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..diagnosis.frames import is_users
 from ..symbols import journal
 from ..symbols.journal import MISSING
-from ..values.code_names import (
-    code_names,
-    loaded_globals,
-    loaded_variables,
-    stored_names,
-    used_whole,
-)
+from ..values.code_names import used_whole
 from . import outer_lists, questions, sources
 from .draws import Draws
+from .function_reads import FunctionReads
 from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, item_step, show
 from .lookups import (
     absence_test,
@@ -42,16 +34,13 @@ from .lookups import (
 )
 from .place_checks import in_two_places, pre_content
 from .sources import Source, holder
-from .tensor_checks import TensorChecks
 
 
-class Watch(TensorChecks):
+class Watch(FunctionReads):
     """The reads of one trace."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.functions: dict[Any, Any] = {}  # kept: their ids are keys
-        self.cells: set[Any] = set()  # the variables of closures from outside
         # what was called, and not found by a read: see ``callables``
         self.called: dict[int, Any] = {}
         self.compared: set[int] = set()  # tensors whose identity was asked for
@@ -73,71 +62,6 @@ class Watch(TensorChecks):
             if code is None or name in used_whole(code):
                 self.whole(x)
 
-    def add(self, function: types.FunctionType) -> None:
-        """A user's function runs: its cells, the globals that its code loads, and its defaults are read."""
-        key = (function.__code__, tuple(map(id, function.__closure__ or ())))
-        if key in self.functions:
-            return
-        self.functions[key] = function
-        self._code(function)
-        stored, loaded = stored_names(function.__code__), loaded_variables(function.__code__)
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-            self.cells.add(("cell", id(cell)))
-            try:
-                content = cell.cell_contents
-            except ValueError:
-                continue
-            if name in loaded:
-                self._variable(
-                    sources.cell(cell, name), ("cell", id(cell)), content, name in stored
-                )
-        namespace = function.__globals__
-        for name in loaded_globals(function.__code__):
-            if namespace.get(name) is os and _asks_environment(function.__code__):
-                self.environment()
-            if name in namespace:
-                source = sources.global_(namespace, name)
-                at = ("key", id(namespace), str, name)
-                self._variable(source, at, namespace[name], name in stored)
-        self._defaults(function)
-
-    def _code(self, function: types.FunctionType) -> None:
-        """A function of the user's own files may get other code or defaults, as ``%autoreload`` gives it; those of libraries do not."""
-        source = self.source_of(function)
-        if source is not None and is_users(function.__code__):
-            self.check(source, "code", "{0}.__code__ is {1}", function.__code__)
-            if function.__defaults__:
-                self.check(source, "defaults", "{0}.__defaults__ is {1}", function.__defaults__)
-
-    def _defaults(self, function: types.FunctionType) -> None:
-        positional, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
-        for part, entries in (
-            ("__defaults__", enumerate(positional)),
-            ("__kwdefaults__", keywords.items()),
-        ):
-            for i, x in entries:
-                if not isinstance(x, ATOMS) and x is not None:
-                    source = self.source_of(function) or sources.object_(
-                        function, function.__name__
-                    )
-                    self.whole_value(x, self.step(self.step(source, "attr", part), "item", i))
-
-    def partial(self, f: functools.partial) -> None:
-        """A partial was called: what it holds is read."""
-        source = self.source_of(f)
-        for part, entries in (("args", enumerate(f.args)), ("keywords", f.keywords.items())):
-            for i, x in entries if source is not None else ():
-                self.value(x, self.step(self.step(source, "attr", part), "item", i))
-
-    def _variable(self, source: Source, key: Any, content: Any, stored: bool) -> None:
-        """A variable: ``key`` is that of its journal location; one that the code writes is compared whole, if it stays."""
-        if isinstance(content, types.ModuleType) or key in self.steps or self.written(key):
-            return
-        self.steps[key] = source
-        self.value(content, source)
-        if stored:
-            self.whole_value(content, source)
-
     def attribute(self, owner: Any, name: str, value: Any) -> None:
         """``owner.name`` was read."""
         if id(value) in self.stands:
@@ -145,7 +69,7 @@ class Watch(TensorChecks):
         if isinstance(owner, types.ModuleType) and name in vars(owner):
             if not self.written(("attr", id(owner), name)):
                 source = sources.global_(vars(owner), name)
-                self._variable(source, ("key", id(vars(owner)), str, name), value, False)
+                self.variable(source, ("key", id(vars(owner)), str, name), value, False)
             return
         source = self.source_of(owner) or self.class_source(owner)
         if source is None or self.written(("attr", id(owner), name)):
@@ -183,7 +107,8 @@ class Watch(TensorChecks):
     def method(self, function: types.FunctionType, owner: Any) -> None:
         """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
         cls = owner if isinstance(owner, type) else type(owner)
-        if id(owner) in self._roots and function.__code__.co_varnames[0] in used_whole(function.__code__):  # fmt: skip
+        code = function.__code__
+        if id(owner) in self._roots and not used_whole(code).isdisjoint(code.co_varnames[:1]):
             self.whole(owner)
         if not of_a_user(cls):
             return
@@ -405,8 +330,3 @@ class Watch(TensorChecks):
 
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _asks_environment(code: types.CodeType) -> bool:
-    """Attributes of a library are not told of as they are read."""
-    return not {"environ", "getenv"}.isdisjoint(code_names(code))

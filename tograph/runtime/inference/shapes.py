@@ -803,6 +803,8 @@ def _lstsq(a, b, rcond=None, driver=None):
 
 @rule("masked_select")
 def _masked_select(x, mask):
+    if mask.dtype is not torch.bool:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
     if x.static and mask.static:
         broadcast(x.size, mask.size)
     return like(x, size=(None,))
@@ -817,7 +819,8 @@ def _same(x, *args, **kwargs):
 @rule("roll")
 def _roll(x, shifts, dims=()):
     inside = all(-x.rank <= d < x.rank for d in dims)
-    return like(x) if inside and not _empty(x) else None
+    each = len(shifts) == (len(dims) or 1)
+    return like(x) if inside and each and not _empty(x) else None
 
 
 @rule("masked_fill masked_scatter")

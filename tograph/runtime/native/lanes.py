@@ -116,9 +116,8 @@ def opaque(code: Code, x: str) -> str:
 
 
 def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int, pointers: dict[str, int],
-                body: Callable[[list[str], list[str]], list[str]], start: list[str] | None = None,
-                order: str | None = None) -> list[str]:  # fmt: skip
-    """``count`` running vectors along the shared dimension, from zero or ``start``; ``body`` takes where it is in the matrices, and them.
+                body: Callable[[list[str], list[str]], list[str]], order: str | None = None) -> list[str]:  # fmt: skip
+    """``count`` running vectors along the shared dimension, from zero; ``body`` takes where it is in the matrices, and them.
 
     ``pointers``: where the matrices begin, and the bytes from one step to the next; ``order``: a table of the steps that are made, if not
     all are. Addresses that are computed of the step's number instead
@@ -138,8 +137,7 @@ def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int,
     phis = [(k, "i64", "0", on)]
     for name, (base, stride) in moving.items():
         phis.append((name, "ptr", base, code.do(f"getelementptr i8, ptr {name}, i64 {stride}")))
-    start = start or ["zeroinitializer"] * count
-    phis += [(name, vector, old, new) for name, old, new in zip(sums, start, after, strict=True)]
+    phis += [(name, vector, "zeroinitializer", new) for name, new in zip(sums, after, strict=True)]
     for place, (name, kind, old, new) in zip(places, phis, strict=True):
         code.fill(place, f"{name} = phi {kind} [{old}, %{before}], [{new}, %{code.block}]")
     again = UNROLL[4] if count > 4 else UNROLL[8]

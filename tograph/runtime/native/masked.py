@@ -112,10 +112,12 @@ class Steps(Writer):
     more = "ptr noalias %L, ptr noalias %X, "
     parted = False
 
-    def _along(self, count: int, depth: int | str, pointers: dict[str, int], step: Step, before: list[str] | None) -> list[str]:  # fmt: skip
+    def _along(
+        self, count: int, depth: int | str, pointers: dict[str, int], step: Step
+    ) -> list[str]:
         code = self.code
         number, order = code.load("i64", "%L"), code.element("i64", "%L", "1")
-        return accumulate(code, self.vector, count, number, 1, pointers, step, before, order)
+        return accumulate(code, self.vector, count, number, 1, pointers, step, order)
 
 
 class Rows(Writer):

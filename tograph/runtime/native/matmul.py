@@ -243,7 +243,7 @@ def _call(
     low: Lowering, name: str, pointers: list[str], units: int, parallel: bool, fresh: bool
 ) -> None:
     code = low.code
-    if not parallel or units < 2:
+    if not parallel or (units < 2 and low.joint is None):
         given = ", ".join(f"ptr {p}" for p in pointers)
         code.line(f"call void @{name}({given}, i64 0, i64 {units})")
         return

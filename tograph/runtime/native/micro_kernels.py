@@ -74,7 +74,9 @@ class Writer(Lanes):
             self.units = -(-a.rows // self.rows)
         self.panel = panel
         self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
-        long = panel and self.parted and a.rows > self.rows and bound(a.columns) >= LONG
+        parted = panel and self.parted and a.rows > self.rows
+        # What is added to the whole sum cannot be where the pieces are added up.
+        long = parted and not self.adds and bound(a.columns) >= LONG
         self.deep = isinstance(a.columns, Open) or long
         self.high, self.chunks = max(a.rows, 1), 1  # rows of a chunk, and chunks of a panel
         self.panels = self.units
@@ -177,13 +179,15 @@ class Writer(Lanes):
 
     def _chunk(self, row: str, rows: int, first: str, columns: int) -> None:
         code = self.code
-        lanes = self._lanes(columns)
 
-        def begin(r: str) -> None:
+        def each(r: str, made: Callable[[str, int, int], str]) -> None:
             line = self.at("%C", (row, self.c.row_stride), (r, self.c.row_stride), (first, 1))
-            for j, n in enumerate(lanes):
-                total = self._with_bias("zeroinitializer", code.add(row, r), "0", first, j, n)
-                self.store(total, self.at(line, (str(j * self.width), 1)), n)
+            for j, n in enumerate(self._lanes(columns)):
+                place = self.at(line, (str(j * self.width), 1))
+                self.store(made(place, j, n), place, n)
+
+        def add(r: str) -> None:
+            each(r, lambda place, j, n: self._with_bias(self.load(place, n), code.add(row, r), "0", first, j, n))  # fmt: skip
 
         def piece(k: str) -> None:
             left = code.do(f"sub i64 %K, {k}")
@@ -191,8 +195,11 @@ class Writer(Lanes):
             depth = code.do(f"call i64 @llvm.umin.i64(i64 {left}, i64 {DEPTH})")
             self._tiles(row, rows, first, columns, (k, depth))
 
-        loop(code, "0", str(rows), 1, begin)
+        if not self.adds:
+            loop(code, "0", str(rows), 1, lambda r: each(r, lambda *_: "zeroinitializer"))
         only(code, ["icmp sgt i64 %K, 0"], lambda: loop(code, "0", "%K", DEPTH, piece))
+        if self.bias is not None and not self.adds:  # last: what is large would swallow the terms
+            loop(code, "0", str(rows), 1, add)
 
     def _lanes(self, columns: int) -> list[int]:
         count = -(-columns // self.width)
@@ -242,7 +249,7 @@ class Writer(Lanes):
         """Write a tile of the result; of a ``piece`` (its start, its length), which is added to what is there. Its sums."""
         lanes = self._lanes(columns)
         count = len(lanes)
-        a, b, c = self.a, self.b, self.c
+        code, a, b, c = self.code, self.a, self.b, self.c
         start, depth = piece or ("0", a.columns)
         origin, at_row = self._rows_from(row, rows)
         left = self.at("%A", (origin, a.row_stride), (start, a.column_stride))
@@ -259,13 +266,16 @@ class Writer(Lanes):
 
         corner = self.at("%C", (origin, c.row_stride), (first, 1))
         places = [self.at(corner, (i, c.row_stride), (str(j * self.width), 1)) for i in at_row for j in range(count)]  # fmt: skip
-        before = [self.load(p, lanes[i % count]) for i, p in enumerate(places)] if piece else None
         pointers = {left: a.column_stride * SIZE[self.dtype], right: b.row_stride * SIZE[self.dtype]}  # fmt: skip
-        sums = self._along(rows * count, depth, pointers, step, before)
+        sums = self._along(rows * count, depth, pointers, step)
         for i in range(rows):
             for j, n in enumerate(lanes):
                 total = sums[i * count + j]
-                total = total if piece else self._with_bias(total, origin, at_row[i], first, j, n)
+                if piece:
+                    before = self.load(places[i * count + j], n)
+                    total = code.do(f"fadd {self.vector} {before}, {total}")
+                else:
+                    total = self._with_bias(total, origin, at_row[i], first, j, n)
                 self.store(total, places[i * count + j], n)
         return sums
 
@@ -273,9 +283,11 @@ class Writer(Lanes):
         """Where the rows of a tile are: the first, and each from there on."""
         return row, [str(i) for i in range(rows)]
 
-    def _along(self, count: int, depth: int | str, pointers: dict[str, int], step: Step, before: list[str] | None) -> list[str]:  # fmt: skip
+    def _along(
+        self, count: int, depth: int | str, pointers: dict[str, int], step: Step
+    ) -> list[str]:
         """The sums of a tile: ``step`` for each place of the shared dimension."""
-        return accumulate(self.code, self.vector, count, depth, 1, pointers, step, before)
+        return accumulate(self.code, self.vector, count, depth, 1, pointers, step)
 
     def _with_bias(self, total: str, row: str, i: str, first: str, j: int, lanes: int) -> str:
         if self.bias is None:

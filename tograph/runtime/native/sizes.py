@@ -186,11 +186,19 @@ class Sizes:
         if node.op == "aten.embedding.default":
             return (*self._size(node.args[1]), *self._size(node.args[0])[1:])
         if node.op == "aten.gather.default":
-            return self._size(node.args[2])
+            return self._picked(*node.args[:3])
         x, d, order = node.args
         size = self._size(x)
         d %= len(size)
         return (*size[:d], *self._size(order), *size[d + 1 :])
+
+    def _picked(self, x: Value, d: int, order: Value) -> Size:
+        """The sizes of the index, none of which is larger than that of ``x``, but in the dim along which it picks."""
+        size, out = self._size(x), self._size(order)
+        for at, (n, m) in enumerate(zip(out, size, strict=True)):
+            if at != d % len(size) and n != m and (isinstance(n, Open) or isinstance(m, Open)):
+                self.low.fail(self.low.code.do(f"icmp ugt i64 {self.text(n)}, {self.text(m)}"))
+        return out
 
     def _indexed(self, node: Node) -> Size:
         """The indexed dims become the dims of the indices, in the first one's place or in front."""

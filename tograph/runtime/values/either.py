@@ -47,8 +47,9 @@ def _open(spec: Spec) -> Spec:
 
 def as_one(spec: Any) -> Spec | None:
     """The tensor that a choice of numbers and a tensor is as an item of a list, whose items are all of one kind; None for another spec."""
-    at = slot(spec) if isinstance(spec, Choice) else None
-    return None if at is None else Leaf(spec.options[at].type)
+    options = opened(spec.options) if isinstance(spec, Choice) else ()
+    at = slot(Choice(options)) if options else None
+    return None if at is None else Leaf(options[at].type)
 
 
 def _is_open_scalar(spec: Spec) -> bool:
