@@ -587,8 +587,9 @@ def numbers(n):
         lambda found: torch.meshgrid([torch.ones(2), found]),
         lambda found: torch.zeros([1] * len(found)),
         lambda found: np.array(found).sum(),
+        lambda found: torch.ones(0).split(found),
     ],
-    ids=["size", "keyword", "method", "dims", "python", "inside", "repeated", "numpy"],
+    ids=["size", "keyword", "method", "dims", "python", "inside", "repeated", "numpy", "split"],
 )
 def test_code_that_reads_the_memory_of_lists_refuses_one_of_the_graph(use):
     """It would take the list to be empty."""

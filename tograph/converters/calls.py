@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import types
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal, library_ops
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.products import is_open
-from ..runtime.values import inner_lists, locations
+from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
@@ -36,7 +35,8 @@ from .call_rules import (
     is_user_function,
 )
 from .construction import construct, instance
-from .container_changes import CHANGING, note_look, record_change
+from .container_changes import CHANGING
+from .container_methods import MUTABLE, container_method
 from .context import OPERATORS, Converter, is_docstring
 from .conversion import converted, generator_form, record_writes
 from .generators import CHANNEL, Generator, is_generator_function
@@ -263,7 +263,7 @@ def _list_method(f: types.MethodType, args, kwargs):
 def _unbound(f: Any, args, kwargs):
     """``dict.__setitem__(d, k, v)``, ``list.append(self, x)``: what the method of the container does."""
     form = form_of(f)
-    if form is None and args and issubclass(f.__objclass__, _MUTABLE) and isinstance(args[0], f.__objclass__):  # fmt: skip
+    if form is None and args and issubclass(f.__objclass__, MUTABLE) and isinstance(args[0], f.__objclass__):  # fmt: skip
         owner = args[0]
         bound = getattr(owner, f.__name__) if isinstance(owner, StagedList) else f.__get__(owner)
         return call(bound, *args[1:], **kwargs)
@@ -304,9 +304,6 @@ def _method(f: types.MethodType, args, kwargs):
 _NOT_COMPILED = torch._disable_dynamo(lambda: None).__code__
 
 
-_MUTABLE = (list, dict, set, deque, bytearray)
-
-
 def _builtin(f, args, kwargs):
     """A C function or a method of a built-in object; changes of containers are recorded."""
     form = form_of(f)
@@ -315,8 +312,8 @@ def _builtin(f, args, kwargs):
     owner = getattr(f, "__self__", None)
     if type(f) is types.MethodWrapperType and f.__name__ in SLOT_METHODS:
         return SLOT_METHODS[f.__name__](owner, *args, **kwargs)
-    if isinstance(owner, _MUTABLE):
-        return _container_method(f, owner, args, kwargs)
+    if isinstance(owner, MUTABLE):
+        return container_method(call, f, owner, args, kwargs)
     if isinstance(owner, torch.Tensor):
         form = TENSOR_METHODS.get(f.__name__)
         if form is not None:
@@ -326,42 +323,6 @@ def _builtin(f, args, kwargs):
         if form is not None:
             return form(owner, *args, **kwargs)
     return leave_alone(f, args, kwargs)
-
-
-def _container_method(f, owner, args, kwargs):
-    if f.__name__ in ("append", "extend") and type(owner) is list:
-        grown = outer_lists.additions(owner, reads.current())
-        if grown is not None:
-            outer_lists.check_kinds(
-                owner, args if f.__name__ == "append" else args[0], reads.current()
-            )
-            return call(getattr(grown, f.__name__), *args, **kwargs)
-    if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
-        return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])
-    form = METHODS.get((type(owner), f.__name__))
-    if form is not None:
-        result = form(owner, *args, **kwargs)
-        if result is not NotImplemented:
-            return result
-    if f.__name__ in CHANGING and journal.active():
-        return inner_lists.changing(owner, lambda: _recorded(f, owner, args, kwargs))
-    if f.__name__ in CHANGING:
-        return f(*args, **kwargs)
-    note_look(owner, f.__name__, args)
-    return leave_alone(f, args, kwargs)
-
-
-def _recorded(f, owner, args, kwargs):
-    record_change(owner, f.__name__, args, kwargs)
-    return f(*args, **kwargs)
-
-
-# Methods whose first argument is a key, an index or a member.
-_BY_KEY = {
-    dict: frozenset(["get", "pop", "setdefault"]),
-    set: frozenset(["add", "discard", "remove"]),
-    list: frozenset(["pop", "insert"]),
-}
 
 
 def _module(m: torch.nn.Module, args, kwargs):

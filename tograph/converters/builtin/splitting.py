@@ -14,6 +14,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.symbolic import SymTensor
 from ..call_rules import DECIDING
 from ..calls import call
+from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from .forms import as_number
 
@@ -72,7 +73,7 @@ def _splits(*functions: Callable[..., Any]) -> None:
         def split(tensor, split_size_or_sections=None, dim=0, *, split_size=None, _plain=function):
             size = split_size if split_size_or_sections is None else split_size_or_sections
             if not _staged(tensor, size, dim):
-                return _plain(tensor, size, dim=dim)
+                return leave_alone(_plain, (tensor, size), {"dim": dim})
             return call(_split, tensor, as_number(size), dim)
 
 

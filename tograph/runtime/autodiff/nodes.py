@@ -105,10 +105,7 @@ class _Apply(torch.autograd.Function):
             specs = given_spec, stored_spec
             box.append(given_spec)
             places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
-        tensors = [stored[i] for i in places]
-        numbers = stored if len(places) < len(stored) else [None] * len(stored)
-        for i in places if numbers is stored else ():
-            numbers[i] = None
+        tensors, numbers = _parted(stored, places)
         if node.saves:
             ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -118,9 +115,7 @@ class _Apply(torch.autograd.Function):
             node,
             inputs,
             shape,
-            [x._version for x in inputs]
-            if node.only_tensors
-            else [x._version if isinstance(x, torch.Tensor) else 0 for x in inputs],
+            _versions(node, inputs),
             state,
             outs[first : first + len(pair.snapshots)],
             told,
@@ -161,6 +156,22 @@ class _Apply(torch.autograd.Function):
 # What ``apply`` does where no transform of torch.func made, or left, one of the tensors.
 _applied = super(torch.autograd.Function, _Apply).apply
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+def _versions(node: ShareNode, inputs: Sequence[Any]) -> list[int]:
+    if node.only_tensors:
+        return [x._version for x in inputs]
+    return [x._version if isinstance(x, torch.Tensor) else 0 for x in inputs]
+
+
+def _parted(stored: list[Any], places: Sequence[int]) -> tuple[list[torch.Tensor], list[Any]]:
+    """What is stored as tensors, and the rest with None in their places."""
+    tensors = [stored[i] for i in places]
+    if len(places) == len(stored):
+        return tensors, [None] * len(stored)
+    for i in places:
+        stored[i] = None
+    return tensors, stored
 
 
 def flattened(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:

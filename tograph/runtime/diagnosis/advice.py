@@ -135,7 +135,7 @@ RULES: list[Rule] = [
     Rule((RuntimeError,), r"\(\d+x\d+x\d+ and \d+x\d+x\d+\)|batch1 and batch2|Expected size for first two dimensions",
          "batches multiply as (b, n, k) by (b, k, m): transpose the last two sizes of one of them (.mT)"),
     Rule((RuntimeError,), r"mat1 and mat2 shapes|size mismatch, got|inconsistent tensor size", _MATMUL),
-    Rule((RuntimeError,), r"Number of dimensions of tensors must match",
+    Rule((RuntimeError,), r"Number of dimensions of tensors must match|same number of dimensions: got",
          "torch.cat joins tensors of equal rank along a dimension that exists: add one with unsqueeze(0), or use torch.stack"),
     Rule((RuntimeError,), r"Sizes of tensors must match except in dimension", "all sizes but that of the joined dimension must be equal: check dim="),
     Rule((RuntimeError,), r"stack expects each tensor to be equal size", "pad the tensors to one size, or join them with torch.cat"),

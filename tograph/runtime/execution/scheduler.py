@@ -70,10 +70,7 @@ class Program:
         self._left = _calls_before(traced)
         self._settled = False
         self._waiting: host.Program | None = None  # runs the graph op by op while calls wait
-        self._in_a_row, self._successes = (
-            0,
-            0,
-        )  # calls that declined, and that had succeeded by then
+        self._in_a_row = self._successes = 0  # calls that declined, and that had succeeded by then
         self._strided: dict[
             Any, Native | None
         ] = {}  # native code for inputs that are not contiguous, by their strides

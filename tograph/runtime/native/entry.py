@@ -153,15 +153,22 @@ def make_entry(
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
     table += _inputs(inputs, captured, form.strides, numbers)
-    for i, kind in enumerate(outputs):
+    table += _outputs(code, form, kept is not None)
+    table += results.table(len(table))
+    return _built_in(method, table, (owner, *captured, items, snapshots))
+
+
+def _outputs(code: Code, form: Form, recycles: bool) -> list[int]:
+    """The records of the outputs."""
+    table: list[int] = []
+    for i, kind in enumerate(form.outputs):
         if i in code.left:
             table += _left(kind, i in form.private, *code.left[i])
         else:
-            small = kept is not None and _nbytes(kind) <= recycling.SMALL
+            small = recycles and _nbytes(kind) <= recycling.SMALL
             # Beside what a gradient keeps stands what it is of: that holds all of it, and a kept result would hold it too.
             table += _record(kind, 0, small and (not form.private or i in form.private))
-    table += results.table(len(table))
-    return _built_in(method, table, (owner, *captured, items, snapshots))
+    return table
 
 
 def _room(outputs: Sequence[Any], kept: recycling.Offsets | None) -> tuple[list[None], bytearray]:

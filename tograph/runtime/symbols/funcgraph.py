@@ -111,7 +111,8 @@ class Root:
     """What all graphs of one trace share.
 
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
-    ``settled``: the locations changed only by their creation. ``assigned``: the caller's storages that are written, and whether that depends on which of them are leaves. ``given``: the tensors of the call, ``real`` those that are captured.
+    ``settled``: the locations changed only by their creation. ``assigned``: the caller's storages that are written, and whether that depends
+    on which of them are leaves. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
     arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
@@ -206,27 +207,10 @@ class Root:
         for iterations in self.earlier:
             iterations.release()
         for noted in (
-            self.outside,
-            self.retained,
-            self.freed,
-            self.writes,
-            self.torn,
-            self.let,
-            self.before_failure,
-            self.keep,
-            self.created,
-            self.items_written,
-            self.placed,
-            self.homes,
-            self.made,
-            self.lent,
-            self.reserved,
-            self.shrunk,
-            self.tables,
-            self.looked_up,
-            self.read_items,
-            self.earlier,
-        ):
+            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.before_failure, self.keep,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk,
+            self.tables, self.looked_up, self.read_items, self.earlier,
+        ):  # fmt: skip
             noted.clear()
         self.loops = None
 

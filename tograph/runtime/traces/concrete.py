@@ -28,9 +28,8 @@ from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
 from ..native.program import Native
 from ..values import flattening, pickling, structure
-from ..values.keys import user_modes
 from ..values.structure import Leaf, Spec
-from . import commits, entries
+from . import ambient, commits, entries
 from .commits import Target
 from .identities import Identities
 from .shared_objects import Outer
@@ -43,12 +42,7 @@ onnx = lazy_module("..interchange.onnx", __package__)
 notebook = lazy_module("..display.notebook", __package__)
 pages = lazy_module("..report", __package__)
 
-
-def _graph_html(graph: Graph) -> str:
-    return notebook.graph_html(graph)
-
-
-Graph._repr_html_ = _graph_html
+Graph._repr_html_ = lambda graph: notebook.graph_html(graph)
 
 
 class ConcreteFunction(pickling.Unpicklable):
@@ -82,9 +76,8 @@ class ConcreteFunction(pickling.Unpicklable):
         self.late: list[tuple[int, Any]] = []
         self.made_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
-        self.by_autograd = (
-            False  # the last call had tensors that require gradients: no entry takes such
-        )
+        # The last call had tensors that require gradients: no entry takes such.
+        self.by_autograd = False
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
@@ -96,9 +89,7 @@ class ConcreteFunction(pickling.Unpicklable):
         for i, slot in slots.items():
             self._captured[i] = slot
 
-    inputs = property(
-        lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
-    )
+    inputs = property(lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)])  # fmt: skip
     outputs = property(lambda self: self.graph.outputs[: self.identities.count])
 
     @property
@@ -119,13 +110,9 @@ class ConcreteFunction(pickling.Unpicklable):
         """The captured tensors that are the same at every call, each with its traced size and dtype."""
         first = len(self.graph.inputs) - len(self._captured)
         looked_up = {*self.slots, *(i for i, _ in self.late)}
-        return [
-            (held, kind.shape, kind.dtype)
-            for i, held in enumerate(self._captured)
-            if isinstance(kind := self.graph.inputs[first + i].type, TensorType)
-            and i not in looked_up
-            and None not in kind.shape
-        ]
+        kinds = [(i, v.type) for i, v in enumerate(self.graph.inputs[first:]) if i not in looked_up]
+        same = [(i, t) for i, t in kinds if isinstance(t, TensorType) and None not in t.shape]
+        return [(self._captured[i], t.shape, t.dtype) for i, t in same]
 
     def fits_captured(self) -> bool:
         """Whether the captured tensors are still what was traced: ``x.data = y`` and ``module.double()`` change that."""
@@ -384,13 +371,11 @@ class ConcreteFunction(pickling.Unpicklable):
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
-            plain = torch._C.DisableTorchFunction() if user_modes() else nullcontext()
-            uncast = (
-                torch._C._DisableAutocast()
-                if torch._C._is_any_autocast_enabled()
-                else nullcontext()
-            )  # the graph has the casts
-            with plain, uncast, torch.enable_grad() if self._enabled() else nullcontext():
+            with (
+                ambient.plain(),
+                ambient.uncast(),
+                torch.enable_grad() if self._enabled() else nullcontext(),
+            ):
                 outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)

@@ -85,12 +85,7 @@ def write_in_place(
     if facts.unsupported and not _keeps_size(func, args, kwargs):
         return _reshape(func, args, kwargs, record)
     form = functional_form(func)
-    places = [
-        args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated
-    ]
-    targets: list[Any] = []
-    for place in places:
-        targets += list(place) if isinstance(place, (list, tuple)) else [place]
+    places, targets = _targets(facts, args, kwargs)
     overlap.check(func, targets, (*args, *kwargs.values()))
     names = {m for m in facts.mutated if isinstance(m, str)}
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
@@ -120,6 +115,15 @@ def write_in_place(
         return targets[0] if lone else tuple(targets)
     kept = flat[: len(returns)]
     return kept[0] if len(kept) == 1 else tuple(kept) if kept else None
+
+
+def _targets(facts: Facts, args: tuple, kwargs: dict) -> tuple[list[Any], list[Any]]:
+    """The arguments that an op writes, and the tensors that they are or hold."""
+    places = [args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated]  # fmt: skip
+    targets: list[Any] = []
+    for place in places:
+        targets += list(place) if isinstance(place, (list, tuple)) else [place]
+    return places, targets
 
 
 # In-place ops that make a tensor another view of the same storage.
