@@ -279,3 +279,33 @@ def test_what_a_weak_reference_refers_to_is_guarded_and_changed():
     assert f(torch.tensor(0.0)) == 3 and f.trace_count <= 2
     box[0] = weakref.ref(second)
     assert f(torch.tensor(2.0)) == 7 and (first.v, second.v) == (3, 7)
+
+
+class Numbered(dict):
+    def __missing__(self, key):
+        self[key] = len(self)
+        return self[key]
+
+
+@pytest.mark.parametrize(
+    "kind", [lambda: collections.defaultdict(int, a=1, b=2), lambda: Numbered(a=1, b=2)]
+)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, d: x + d.get("a", 100) + sum(d.values()),
+        lambda x, d: x + d["a"] if "a" in d else x - len(d),
+        lambda x, d: x + d["b"],
+    ],
+)
+def test_looking_at_a_dict_puts_nothing_there(kind, function):
+    """Guards do not go by ``__missing__``."""
+
+    def calls(run):
+        d, found = kind(), []
+        for change in (len, len, dict.clear, len, lambda d: d.update(a=7), len):
+            change(d)
+            found.append((run(torch.zeros(1), d).item(), dict(d)))
+        return found
+
+    assert calls(tg.function(function)) == calls(function)

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from ..symbols.journal import MISSING
 from ..values.joins import same_number
 from ..values.locations import kind_in_c
 from .lookups import unheld
@@ -78,16 +79,6 @@ def held_items(x: Any) -> list[Any]:
     return list(kind.__iter__(x))
 
 
-def item_step(x: Any) -> str:
-    """The step to what C keeps at a key of a mapping, whose class may have a ``__getitem__`` of its own."""
-    own = type(x).__getitem__ is not kind_in_c(x).__getitem__
-    return "held" if own and isinstance(x, dict) else "item"
-
-
-def held_at(x: Any, key: Any) -> Any:
-    return kind_in_c(x).__getitem__(x, key)
-
-
 def remembered(items: list[Any]) -> list[tuple[bool, Any]]:
     return [(True, x) if isinstance(x, ATOMS) or x is None else (False, holder(x)) for x in items]
 
@@ -116,6 +107,14 @@ def same_items(items: Any, old: list[Any]) -> bool:
     return all(
         a is b or (not isinstance(a, torch.Tensor) and same_atom(a, b)) for a, b in zip(items, old)
     )
+
+
+def entry(items: dict[Any, Any], key: Any) -> Any:
+    """What a dict holds under a key; ``items[key]`` would put something there in a ``defaultdict``."""
+    found = dict.get(items, key, MISSING)
+    if found is MISSING:
+        raise KeyError(key)
+    return found
 
 
 def nth(items: Any, i: int) -> Any:
@@ -347,7 +346,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
-    namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "same_held": same_held, "held_at": held_at, "nth": nth,
+    namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "same_held": same_held, "entry": entry, "nth": nth,
                                  "same_array": same_array, "apart": apart, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []

@@ -92,7 +92,7 @@ def location_of(source: Source) -> Location | None:
     owner = current_value(source.parent)()
     if source.kind == "attr":
         return locations.attribute(owner, source.key)
-    return locations.key_of(owner, source.key, source.label) if source.kind == "item" and isinstance(owner, dict) else None  # fmt: skip
+    return locations.key_of(owner, source.key, source.label) if source.kind in ("item", "entry") and isinstance(owner, dict) else None  # fmt: skip
 
 
 class Opened:

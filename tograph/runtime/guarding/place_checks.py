@@ -22,6 +22,7 @@ from ..symbols.funcgraph import user_location
 from ..symbols.journal import MISSING
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
+from ..values.locations import kind_in_c
 from . import outer_lists, sources
 from .guards import (
     ATOMS,
@@ -81,6 +82,12 @@ class PlaceChecks:
         if at not in self.steps:
             self.steps[at] = parent.step(kind, key)
         return self.steps[at]
+
+    def entry(self, source: Source, x: Any, key: Any) -> Source:
+        """The step to what ``x`` at a source holds under a key."""
+        own = isinstance(x, dict) and type(x).__getitem__ is not kind_in_c(x).__getitem__
+        computes = own or (isinstance(x, dict) and hasattr(type(x), "__missing__"))
+        return self.step(source, "entry" if computes else "item", key)
 
     written = staticmethod(journal.written)
 
@@ -171,20 +178,22 @@ class PlaceChecks:
         if isinstance(now, dict):
             self.check(source, "keys", SAME_ITEMS, list(now), show(x))
             entries: Any = [
-                ("item", k, v) if type(k) in (str, int) else ("nth", i, v)
+                (
+                    self.entry(source, x, k)
+                    if type(k) in (str, int)
+                    else self.step(source, "nth", i),
+                    v,
+                )
                 for i, (k, v) in enumerate(now.items())
             ]
         else:
             self.check(source, "length", f"len({{0}}) == {len(now)}", None, show(x))
-            entries = [("item", i, v) for i, v in enumerate(now)]
-        if len(entries) > _UNROLLED and all(
-            isinstance(v, ATOMS) or v is None for _, _, v in entries
-        ):
+            entries = [(self.step(source, "item", i), v) for i, v in enumerate(now)]
+        if len(entries) > _UNROLLED and all(isinstance(v, ATOMS) or v is None for _, v in entries):
             values = "{0}.values()" if isinstance(now, dict) else "{0}"
-            self.check(source, "items", f"same_items({values}, {{1}})", [v for _, _, v in entries])
+            self.check(source, "items", f"same_items({values}, {{1}})", [v for _, v in entries])
             return
-        for kind, key, v in entries:
-            at = self.step(source, kind, key)
+        for at, v in entries:
             self.value(v, at)
             self.whole(v, seen)
 

@@ -19,7 +19,7 @@ _STEPS: dict[str, Callable[[str, str], str]] = {
     "attr": lambda parent, key: f"{parent}.{key}",
     "getattr": lambda parent, key: f"getattr({parent}, {key})",
     "item": lambda parent, key: f"{parent}[{key}]",
-    "held": lambda parent, key: f"held_at({parent}, {key})",
+    "entry": lambda parent, key: f"entry({parent}, {key})",
     "nth": lambda parent, key: f"nth({parent}, {key})",
     "referent": lambda parent, key: f"{parent}()",
 }
@@ -35,7 +35,7 @@ _LABELS: dict[str, Callable[[str, Any], str]] = {
     "attr": lambda parent, key: f"{parent}.{key}",
     "getattr": lambda parent, key: f"{parent}.{key}",
     "item": lambda parent, key: f"{parent}[{_key(key)}]",
-    "held": lambda parent, key: f"{parent}[{_key(key)}]",
+    "entry": lambda parent, key: f"{parent}[{_key(key)}]",
     "nth": lambda parent, key: f"item {key} of {parent}",
     "referent": lambda parent, key: f"{parent}()",
 }

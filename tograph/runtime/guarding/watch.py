@@ -21,7 +21,7 @@ from ..values.code_names import used_whole
 from . import outer_lists, questions, sources
 from .draws import Draws
 from .function_reads import FunctionReads
-from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, item_step, show
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, show
 from .lookups import (
     absence_test,
     is_dynamic,
@@ -175,7 +175,7 @@ class Watch(FunctionReads):
             if self.written(journal.key_place(x, key)):
                 return
             if key in now and now[key] is value:
-                self.value(value, self.step(source, "item", key))
+                self.value(value, self.entry(source, x, key))
             elif key not in now:
                 self.missing_key(x, key)
         elif type(key) is int:
@@ -276,7 +276,7 @@ class Watch(FunctionReads):
         elif old is MISSING:
             self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
         else:
-            self.whole_value(old, self.step(source, item_step(owner), location.name_key))
+            self.whole_value(old, self.entry(source, owner, location.name_key))
 
     def _unread(self, location: journal.Location, old: Any) -> None:
         """What a variable held that the code only writes."""
@@ -325,7 +325,7 @@ class Watch(FunctionReads):
         if known:
             self.drop(source, "keys")
             self.check(source, "keys", SAME_ITEMS, list(owner))
-        return self.step(source, item_step(owner), key)
+        return self.entry(source, owner, key)
 
 
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
