@@ -1,5 +1,7 @@
 """Products of all forms and odd sizes as generated code, against torch in f64."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -153,3 +155,33 @@ def test_factors_of_several_dtypes_are_an_error_where_they_are_multiplied(produc
     for _ in range(2):
         with pytest.raises(RuntimeError, match="dtype|same type|scalar type"):
             f(x, y, torch.tensor(True))
+
+
+@pytest.mark.parametrize("avx512", [True, False])
+def test_a_tile_fits_the_registers(avx512, monkeypatch):
+    """Of 16 registers a step takes those of the tile, one for each of its vectors of columns, and one for the element of a row."""
+    monkeypatch.setattr(
+        micro_kernels, "host", lambda: dataclasses.replace(jit.host(), avx512=avx512)
+    )
+    for rows in range(1, 40):
+        for vectors in range(1, 20):
+            high, wide = micro_kernels.tile(rows, vectors, False)
+            assert 1 <= high <= rows
+            assert 1 <= wide <= vectors
+            assert (
+                high * wide <= 24 if avx512 else (high + 1) * wide < 16 or rows == 1 and wide <= 12
+            )
+    assert micro_kernels.tile(64, 48, False) == ((8, 3) if avx512 else (6, 2))
+
+
+@pytest.mark.parametrize("avx512", [True, False])
+@pytest.mark.parametrize(("m", "n", "k"), [(7, 33, 31), (20, 65, 40), (32, 48, 64)])
+def test_tiles_of_both_kinds_of_hosts(m, n, k, avx512, monkeypatch):
+    monkeypatch.setattr(
+        micro_kernels, "host", lambda: dataclasses.replace(jit.host(), avx512=avx512)
+    )
+
+    def products(a, b, bt):
+        return torch.tanh(a @ b) + a @ bt.t()
+
+    check(products, r(m, k), r(k, n, seed=1), r(n, k, seed=2))

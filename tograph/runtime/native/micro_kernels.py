@@ -37,7 +37,12 @@ UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the right
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
-ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
+ACCUMULATORS = 24  # vector registers for the tile, of 32
+FEWER, FREE = 12, 14  # of 16, without AVX-512; and with a vector for each column of the tile
+LATENCY, STEP = (
+    10,
+    4,
+)  # multiply-adds that start until a sum can be added to again, and that a step's loads cost
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,31 @@ class Matrix:
     apart: int = 0
 
 
+def tile(rows: int, vectors: int, joint: bool) -> tuple[int, int]:
+    """The rows and the vectors of columns of a tile of so large a result; ``joint``: the product runs together with others.
+
+    A step of the shared dimension loads each of the tile's rows and vectors once for as many multiply-adds as it has places: of 32
+    registers 8 x 3 does with less than one load for two. Of 16, 6 x 2 is best, but for what is left at the edges.
+    """
+    if rows == 1:
+        room = ACCUMULATORS if host().avx512 else FEWER
+        return 1, min(vectors, room // 4 if joint else room)
+    if host().avx512:
+        high = min(rows, 8)
+        return high, min(vectors, ACCUMULATORS // high)
+    shapes = [(high, min(vectors, FREE // (high + 1))) for high in range(min(rows, 6), 0, -1)]
+    return min(shapes, key=lambda shape: _cost(rows, vectors, *shape))
+
+
+def _cost(rows: int, vectors: int, high: int, wide: int) -> int:
+    """What a step of the shared dimension costs in tiles of ``high`` rows and ``wide`` vectors, in multiply-adds (measured on Zen 3)."""
+    total = 0
+    for tall, blocks in ((high, rows // high), (rows % high, 1)):
+        for broad, panels in ((wide, vectors // wide), (vectors % wide, 1)):
+            total += blocks * panels * (max(tall * broad, LATENCY) + STEP) if tall and broad else 0
+    return total
+
+
 class Writer(Lanes):
     """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
 
@@ -61,16 +91,13 @@ class Writer(Lanes):
     def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool, fresh: bool):  # fmt: skip
         super().__init__(low, dtype)
         self.a, self.b, self.c, self.bias = a, b, c, bias
-        room = ACCUMULATORS if host().avx512 else 12
+        vectors = -(-b.columns // self.width)
         if panel:
-            vectors = -(-b.columns // self.width)
-            self.rows = min(a.rows, 8)
-            room = room // 4 if low.joint is not None and a.rows == 1 else room // self.rows
-            self.columns = min(vectors, max(1, room))
+            self.rows, self.columns = tile(a.rows, vectors, low.joint is not None)
             self.units = -(-vectors // self.columns)
         else:
             self.columns = min(b.columns, 4)
-            self.rows = min(a.rows, 4 if self.columns > 1 else 8)
+            self.rows = min(a.rows, (4 if host().avx512 else 3) if self.columns > 1 else 8)
             self.units = -(-a.rows // self.rows)
         self.panel = panel
         self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
