@@ -27,6 +27,9 @@ _PYTHON = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lshift": "<<", "rshift": ">>",
     "and_": "&", "or_": "|", "xor": "^", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
+# Methods of strings as Python writes them: half the time of the op's function.
+_TEXTS = {"__add__": "{} + {}", "__len__": "len({})", "__eq__": "{} == {}", "__ne__": "{} != {}", "__lt__": "{} < {}",
+          "__le__": "{} <= {}", "__gt__": "{} > {}", "__ge__": "{} >= {}", "__getitem__": "{}[{}]"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,11 @@ class Writer:
         else:
             self.line(indent, f"{', '.join(outs)}{',' if len(outs) == 1 else ''} = {call}", node)
 
+    def options(self, options: Any) -> str:
+        """What ``tg.choose`` chooses from: Python makes a tuple of constants once."""
+        known = not any(isinstance(o, Value) for o in options)
+        return self.constant(tuple(options) if known else options)
+
     def call(self, node: Node) -> str:
         if node.op == "tg.kernel":
             fused, *inputs = node.args
@@ -128,14 +136,14 @@ class Writer:
                 return f"{left} {sign} {right}"
             if node.op == "py.not":
                 return f"not {args[0]}"
-            if node.op in ("py.constant",):
-                return args[0]
             if node.op in ("py.int", "py.float", "py.bool"):
                 return f"{node.op[3:]}({args[0]})"
         if node.op == "tg.choose":
-            return f"{args[1]}[{args[0]}]"
-        if node.op == "tg.identity":
+            return f"{self.options(node.args[1])}[{args[0]}]"
+        if node.op in ("tg.identity", "py.constant"):
             return args[0]
+        if node.op == "py.text" and node.args[0] in _TEXTS:
+            return _TEXTS[node.args[0]].format(*args[1:])
         args += [f"{k}={self.constant(v)}" for k, v in node.kwargs.items()]
         return f"{self.function(node.op)}({', '.join(args)})"
 
