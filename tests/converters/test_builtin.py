@@ -494,3 +494,17 @@ def test_a_power_with_a_modulus():
 def test_a_power_that_python_refuses(function, error):
     with pytest.raises(error):
         tg.function(function)(torch.tensor(3))
+
+
+@pytest.mark.parametrize(
+    "divide", [lambda x: divmod(x, 2), lambda x: divmod(2, x), lambda x: divmod(x[0].item(), x)]
+)
+def test_divmod_of_tensors_is_a_type_error(divide):
+    texts = []
+    for f in (divide, tg.function(divide)):
+        with pytest.raises(
+            TypeError, match=r"unsupported operand type\(s\) for divmod\(\)"
+        ) as caught:
+            f(torch.tensor([7.0, 3.0]))
+        texts.append(str(caught.value).splitlines()[0])
+    assert texts[0] == texts[1]

@@ -290,6 +290,29 @@ def with_enumerate(x):
     return n
 
 
+def with_keys(x):
+    d = {0: x}
+    if x > 0:
+        d[2] = x
+    return d
+
+
+@cases((1,), (-1,))
+def keys_as_sets(x):
+    d, e, plain = with_keys(x), with_keys(-x), {0: 1, 5: 2}
+    with_sets = [d.keys() - {0}, d.keys() & {0, 2}, d.keys() | {7}, d.keys() ^ {0, 9}, {0, 2} - d.keys()]  # fmt: skip
+    with_keys_ = [d.keys() | e.keys(), d.keys() & e.keys(), plain.keys() - d.keys(), d.keys() - plain.keys()]  # fmt: skip
+    return [sorted(s) for s in with_sets + with_keys_], len(d)
+
+
+@cases((1,), (-1,))
+def filled_by_missing_keys(x):
+    d = with_keys(x)
+    for k in sorted({0, 1, 2} - d.keys()):
+        d[k] = x * k
+    return d[0] + d[1] + d[2]
+
+
 REFUSED = [late, crossed, moved, swapped, popped, subset, frozen, made_in_a_branch, with_enumerate]  # fmt: skip
 
 

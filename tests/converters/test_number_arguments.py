@@ -100,7 +100,52 @@ def test_a_leaf_is_not_drawn_in_place():
 
 def test_the_message_names_the_argument():
     def f(x):
-        return F.layer_norm(x, (3,), eps=x[0].item())
+        return torch.cdist(x[None], x[None], p=x[0].item())
 
-    with pytest.raises(tg.errors.GraphBoolError, match=r"layer_norm\(\) takes argument 'eps' as a plain number"):  # fmt: skip
+    with pytest.raises(tg.errors.GraphBoolError, match=r"cdist\(\) takes argument 'p' as a plain number"):  # fmt: skip
         tg.function(f)(ROWS[0])
+
+
+def normalised(x):
+    s, w = abs(x[2]).item(), x.clone().requires_grad_()
+    rows = torch.stack([w, w * 2])
+    found = [F.layer_norm(w, (3,), eps=s), F.layer_norm(rows, (2, 3), eps=s), F.layer_norm(rows, [3], x, x + 1, s)]  # fmt: skip
+    halves = F.layer_norm(rows.half(), (3,), eps=s)
+    return [*found, *torch.autograd.grad(sum((f * x).sum() for f in found), w), halves.float()]
+
+
+def smoothed(x):
+    s, w = min(x[0].item(), 0.7), x.clone().requires_grad_()
+    rows, index = torch.stack([w, w * 2]), torch.tensor([0, 2])
+    found = [F.cross_entropy(rows, index, label_smoothing=s), F.cross_entropy(rows, rows.softmax(1), label_smoothing=s)]  # fmt: skip
+    found.append(F.cross_entropy(rows, index, x.abs(), ignore_index=0, reduction="sum", label_smoothing=s))  # fmt: skip
+    return [*found, *torch.autograd.grad(sum(found), w)]
+
+
+def spaced(x):
+    n, s = int(x[0].item() + 1), x[1].item()
+    found = [torch.linspace(0, 1, n), torch.linspace(s, 3, n + 3, dtype=torch.float64), torch.linspace(s, s * 2, steps=n + 1)]  # fmt: skip
+    return [f.sum() for f in found], [f.shape[0] for f in found]
+
+
+@pytest.mark.parametrize("program", [normalised, smoothed, spaced])
+def test_numbers_that_keep_what_is_computed_near(program):
+    f = tg.function(program)
+    for x in ROWS:
+        torch.testing.assert_close(f(x), program(x), rtol=2e-3, atol=2e-3)
+    assert f.trace_count == 1
+
+
+def too_smooth(x):
+    return F.cross_entropy(x[None], torch.tensor([1]), label_smoothing=x[0].item())
+
+
+def too_few(x):
+    return torch.linspace(0, 1, int(x[1].item()))
+
+
+@pytest.mark.parametrize("program, bad", [(too_smooth, ROWS[0] + 1), (too_few, ROWS[1])])
+def test_numbers_out_of_their_range(program, bad):
+    for f in (program, tg.function(program)):
+        with pytest.raises(RuntimeError, match="must be"):
+            f(bad)

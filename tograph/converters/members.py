@@ -312,6 +312,24 @@ class Listing:
         return value if self.kind == "values" else (key, value)
 
 
+def as_sets(a: Any, b: Any) -> tuple[Any, Any]:
+    """The operands of ``d.keys() - other`` as sets, where one is the keys of a dict that depend on a staged condition."""
+    if not any(isinstance(x, Listing) and x.kind == "keys" for x in (a, b)):
+        return a, b
+    return _as_set(a), _as_set(b)
+
+
+def _as_set(x: Any) -> Any:
+    if isinstance(x, type({}.keys())):
+        return set(x)
+    if not isinstance(x, Listing) or x.kind != "keys":
+        return x
+    made: set[Any] = set()
+    for test, key in _entries(x.x, any_order=True):
+        _where(test, lambda key=key: _put(made, key))
+    return made
+
+
 def listing(x: Any, kind: str = "keys") -> Any:
     """``x``, or a ``Listing`` where something in it is there on some paths only."""
     return Listing(x, kind) if is_conditional(x) else x

@@ -297,6 +297,7 @@ def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any
         if issubclass(type(a), _TABLES) or issubclass(type(b), _TABLES):
             found = TABLES_OPERATOR[0](name, a, b)
             return plain(a, b) if found is NotImplemented else found
+        a, b = members.as_sets(a, b)
         if not isinstance(a, (dict, set)):
             return plain(a, b)
         made = merged(a, b) if name == "or" else NotImplemented

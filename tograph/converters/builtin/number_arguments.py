@@ -154,6 +154,49 @@ def _margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
     return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
+def _layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if tuple(input.shape[-len(shape) :]) != shape or not input.is_floating_point():
+        return None
+    dims = tuple(range(-len(shape), 0))
+    x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    centred = x - x.mean(dims, keepdim=True)
+    found = centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
+    found = found if weight is None else found * weight
+    return (found if bias is None else found + bias).to(input.dtype)
+
+
+def _cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+                   label_smoothing=0.0):  # fmt: skip
+    if label_smoothing > 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+
+    def smoothed(by):
+        return F.cross_entropy(
+            input, target, weight, size_average, ignore_index, reduce, reduction, by
+        )
+
+    # The loss is linear in how much it is smoothed; a negative number counts as 0 in torch.
+    share = max(label_smoothing, 0.0)
+    return smoothed(0.0) * (1 - share) + smoothed(1.0) * share
+
+
+def _linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    numbers = not (isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor))
+    if not numbers or dtype not in (torch.float32, torch.float64):
+        return None
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    first = torch.full((), start, dtype=dtype, device=device)
+    last = torch.full((), end, dtype=dtype, device=device)
+    at = torch.arange(steps, device=device)
+    step = (last - first) / max(steps - 1, 1)
+    # The second half from the end on, as torch has it; a single number is the first.
+    found = torch.where(at < max(steps // 2, 1), first + step * at, last - step * (steps - 1 - at))
+    return found.requires_grad_() if requires_grad else found
+
+
 def _float_power(input, exponent):
     return input.to(torch.complex128 if input.is_complex() else torch.float64).pow(exponent)
 
@@ -186,6 +229,9 @@ for _function, _plain, _method in (
     (F.huber_loss, _huber_loss, None),
     (F.smooth_l1_loss, _smooth_l1_loss, None),
     (F.margin_ranking_loss, _margin_ranking_loss, None),
+    (F.layer_norm, _layer_norm, None),
+    (F.cross_entropy, _cross_entropy, None),
+    (torch.linspace, _linspace, None),
     (math.isclose, _close, None),
 ):
     _register(_function, lambda *a, plain=_plain, **k: converted(plain)(*a, **k), _method)

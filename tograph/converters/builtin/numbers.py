@@ -90,9 +90,19 @@ def ord_(c):
 
 @unless_staged(divmod)
 def divmod_(a, b):
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):  # torch has no ``__divmod__``
+        kinds = [_kind_name(x) for x in (a, b)]
+        raise TypeError("unsupported operand type(s) for divmod(): {!r} and {!r}".format(*kinds))
     if (zero := _zero_division(a, b)) is not None:
         require(b != 0, ZeroDivisionError(zero))
     return a // b, a % b
+
+
+def _kind_name(x) -> str:
+    """How Python's messages name the type of an operand."""
+    if isinstance(x, torch.Tensor):
+        return "Tensor"
+    return (x.node.kind if isinstance(x, SYMBOLS) else x.__class__).__name__
 
 
 def _zero_division(*numbers) -> str | None:
