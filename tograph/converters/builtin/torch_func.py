@@ -1,4 +1,4 @@
-"""``torch.func.grad``, ``vjp``, ``jvp``, ``jacrev``, ``jacfwd`` and ``hessian`` inside of a function.
+"""``torch.func.grad``, ``vjp``, ``jvp``, ``linearize``, ``jacrev``, ``jacfwd`` and ``hessian`` inside of a function.
 
 torch's own transforms wrap tensors, which hides staged control flow from them. While tracing, autograd does their work: the
 differentiated arguments become tensors of their own, so a closure over the same tensor is a constant as in torch.func,
@@ -191,6 +191,39 @@ def _pushed(outs: Sequence[Any], leaves: Sequence[Any], tangents: Sequence[Any])
     return _pulled(pulled, outer, vectors, True)
 
 
+def linearize(f: Callable[..., Any], *primals: Any) -> Any:
+    """As in torch ``f`` runs twice: for its result, and for the derivative."""
+    value = call(f, *primals)
+    made = _Primals(primals, range(len(primals)))
+    wanted = pytree.tree_structure(primals)
+    with torch.enable_grad():
+        outs, structure = _tensors(_called(f, *made.args), "linearize")
+
+    def push(*tangents: Any) -> Any:
+        flat, found = pytree.tree_flatten(tangents)
+        if found != wanted:
+            raise RuntimeError(
+                f"Expected the tangents {found} to have the same argspec as the primals {wanted}"
+            )
+        for i, (t, x) in enumerate(zip(flat, made.leaves)):
+            _check_tangent(i, t, x)
+        with torch.enable_grad():
+            pushed = _pushed(outs, made.leaves, flat)
+        return made.settled(pytree.tree_unflatten(pushed, structure))
+
+    return value, push
+
+
+def _check_tangent(index: int, tangent: torch.Tensor, primal: torch.Tensor) -> None:
+    """torch's errors for a tangent that is not like its primal."""
+    for what in ("shape", "device", "dtype"):
+        got, wanted = getattr(tangent, what), getattr(primal, what)
+        if got != wanted:
+            raise RuntimeError(
+                f"tangent:{index} with {what} {got} in flattened pytree doesn't match the {what} {wanted} of the corresponding primal."
+            )
+
+
 def jacrev(
     f: Callable[..., Any], argnums: Any = 0, *, has_aux: bool = False, **options: Any
 ) -> Any:
@@ -262,6 +295,7 @@ _makes_function(torch.func.jacfwd, jacrev)
 _makes_function(torch.func.hessian, hessian)
 _runs(torch.func.vjp, vjp)
 _runs(torch.func.jvp, jvp)
+_runs(torch.func.linearize, linearize)
 _functional = torch.autograd.functional
 takes_functions(
     _functional.jacobian,
