@@ -284,20 +284,31 @@ def test_linearize():
 def test_linearize_through_loops():
     """torch's own traces plain code only: compared with jvp."""
 
-    def f(x, t, n):
+    def f(x, t):
         value, push = linearize(lambda x: search(x, torch.eye(3, dtype=D)), x)
-        k = 0
-        total = torch.zeros((), dtype=D)
+        if t.sum() > 0:
+            t = t * 3
+        return value, push(t) + push(-t * 2)
+
+    x, t = torch.rand(3, dtype=D).requires_grad_(), torch.rand(3, dtype=D)
+    value, total = tg.function(f)(x, t)
+    want, slope = jvp(lambda x: search(x, torch.eye(3, dtype=D)), (x.detach(),), (t,))
+    torch.testing.assert_close((value.detach(), total.detach()), (want, slope * -3))
+    torch.autograd.gradcheck(lambda x: tg.function(f)(x, t), (x,))
+
+
+def test_linearize_in_a_loop():
+    @tg.function
+    def f(x, t, n):
+        value, push = linearize(lambda x: x.sin().sum(), x)
+        total, k = torch.zeros((), dtype=D), 0
         while k < n:
             total = total + push(t * k)
             k += 1
-        return value, total
+        return total
 
-    x, t = torch.rand(3, dtype=D).requires_grad_(), torch.rand(3, dtype=D)
-    value, total = tg.function(f)(x, t, torch.tensor(3))
-    want, slope = jvp(lambda x: search(x, torch.eye(3, dtype=D)), (x.detach(),), (t,))
-    torch.testing.assert_close((value.detach(), total.detach()), (want, slope * 3))
-    torch.autograd.gradcheck(lambda x: tg.function(f)(x, t, torch.tensor(3)), (x,))
+    x, t = torch.rand(3, dtype=D), torch.rand(3, dtype=D)
+    torch.testing.assert_close(f(x, t, torch.tensor(3)), (x.cos() * t).sum() * 3)
 
 
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch's own linearize

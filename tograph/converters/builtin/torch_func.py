@@ -185,8 +185,17 @@ def jvp(
 
 
 def _pushed(outs: Sequence[Any], leaves: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    vectors, pulled = _linear(outs, leaves)
+    return _along(pulled, vectors, tangents)
+
+
+def _linear(outs: Sequence[Any], leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Vectors, and the vector-Jacobian products as functions of them."""
     vectors = [torch.zeros_like(o).requires_grad_() for o in outs]
-    pulled = _pulled(outs, vectors, leaves, True)
+    return vectors, _pulled(outs, vectors, leaves, True)
+
+
+def _along(pulled: Sequence[Any], vectors: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
     outer = [_plain(t) if not t.requires_grad else t for t in tangents]
     return _pulled(pulled, outer, vectors, True)
 
@@ -198,6 +207,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> Any:
     wanted = pytree.tree_structure(primals)
     with torch.enable_grad():
         outs, structure = _tensors(_called(f, *made.args), "linearize")
+        vectors, pulled = _linear(outs, made.leaves)
 
     def push(*tangents: Any) -> Any:
         flat, found = pytree.tree_flatten(tangents)
@@ -208,7 +218,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> Any:
         for i, (t, x) in enumerate(zip(flat, made.leaves)):
             _check_tangent(i, t, x)
         with torch.enable_grad():
-            pushed = _pushed(outs, made.leaves, flat)
+            pushed = _along(pulled, vectors, flat)
         return made.settled(pytree.tree_unflatten(pushed, structure))
 
     return value, push
