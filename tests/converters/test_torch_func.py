@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 
 import tograph as tg
 
@@ -263,6 +263,84 @@ def test_conditions_of_what_is_mapped_are_refused():
     with pytest.raises(tg.errors.StagingError, match="torch.func.vmap maps") as caught:
         f(torch.ones(3, 2), torch.tensor(1.0))
     assert "lambda r: r + 1" in str(caught.value)
+
+
+def doubled(tree):
+    return {"a": tree["p"].sin() * tree["p"], "b": [tree["q"].exp()]}
+
+
+def of_tree(x, t):
+    value, push = linearize(doubled, {"p": x, "q": x * 3})
+    return value, push({"p": t, "q": t * t}), push({"p": t * 2, "q": t})
+
+
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch's own linearize
+def test_linearize():
+    x, t = torch.rand(3, dtype=D), torch.rand(3, dtype=D)
+    got, want = tg.function(of_tree)(x, t), of_tree(x, t)
+    torch.testing.assert_close(got, want)
+
+
+def test_linearize_through_loops():
+    """torch's own traces plain code only: compared with jvp."""
+
+    def f(x, t):
+        value, push = linearize(lambda x: search(x, torch.eye(3, dtype=D)), x)
+        if t.sum() > 0:
+            t = t * 3
+        return value, push(t) + push(-t * 2)
+
+    x, t = torch.rand(3, dtype=D).requires_grad_(), torch.rand(3, dtype=D)
+    value, total = tg.function(f)(x, t)
+    want, slope = jvp(lambda x: search(x, torch.eye(3, dtype=D)), (x.detach(),), (t,))
+    torch.testing.assert_close((value.detach(), total.detach()), (want, slope * -3))
+    torch.autograd.gradcheck(lambda x: tg.function(f)(x, t), (x,))
+
+
+def test_linearize_in_a_loop():
+    @tg.function
+    def f(x, t, n):
+        value, push = linearize(lambda x: x.sin().sum(), x)
+        total, k = torch.zeros((), dtype=D), 0
+        while k < n:
+            total = total + push(t * k)
+            k += 1
+        return total
+
+    x, t = torch.rand(3, dtype=D), torch.rand(3, dtype=D)
+    torch.testing.assert_close(f(x, t, torch.tensor(3)), (x.cos() * t).sum() * 3)
+
+
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch's own linearize
+def test_linearize_runs_its_function_twice(capsys):
+    def noisy(x):
+        print("runs")
+        return x * 2
+
+    def f(x):
+        value, push = linearize(noisy, x)
+        return value + push(x)
+
+    tg.function(f)(torch.ones(2))
+    assert capsys.readouterr().out == "runs\nruns\n"
+    f(torch.ones(2))
+    assert capsys.readouterr().out == "runs\nruns\n"
+
+
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch's own linearize
+@pytest.mark.parametrize("bad", ["torch.ones(2)", "torch.arange(3)", "[x]", "(x, x)"])
+def test_tangents_that_are_not_like_the_primals(bad):
+    def f(x, tangents):
+        value, push = linearize(torch.sin, x)
+        return push(*tangents) if isinstance(tangents, tuple) else push(tangents)
+
+    x = torch.ones(3)
+    tangents = eval(bad, {"torch": torch, "x": x})
+    with pytest.raises(RuntimeError) as want:
+        f(x, tangents)
+    with pytest.raises(RuntimeError) as got:
+        tg.function(f)(x, tangents)
+    assert str(want.value) in str(got.value)
 
 
 def test_dual_tensors_inside_are_refused():

@@ -1,4 +1,4 @@
-"""``torch.func.grad``, ``vjp``, ``jvp``, ``jacrev``, ``jacfwd`` and ``hessian`` inside of a function.
+"""``torch.func.grad``, ``vjp``, ``jvp``, ``linearize``, ``jacrev``, ``jacfwd`` and ``hessian`` inside of a function.
 
 torch's own transforms wrap tensors, which hides staged control flow from them. While tracing, autograd does their work: the
 differentiated arguments become tensors of their own, so a closure over the same tensor is a constant as in torch.func,
@@ -185,10 +185,53 @@ def jvp(
 
 
 def _pushed(outs: Sequence[Any], leaves: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    vectors, pulled = _linear(outs, leaves)
+    return _along(pulled, vectors, tangents)
+
+
+def _linear(outs: Sequence[Any], leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Vectors, and the vector-Jacobian products as functions of them."""
     vectors = [torch.zeros_like(o).requires_grad_() for o in outs]
-    pulled = _pulled(outs, vectors, leaves, True)
+    return vectors, _pulled(outs, vectors, leaves, True)
+
+
+def _along(pulled: Sequence[Any], vectors: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
     outer = [_plain(t) if not t.requires_grad else t for t in tangents]
     return _pulled(pulled, outer, vectors, True)
+
+
+def linearize(f: Callable[..., Any], *primals: Any) -> Any:
+    """As in torch ``f`` runs twice: for its result, and for the derivative."""
+    value = call(f, *primals)
+    made = _Primals(primals, range(len(primals)))
+    wanted = pytree.tree_structure(primals)
+    with torch.enable_grad():
+        outs, structure = _tensors(_called(f, *made.args), "linearize")
+        vectors, pulled = _linear(outs, made.leaves)
+
+    def push(*tangents: Any) -> Any:
+        flat, found = pytree.tree_flatten(tangents)
+        if found != wanted:
+            raise RuntimeError(
+                f"Expected the tangents {found} to have the same argspec as the primals {wanted}"
+            )
+        for i, (t, x) in enumerate(zip(flat, made.leaves)):
+            _check_tangent(i, t, x)
+        with torch.enable_grad():
+            pushed = _along(pulled, vectors, flat)
+        return made.settled(pytree.tree_unflatten(pushed, structure))
+
+    return value, push
+
+
+def _check_tangent(index: int, tangent: torch.Tensor, primal: torch.Tensor) -> None:
+    """torch's errors for a tangent that is not like its primal."""
+    for what in ("shape", "device", "dtype"):
+        got, wanted = getattr(tangent, what), getattr(primal, what)
+        if got != wanted:
+            raise RuntimeError(
+                f"tangent:{index} with {what} {got} in flattened pytree doesn't match the {what} {wanted} of the corresponding primal."
+            )
 
 
 def jacrev(
@@ -262,6 +305,7 @@ _makes_function(torch.func.jacfwd, jacrev)
 _makes_function(torch.func.hessian, hessian)
 _runs(torch.func.vjp, vjp)
 _runs(torch.func.jvp, jvp)
+_runs(torch.func.linearize, linearize)
 _functional = torch.autograd.functional
 takes_functions(
     _functional.jacobian,

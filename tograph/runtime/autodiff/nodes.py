@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..gradients import transforms
+from ..gradients.plain_apply import plain_apply
 from ..graph.ir import Value
 from ..graph.ordering import graph_effects
 from ..graph.types import ScalarType, TensorType
@@ -55,8 +56,7 @@ class ShareNode:
         shape: list[Any] | None = None
         if not self.flat_inputs:  # cotangents of lists, where a gradient is differentiated again
             inputs, shape = flattened(inputs)
-        transformed = torch._C._are_functorch_transforms_active()
-        plain = self.only_tensors and not transformed and not any(map(_is_wrapped, inputs))
+        plain = self.only_tensors and not transforms.may_wrap(inputs)
         returned = (_applied if plain else _Apply.apply)(self, box, shape, *inputs)
         if returned is None:
             return ()
@@ -153,9 +153,7 @@ class _Apply(torch.autograd.Function):
         return None, None, None, *_spread(nothing, call.shape)
 
 
-# What ``apply`` does where no transform of torch.func made, or left, one of the tensors.
-_applied = super(torch.autograd.Function, _Apply).apply
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_applied = plain_apply(_Apply)
 
 
 def _versions(node: ShareNode, inputs: Sequence[Any]) -> list[int]:

@@ -24,6 +24,8 @@ from ..graph.ops import lookup, overload_packet, plain
 from ..graph.ordering import graph_effects
 
 _functorch = torch._C._functorch
+_are_active = torch._C._are_functorch_transforms_active
+is_wrapped = _functorch.is_functorch_wrapped_tensor
 
 
 def active() -> bool:
@@ -34,6 +36,11 @@ def active() -> bool:
 def open_inside() -> bool:
     """Whether the code that is traced has a transform of ``torch.func`` open; those around the call are put aside."""
     return _functorch.peek_interpreter_stack() is not None
+
+
+def may_wrap(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether a transform of ``torch.func`` is open, or one that has ended left its wrapper around a tensor."""
+    return _are_active() or any(map(is_wrapped, tensors))
 
 
 def mapping() -> bool:
@@ -49,7 +56,7 @@ def is_mapped(x: Any) -> bool:
     """Whether a tensor is what a transform, or the older ``vmap`` of ``torch.autograd.grad(..., is_grads_batched=True)``, makes of many."""
     if not isinstance(x, torch.Tensor):
         return False
-    return _functorch.is_functorch_wrapped_tensor(x) or torch._C._dispatch_keys(x).has(_OLDER_VMAP)
+    return is_wrapped(x) or torch._C._dispatch_keys(x).has(_OLDER_VMAP)
 
 
 @contextmanager
@@ -68,7 +75,7 @@ def suspended():
 def _opened(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """(the tensor inside the wrappers of all transforms, whether one of them is a batch)"""
     batched = False
-    while _functorch.is_functorch_wrapped_tensor(x):
+    while is_wrapped(x):
         batched |= _functorch.is_batchedtensor(x)
         x = _functorch.get_unwrapped(x)
     return x, batched

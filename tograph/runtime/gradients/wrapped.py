@@ -21,8 +21,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..symbols.symbolic import SymTensor, capture
 from . import transforms
 
-_functorch = torch._C._functorch
-
 # Questions that a wrapped tensor answers itself, as all tensors from outside do.
 _ABOUT_IT = frozenset([
     "size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "is_contiguous", "untyped_storage", "data_ptr",
@@ -50,7 +48,7 @@ class StandIns(TorchFunctionMode):
         """What stands for ``x``: itself, where nothing wraps it and it has no tangent."""
         if isinstance(x, SymTensor) or id(x) in self.plain:
             return x
-        if not _functorch.is_functorch_wrapped_tensor(x) and not _has_tangent(x):
+        if not transforms.is_wrapped(x) and not _has_tangent(x):
             self.plain[id(x)] = x
             return x
         if id(x) not in self.made:

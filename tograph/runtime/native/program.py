@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..gradients.transforms import is_wrapped
 from ..graph import prints
 from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
@@ -287,7 +288,7 @@ def _fits(x: Any, kind: Any, grad: bool) -> bool:
         and not (grad and x.requires_grad)
         and not x.is_neg()
         and not x._is_zerotensor()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and not is_wrapped(x)
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import register_pytree_node
 
+from ..gradients.transforms import is_wrapped
 from ..graph.types import ListType, ScalarType, TensorType, Type
 from .buffers import Buffers, Left
 from .extents import unknown
@@ -195,5 +196,5 @@ def _fits(v: Any, item: Any, whole: bool = False) -> bool:
         and not v.is_neg()
         and not v._is_zerotensor()
         and not (torch.is_grad_enabled() and v.requires_grad)
-        and not torch._C._functorch.is_functorch_wrapped_tensor(v)
+        and not is_wrapped(v)
     )

@@ -362,8 +362,8 @@ def _converted(x: Any, **kwargs: Any) -> Any:
 def _dual(x: Any, tangent: Any) -> Any:
     """``aten._has_same_storage_numel``, which making a dual tensor asks."""
     raise GradientError(
-        "dual tensors of forward-mode AD (torch.autograd.forward_ad, torch.func.linearize) cannot be made inside of a function: use "
-        "torch.func.jvp, or make them outside of it.",
+        "dual tensors of forward-mode AD (torch.autograd.forward_ad) cannot be made inside of a function: use "
+        "torch.func.jvp or torch.func.linearize, or make them outside of it.",
         user_location(),
     )
 
