@@ -429,3 +429,18 @@ def test_views_under_inference_mode():
         tg.function(views_of_arguments)(x, n), views_of_arguments(y, torch.tensor(2))
     )
     assert torch.equal(x, y)
+
+
+def no_rounding(x, y, n):
+    while n > 0:
+        x = torch.div(x, y, rounding_mode=None) + torch.divide(x, 3, rounding_mode=None)
+        n = n - 1
+    return x
+
+
+def test_none_for_an_argument_without_a_default():
+    args = (torch.tensor([1.0, -5.0]), torch.tensor([2.0, 3.0]), torch.tensor(2))
+    staged = tg.function(no_rounding)
+    torch.testing.assert_close(staged(*args), no_rounding(*args))
+    text = str(staged.get_concrete_function(*args).graph)
+    assert str(tg.parse_graph(text)) == text

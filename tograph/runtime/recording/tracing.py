@@ -132,6 +132,14 @@ def _of_default_generator(func) -> Any:
     return getattr(func._overloadpacket, plain)
 
 
+@cache
+def _asked_for(func) -> frozenset[str]:
+    """The keyword arguments that a call names also where they are None (``rounding_mode`` of ``div``): they have no default."""
+    return frozenset(
+        a.name for a in func._schema.arguments if a.kwarg_only and not a.has_default_value()
+    )
+
+
 def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     graph = current_graph()
     given = metas(args)
@@ -140,7 +148,9 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     found = infer(func, given, {k: metas(v) for k, v in kwargs.items()})
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
-        k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"
+        k: argument(graph, a)
+        for k, a in kwargs.items()
+        if k != "pin_memory" and (a is not None or k in _asked_for(func))
     }
     flat = found if isinstance(found, list) else [found]
     if any(isinstance(m, list) for m in flat):
