@@ -1,8 +1,10 @@
 """What a branch changes is found however it is reached: by a module, a class, a function's attribute, a partial, ..."""
 
 import functools
+import gc
 import sys
 import types
+import weakref
 
 import pytest
 import torch
@@ -165,3 +167,17 @@ def test_a_walk_ends_when_all_that_is_wanted_is_found():
     assert id(other) not in second.also([behind])
     assert {id(wanted), id(other)} <= second.also([behind, other])
     assert not reach.Reach([[wanted]], set()).also([other])
+
+
+def test_what_was_found_keeps_its_id():
+    """What is dropped later may not leave its id to another object, which would count as found."""
+    thing = Class()
+    box, alive = [thing], weakref.ref(thing)
+    found = reach.Reach([box])
+    box.clear()
+    del thing
+    gc.collect()
+    assert id(alive()) in found.seen
+    del found
+    gc.collect()
+    assert alive() is None

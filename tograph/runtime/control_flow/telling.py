@@ -157,7 +157,8 @@ class Told:
         self.seen: set[int] = set()
         if self.apart:
             self.held = [p.get() for p in before]  # alive, so that ids stay theirs
-            self.seen = reachable([body, *self.held])
+            self.reached = Reach([body, *self.held])
+            self.seen = self.reached.seen
 
     def _follows(self, place: Place) -> bool:
         owned = place.key[0] in ("cell", "key", "attr")

@@ -21,7 +21,7 @@ from ..symbols.journal import Location as Place
 from ..values import flattening, listed, pytrees, structure
 from ..values.flattening import flatten
 from ..values.joins import join
-from ..values.reach import reachable
+from ..values.reach import Reach
 from ..values.structure import Handle, Spec, leaf_types, spec_of
 from .attaching import choose
 from .bound import Bound
@@ -39,7 +39,10 @@ class _Progress:
     """
 
     def __init__(self, places: Sequence[Place], graph: FuncGraph, body: Any):
-        self.reach = reachable([body])
+        self.reached = Reach(
+            [body]
+        )  # as long as it lives, nothing else gets the id of what it found
+        self.reach = self.reached.seen
         self.places, self.outer = [p for p in places if not p.scratch], graph
         self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
         before = self.before = [as_value(p.get()) for p in self.places]

@@ -94,6 +94,11 @@ class Reach:
         if wanted != set():
             self._walk.run(roots)
 
+    @property
+    def seen(self) -> set[int]:
+        """The ids of what was found: those of no other objects as long as this object lives."""
+        return self._walk.seen
+
     def also(self, roots: Sequence[Any]) -> set[int]:
         """The ids of what can be reached from these roots too."""
         found_all = self._walk.wanted is not None and not self._walk.wanted
