@@ -337,6 +337,29 @@ def generator_defined_inside(x):
     return total, kept, seen, list(walk(x, 100, step=2)), seen
 
 
+def doubled_until(x, limit):
+    """What is sent may raise the limit; a ``for`` sends nothing."""
+    while x < limit:
+        x = x * 2
+        more = yield x
+        if more is not None:
+            limit = limit + more
+    last: int | None = yield -x
+    yield 7 if last is None else last
+
+
+@cases.tensors((torch.tensor(3), torch.tensor(20)), (torch.tensor(9), torch.tensor(2)))
+def generator_that_may_be_sent_values(x, limit):
+    seen = []
+    for v in doubled_until(x, limit):
+        if v == 7:
+            break
+        seen.append(v)
+    sent = doubled_until(1, 2)
+    first = next(sent)
+    return seen, list(doubled_until(x, limit)), first, sent.send(1), sent.send(2), sent.send(3)
+
+
 @cases.tensors((torch.tensor([2, 3, 4, 6]),))
 def recursive_generator_defined_inside(x):
     def leaves(low, high):

@@ -1,6 +1,10 @@
 """Items of lists and tuples by a staged index."""
 
+import torch
+
+import tograph as tg
 from tests.converters.both import Cases
+from tograph.runtime.graph.ir import all_nodes
 
 cases = Cases()
 
@@ -49,4 +53,56 @@ def items_of_long_sequences(i, n):
     return squares[i], halves[n], odd[i], mixed[i] if n else mixed[n]
 
 
+@cases((0,), (4,), (-1,), (-6,), (6,))
+def strings_by_their_place(i):
+    words = ["a", "b", "a", "c", "b", "d"]
+    word = words[i]
+    return (
+        word,
+        word + "!",
+        f"{word}{i}",
+        word == "a",
+        "same"[i],
+        ["s", "s", "s"][i],
+        {"a": 1, "d": 2}.get(word),
+    )
+
+
+@cases((9,), (0,))
+def text_of_letters(n):
+    letters, out, count = "abcdef", "", 0
+    while len(out) < n:
+        count = (count * 5 + 2) % 7
+        out += letters[count - 3]
+    return out, letters[count - 6] in out
+
+
 test_same = cases.test()
+
+
+def test_a_string_is_chosen_by_its_number():
+    """A branch for each string would make the first call long."""
+    letters = "".join(map(chr, range(97, 123)))
+
+    @tg.function
+    def f(i):
+        out = ""
+        while len(out) < 5:
+            out += letters[i]
+        return out
+
+    graph = f.get_concrete_function(torch.tensor(3)).graph
+    assert not any(n.op == "If" for n in all_nodes(graph))
+    assert f(torch.tensor(3)) == "ddddd"
+
+
+def test_the_text_of_one_of_several_strings_and_numbers_is_one_op():
+    words = [f"w{k}" for k in range(30)]
+
+    @tg.function
+    def f(i):
+        return f"{words[i]} at {i}"
+
+    graph = f.get_concrete_function(torch.tensor(3)).graph
+    assert not any(n.op in ("If", "Case") for n in all_nodes(graph))
+    assert f(torch.tensor(7)) == "w7 at 7"

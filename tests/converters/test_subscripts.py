@@ -26,6 +26,28 @@ def list_slice_write_and_delete(i):
     return l
 
 
+@cases((1,), (2,), (3,))
+def bounds_that_are_numbers_on_one_path(n):
+    end = None
+    if n > 1:
+        end = n
+    at = 0 if n > 2 else torch.as_tensor(n)
+    x, grid, l = vector(), torch.ones(4, 4), [1, 2, 3]
+    x[end:] = 9
+    grid[at, at:] += 5
+    del l[end:]
+    return x, x[:end], x[at : at + 1], grid, grid[at, :end], (1, 2, 3)[end:], l
+
+
+@cases.tensors((torch.tensor([1, 2, 3]),), (torch.tensor([0, 6]),))
+def start_that_begins_as_a_number(sizes):
+    parts, start = [], 0
+    for n in sizes:
+        parts.append(vector()[start : start + n].sum())
+        start = start + n
+    return parts, start
+
+
 @cases((1,), (2,))
 def delete_at(i):
     l = [1, 2, 3, 4]

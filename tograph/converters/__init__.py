@@ -10,5 +10,5 @@
   that is not converted: ``left_alone``, ``resolved``, ``flags``.
 * Items: ``iterables``, ``iterators``, ``staged_range``, ``generators``, ``consumers``, ``growing_lists``, ``tables`` (``table_algebra``, ``new_keys``), ``members``, ``container_changes``,
   ``container_methods``.
-* Staged values: ``staging`` says which are, ``union`` has those of several kinds, ``staged_class`` the class of an exception.
+* Staged values: ``staging`` says which are, ``union`` has those of several kinds (``union_keys``), ``staged_class`` the class of an exception.
 """

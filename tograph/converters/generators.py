@@ -8,8 +8,9 @@ hands ``v`` to the body of the ``for`` and goes on, or returns when the body was
             yield i                               if ag__.hand_over(channel__, i):
                                                       return
 
-The variables that the body of the ``for`` assigns are then state of every staged construct in the generator. A
-generator that uses the value of ``yield`` stays Python's own.
+The variables that the body of the ``for`` assigns are then state of every staged construct in the generator. A ``for``
+sends nothing back, so ``got = yield v`` gives None there. A generator that uses the value of ``yield`` otherwise, or what
+``yield from`` gives, stays Python's own.
 """
 
 from __future__ import annotations
@@ -35,10 +36,16 @@ CHANNEL = "channel__"
 
 
 def can_hand_over(tree: gast.FunctionDef) -> bool:
-    """Whether every ``yield`` is a statement, so that nothing is sent back through it."""
-    found = [n for n in own_nodes(tree) if isinstance(n, (gast.Yield, gast.YieldFrom))]
-    plain = [n.value for n in own_nodes(tree) if isinstance(n, gast.Expr)]
+    """Whether every ``yield`` is a statement, or all of what one assigns."""
+    nodes = list(own_nodes(tree))
+    found = [n for n in nodes if isinstance(n, (gast.Yield, gast.YieldFrom))]
+    plain = [n.value for n in nodes if isinstance(n, gast.Expr) or _assigned_yield(n)]
     return bool(found) and all(any(n is p for p in plain) for n in found)
+
+
+def _assigned_yield(node: Any) -> bool:
+    """Whether this is ``got = yield v``."""
+    return isinstance(node, (gast.Assign, gast.AnnAssign)) and isinstance(node.value, gast.Yield)
 
 
 class HandOver(Converter):
@@ -58,15 +65,27 @@ class HandOver(Converter):
 
     def visit_Expr(self, node):
         if isinstance(node.value, gast.Yield):
-            value = node.value.value or gast.copy_location(gast.Constant(None, None), node)
-            text = f"if {OPERATORS}.hand_over({CHANNEL}, value_):\n    return"
-            return self.fill(text, node, value_=value)
+            return self._handed(node)
         if isinstance(node.value, gast.YieldFrom):
             item = self.context.namer.fresh("item")
             text = f"for item_ in source_:\n    if {OPERATORS}.hand_over({CHANNEL}, item_):\n        return"
             made = self.fill(text, node, item_=item, source_=node.value.value)
             return made
         return node
+
+    def visit_Assign(self, node):
+        if not _assigned_yield(node):
+            return node
+        handed = self._handed(node)
+        node.value = gast.copy_location(gast.Constant(None, None), node)
+        return [*handed, node]
+
+    visit_AnnAssign = visit_Assign
+
+    def _handed(self, node):
+        value = node.value.value or gast.copy_location(gast.Constant(None, None), node)
+        text = f"if {OPERATORS}.hand_over({CHANNEL}, value_):\n    return"
+        return self.fill(text, node, value_=value)
 
 
 class NestedGenerators(Converter):

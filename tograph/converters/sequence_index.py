@@ -1,4 +1,5 @@
-"""Lists, tuples, strings and ranges of Python by a staged index: an item of a table of numbers, else a balanced tree of branches.
+"""Lists, tuples, strings and ranges of Python by a staged index: an item of a table of numbers, one of several strings by its
+number, else a balanced tree of branches.
 
 Out of range is the IndexError of Python, when the graph runs.
 """
@@ -10,10 +11,12 @@ import torch
 from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.funcgraph import current_graph, user_location
 from ..runtime.symbols.required import require
+from ..runtime.symbols.scalars import new_scalar
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import locations
+from ..runtime.values.structure import TaggedUnion
 from .iterables import Indexed, StagedRange, exact_dtype
 from .tensor_index import as_int
 
@@ -43,7 +46,7 @@ _PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reverse
 
 
 def select(items, index):
-    """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
+    """An item of a Python sequence by a staged index: numbers from a table, strings by their place, others in a balanced tree of branches."""
     n = len(items)
     kind = (
         "list"
@@ -57,6 +60,10 @@ def select(items, index):
         index = scalar_of(index) if isinstance(index, torch.Tensor) else index
         require((index >= -n) & (index < n), IndexError(f"{kind} index out of range"))
         return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
+    if n > 2 and all(type(item) is str for item in items):
+        index = scalar_of(index) if isinstance(index, torch.Tensor) else index
+        require((index >= -n) & (index < n), IndexError(f"{kind} index out of range"))
+        return _one_of(items, index % n)
     at = index % n if n else index
 
     def tree(low: int, high: int):
@@ -72,6 +79,18 @@ def select(items, index):
 
     inside = (index >= -n) & (index < n)
     return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
+
+
+def _one_of(texts, at):
+    """The string at a valid place, as a union of the different ones: a choice by number, where a tree would be a branch for each."""
+    options = list(dict.fromkeys(texts))
+    if len(options) == 1:
+        return options[0]
+    if len(options) < len(texts):
+        number = {t: i for i, t in enumerate(options)}
+        places = [number[t] for t in texts]
+        at = new_scalar("tg.choose", (at.node.value(current_graph()), places), int, current_graph())
+    return TaggedUnion(at, options)
 
 
 def set_list(items: list, index, value) -> None:

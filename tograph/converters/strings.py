@@ -54,13 +54,21 @@ def fstring(*parts: Any) -> Any:
     """The text of the parts: strings, and triples (value, conversion, format spec)."""
     parts = tuple(p if isinstance(p, str) else _shown(*p) for p in parts)
     values = [p[0] for p in parts if not isinstance(p, str)]
-    if any(map(is_union, values)):
+    if not _made_anyway(values) and any(map(is_union, values)):
         return apply(lambda *v: fstring(*_with_values(parts, v)), *values)
     if not _symbolic(parts):
         return "".join(p if isinstance(p, str) else _formatted(*p) for p in parts)
     graph = current_graph()
     made = graph.emit("py.format", *(_argument(p, graph) for p in parts), type=types.OBJECT)
     return made_string(made, graph)
+
+
+def _made_anyway(values: list[Any]) -> bool:
+    """Whether the text is known only when the graph runs, and takes unions as they are: all they may be is strings."""
+    unions = [v for v in values if is_union(v)]
+    return len(unions) < sum(map(shows_staged, values)) and all(
+        type(o) is str for u in unions for o in u.options_
+    )
 
 
 def _shown(value: Any, conversion: str, spec: Any) -> Any:

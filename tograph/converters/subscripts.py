@@ -45,6 +45,7 @@ from .tensor_index import (
     tensor_item,
 )
 from .union import apply, distribute_missing, may_miss, updated
+from .union_keys import each_key, holds_union
 from .user_operators import in_place
 
 slice_ = slice
@@ -165,8 +166,8 @@ def _is_text(key) -> bool:
 
 def getitem(x, key):
     """``x[key]``"""
-    if is_union(x) or is_union(key):
-        return apply(getitem, x, key)
+    if is_union(x) or holds_union(x, key):
+        return each_key(getitem, x, key)
     key = listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return tables.getitem(x, key) if is_table(x) else x[as_int(key)]
@@ -246,8 +247,8 @@ def _read_item(x, key):
 
 def setitem(x, key, value) -> None:
     """``x[key] = value``"""
-    if is_union(x) or is_union(key):
-        apply(lambda a, k: setitem(a, k, value), x, key)
+    if is_union(x) or holds_union(x, key):
+        each_key(lambda a, k: setitem(a, k, value), x, key)
         return
     if is_table(x):
         if isinstance(x, set):
@@ -300,8 +301,8 @@ def _users(x, name):
 
 def delitem(x, key) -> None:
     """``del x[key]``"""
-    if is_union(x) or is_union(key):
-        apply(delitem, x, key)
+    if is_union(x) or holds_union(x, key):
+        each_key(delitem, x, key)
         return
     if is_table(x):
         if isinstance(x, set):

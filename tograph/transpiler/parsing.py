@@ -46,7 +46,8 @@ def parse_function(function: types.FunctionType) -> Parsed:
         )
     node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
     tree = from_ast(node)
-    owner = _class_name(function)
+    renamed = code.co_name != getattr(node, "name", "<lambda>")
+    owner = _class_at(lines, code.co_firstlineno) if renamed else _class_name(function)
     if owner or any(type(n) is gast.ClassDef for n in walk(tree)):
         _mangle(tree, owner)
     return Parsed(tree, file, function.__name__, code.co_freevars)
@@ -122,15 +123,42 @@ def _block(lines: list[str]) -> ast.Module:
 
 
 def _search(module: ast.Module, code: types.CodeType) -> ast.AST:
-    for node in ast.walk(module):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
-            first = min([node.lineno] + [d.lineno for d in node.decorator_list])
-            if first == code.co_firstlineno:
-                return node
+    """The ``def`` at the first line of a code object; one of another name where the code was given a new one (``code.replace``)."""
+    here = [
+        node
+        for node in ast.walk(module)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and min([node.lineno] + [d.lineno for d in node.decorator_list]) == code.co_firstlineno
+    ]
+    for node in here:
+        if node.name == code.co_name:
+            return node
+    if len(here) == 1 and _compiled_here(module, code):
+        return here[0]
     raise SourceError(
         f"the source of {code.co_name!r} is not at {code.co_filename}, line {code.co_firstlineno}: the file changed after "
         "it was imported"
     )
+
+
+def _compiled_here(module: ast.Module, code: types.CodeType) -> bool:
+    """Whether the file has the same instructions at a code object's first line."""
+    left = [compile(module, code.co_filename, "exec", dont_inherit=True)]
+    for found in left:
+        if found.co_firstlineno == code.co_firstlineno and found.co_code == code.co_code:
+            return True
+        left += [c for c in found.co_consts if isinstance(c, types.CodeType)]
+    return False
+
+
+def _class_at(lines: list[str], line: int) -> str | None:
+    """The innermost class of a file that a line stands in, for a function whose names tell another one."""
+    classes = [
+        node
+        for node in ast.walk(ast.parse("".join(lines)))
+        if isinstance(node, ast.ClassDef) and node.lineno < line <= (node.end_lineno or line)
+    ]
+    return max(classes, key=lambda node: node.lineno).name if classes else None
 
 
 _TREES: dict[tuple[str, int], ast.Module] = {}

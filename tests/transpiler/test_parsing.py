@@ -1,0 +1,52 @@
+"""From functions to syntax trees: which code of a file is a function's."""
+
+import functools
+import linecache
+import types
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import SourceError
+from tograph.transpiler.parsing import parse_function
+
+
+class Base:
+    def forward(self, x, *, scale=2):
+        """Uses a private name, which belongs to this class."""
+        if x.sum() > 0:
+            x = -x
+        return self.__scaled(x, scale)
+
+    def __scaled(self, x, scale):
+        return x * scale
+
+
+def renamed(function, name):
+    """A copy of a function with a code object of its own name, as libraries make to keep caches apart."""
+    code = function.__code__.replace(co_name=name, co_qualname=f"Derived.{name}")
+    copy = types.FunctionType(code, function.__globals__, "forward", None, function.__closure__)
+    functools.update_wrapper(copy, function)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = "Derived.forward"
+    return copy
+
+
+@pytest.mark.parametrize("name", ["Derived.forward", "forward_2"])
+def test_code_with_a_new_name(name):
+    derived = type("Derived", (Base,), {"forward": renamed(Base.forward, name)})()
+    staged = tg.function(lambda x: derived.forward(x))
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert torch.equal(staged(x), derived.forward(x))
+
+
+def test_another_function_at_that_line(tmp_path):
+    file = tmp_path / "changed.py"
+    file.write_text("def first(x):\n    return x + 1\n")
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    file.write_text("def second(x):\n    return x * 2\n")
+    linecache.checkcache(str(file))
+    with pytest.raises(SourceError, match="changed after"):
+        parse_function(names["first"])
