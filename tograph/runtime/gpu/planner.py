@@ -304,7 +304,10 @@ def in_place(loops: Kernel, tile: Tile) -> dict[str, frozenset[str]]:
 
 
 def part_writes(part: Node | Region) -> bool:
-    """Whether a step may write over memory that a later one was to read, or is seen outside."""
+    """Whether a step may write over memory that a later one was to read, or is seen outside.
+
+    What waits may fail, or print in a branch: that comes ahead of what the host does.
+    """
     return isinstance(part, Node) and (
-        part.op == "aten.select_scatter.default" or bool(part.regions)
+        part.op == "aten.select_scatter.default" or bool(part.regions) or part.op in HOST_OPS
     )
