@@ -1,6 +1,7 @@
 """Writing LLVM IR text: functions, blocks, fresh names, and the LLVM types of dtypes.
 
-dtypes are the names of ``types.DTYPE_NAMES``. In registers a bool is ``i1``, in memory ``i8``.
+dtypes are the names of ``types.DTYPE_NAMES``. In registers a bool is ``i1``, in memory ``i8``; a bf16 is its bits, ``i16``, as LLVM
+calls functions that no library here has where it selects between values of its own type on machines without instructions for them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ..kernels.llvm_text import rounded
 from .values import Span
 
 REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
-            "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}  # fmt: skip
+            "f16": "half", "bf16": "i16", "f32": "float", "f64": "double"}  # fmt: skip
 FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
 UNSIGNED = frozenset(["bool", "u8"])
 BITS = {"bool": 1, "u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
@@ -31,8 +32,9 @@ def literal(value: Any, dtype: str) -> str:
         return "true" if value else "false"
     if dtype in ("f16", "bf16"):
         number = rounded(float(value), dtype)
-        bits = struct.pack("<e", number) if dtype == "f16" else struct.pack("<f", number)[2:]
-        return f"0x{'H' if dtype == 'f16' else 'R'}{int.from_bytes(bits, 'little'):04X}"
+        if dtype == "bf16":
+            return str(int.from_bytes(struct.pack("<f", number)[2:], "little", signed=True))
+        return f"0xH{int.from_bytes(struct.pack('<e', number), 'little'):04X}"
     if dtype in FLOATS:
         number = float(value)
         if dtype == "f32":

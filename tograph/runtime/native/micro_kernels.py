@@ -33,6 +33,10 @@ DEPTH = 256  # of a piece of the shared dimension
 LONG = 1024  # a shared dimension that is taken in pieces
 CHUNK = 128  # rows of the result that one thread takes at a time, in pieces
 Step = Callable[[list[str], list[str]], list[str]]
+TOGETHER, UNEVEN = (
+    3,
+    1.1,
+)  # blocks of rows of a chunk, and what rounding up to whole chunks may cost
 UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the right
@@ -134,7 +138,16 @@ class Writer(Lanes):
     def _even(self) -> int:
         """Rows of a chunk with which every thread has about the same to do: a panel more or less is much where there are few."""
         blocks = -(-self.a.rows // self.rows)
-        return self.rows * max(1, -(-blocks // UNITS) if self.across else blocks * self.units // UNITS)  # fmt: skip
+        return self.rows * (self._together(blocks) if self.across else max(1, blocks * self.units // UNITS))  # fmt: skip
+
+    def _together(self, blocks: int) -> int:
+        """How many blocks of rows a chunk has, which go along a panel one after the other: it comes out of the far cache once for them."""
+        least = -(-blocks // UNITS)
+        for count in range(TOGETHER, least, -1):
+            chunks = -(-blocks // count)
+            if chunks * self.panels >= UNITS and chunks * count <= blocks * UNEVEN:
+                return count
+        return max(1, least)
 
     def function(self) -> str:
         """The text, from the parameters on."""

@@ -73,6 +73,8 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 @rule("neg")
 def _neg(code, dtype, args, fail):
+    if dtype == "bf16":
+        return code.do(f"xor i16 {args[0]}, -32768")
     if dtype in FLOATS:
         return code.do(f"fneg {REGISTER[dtype]} {args[0]}")
     return code.do(f"sub {REGISTER[dtype]} 0, {args[0]}")
@@ -80,6 +82,8 @@ def _neg(code, dtype, args, fail):
 
 @rule("abs")
 def _abs(code, dtype, args, fail):
+    if dtype == "bf16":
+        return code.do(f"and i16 {args[0]}, 32767")
     if dtype in FLOATS:
         return code.intrinsic("fabs", dtype, args[0])
     if dtype in UNSIGNED:

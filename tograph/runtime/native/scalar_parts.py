@@ -46,8 +46,7 @@ def _float_to_int(code: Code, x: str, source: str, target: str) -> str:
 def _cast_bf16(code: Code, x: str, source: str, target: str) -> str:
     """bf16 is the upper half of f32: rounded to nearest even, by integers, on every CPU."""
     if source == "bf16":
-        bits = code.do(f"bitcast bfloat {x} to i16")
-        wide = code.do(f"shl i32 {code.do(f'zext i16 {bits} to i32')}, 16")
+        wide = code.do(f"shl i32 {code.do(f'zext i16 {x} to i32')}, 16")
         return cast(code, code.do(f"bitcast i32 {wide} to float"), "f32", target)
     x = cast(code, x, source, "f32")
     bits = code.do(f"bitcast float {x} to i32")
@@ -56,16 +55,18 @@ def _cast_bf16(code: Code, x: str, source: str, target: str) -> str:
     quiet = code.do(f"or i32 {bits}, 4194304")
     nan = code.do(f"fcmp uno float {x}, {x}")
     kept = code.do(f"lshr i32 {code.do(f'select i1 {nan}, i32 {quiet}, i32 {up}')}, 16")
-    return code.do(f"bitcast i16 {code.do(f'trunc i32 {kept} to i16')} to bfloat")
+    return code.do(f"trunc i32 {kept} to i16")
 
 
 def zero(dtype: str) -> str:
     """The literal 0."""
-    return "0.0" if dtype in FLOATS else "false" if dtype == "bool" else "0"
+    return "0.0" if dtype in FLOATS and dtype != "bf16" else "false" if dtype == "bool" else "0"
 
 
 def compare(code: Code, dtype: str, name: str, a: str, b: str) -> str:
     """A comparison by its Python name; with a NaN only ``ne`` holds."""
+    if dtype == "bf16":
+        dtype, a, b = "f32", *(cast(code, x, "bf16", "f32") for x in (a, b))
     if dtype in FLOATS:
         return code.do(f"fcmp {'une' if name == 'ne' else 'o' + name} {REGISTER[dtype]} {a}, {b}")
     sign = "" if name in ("eq", "ne") else "u" if dtype in UNSIGNED else "s"
@@ -79,6 +80,8 @@ def select(code: Code, dtype: str, c: str, a: str, b: str) -> str:
 
 
 def isnan(code: Code, dtype: str, x: str) -> str:
+    if dtype == "bf16":
+        dtype, x = "f32", cast(code, x, "bf16", "f32")
     return code.do(f"fcmp uno {REGISTER[dtype]} {x}, {x}")
 
 

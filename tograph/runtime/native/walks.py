@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..kernels.loop_ir import Open
 from .code import FLOATS, REGISTER, UNSIGNED, Code
+from .scalar_parts import compare, zero
 from .values import Decline, Mem, Operand, Reg, numel
 
 if TYPE_CHECKING:
@@ -92,12 +93,9 @@ def flat(low: Lowering, x: Operand) -> Mem:
 
 def truth(code: Code, x: Reg) -> str:
     """Whether a number is not zero."""
-    kind = REGISTER[x.dtype]
     if x.dtype == "bool":
         return x.text
-    return code.do(
-        f"fcmp une {kind} {x.text}, 0.0" if x.dtype in FLOATS else f"icmp ne {kind} {x.text}, 0"
-    )
+    return compare(code, x.dtype, "ne", x.text, zero(x.dtype))
 
 
 def beyond(code: Code, a: str, b: str, dtype: str, most: bool) -> str:
