@@ -149,3 +149,18 @@ def test_numbers_out_of_their_range(program, bad):
     for f in (program, tg.function(program)):
         with pytest.raises(RuntimeError, match="must be"):
             f(bad)
+
+
+def masked_classes(x):
+    s = max(x[0].item(), 0.0)
+    rows = x.clone().requires_grad_()
+    kept = torch.cat([rows, torch.tensor([-float("inf")])])
+    loss = F.cross_entropy(kept[None], torch.tensor([1]), label_smoothing=s)
+    return loss, torch.autograd.grad(loss, rows)[0]
+
+
+def test_a_loss_that_is_not_smoothed_is_finite():
+    staged = tg.function(masked_classes)
+    for x in (torch.tensor([-0.5, 0.2, 1.0]), torch.tensor([0.5, 0.2, 1.0])):
+        torch.testing.assert_close(staged(x), masked_classes(x), equal_nan=True)
+    assert bool(staged(torch.tensor([-0.5, 0.2, 1.0]))[0].isfinite())

@@ -176,9 +176,11 @@ def _cross_entropy(input, target, weight=None, size_average=None, ignore_index=-
             input, target, weight, size_average, ignore_index, reduce, reduction, by
         )
 
-    # The loss is linear in how much it is smoothed; a negative number counts as 0 in torch.
-    share = max(label_smoothing, 0.0)
-    return smoothed(0.0) * (1 - share) + smoothed(1.0) * share
+    # Linear in how much it is smoothed, where that is not none: a class of no chance makes what is smoothed infinite.
+    found = smoothed(0.0)
+    if label_smoothing > 0:
+        found = found * (1 - label_smoothing) + smoothed(1.0) * label_smoothing
+    return found
 
 
 def _linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):

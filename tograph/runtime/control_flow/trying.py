@@ -39,9 +39,7 @@ class _Progress:
     """
 
     def __init__(self, places: Sequence[Place], graph: FuncGraph, body: Any):
-        self.reached = Reach(
-            [body]
-        )  # as long as it lives, nothing else gets the id of what it found
+        self.reached = Reach([body])  # while it lives, nothing else gets the id of what it found
         self.reach = self.reached.seen
         self.places, self.outer = [p for p in places if not p.scratch], graph
         self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)

@@ -43,10 +43,8 @@ NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the 
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
 ACCUMULATORS = 24  # vector registers for the tile, of 32
 FEWER, FREE = 12, 14  # of 16, without AVX-512; and with a vector for each column of the tile
-LATENCY, STEP = (
-    10,
-    4,
-)  # multiply-adds that start until a sum can be added to again, and that a step's loads cost
+# Multiply-adds that start until a sum can be added to again, and that a step's loads cost.
+LATENCY, STEP = 10, 4
 
 
 @dataclass(frozen=True)
