@@ -147,10 +147,24 @@ def _clamped(x: Lanes, low: float, high: float) -> Lanes:
 
 def exp(x: Lanes) -> Lanes:
     """exp(x) = 2**n * exp(r). At the bounds the result is infinite, or 0."""
-    n, r = _reduced_exp(_clamped(x, -105.0, 89.5))
+    return _exp(_clamped(x, -105.0, 89.5), _scale)
+
+
+def _exp(x: Lanes, scale: Callable[[Lanes, Lanes], Lanes]) -> Lanes:
+    n, r = _reduced_exp(x)
     p = r.poly(0.0013814602280035615, 0.008368715643882751, 0.04166838899254799,
                0.1666652113199234, 0.4999999403953552)  # fmt: skip
-    return _scale((p * r).fma(r, r) + 1.0, n)
+    return scale((p * r).fma(r, r) + 1.0, n)
+
+
+def _exp_inside(x: Lanes) -> Lanes:
+    """exp of an x between -80 and 80, or NaN: neither infinite nor denormal, which takes a third less instructions."""
+    return _exp(x, _scale_inside)
+
+
+def _scale_inside(x: Lanes, n: Lanes) -> Lanes:
+    whole = x.e.convert("fptosi", "float", "i32", n.name)
+    return x * _power_of_two(x.e, x.e.text.set(f"freeze {x.e.type('i32')} {whole}"))  # of a NaN
 
 
 def exp2(x: Lanes) -> Lanes:
@@ -255,7 +269,7 @@ def tanh(x: Lanes) -> Lanes:
     p = t.poly(0.002142961835488677, -0.008177397772669792, 0.021700702607631683,
                -0.05394676327705383, 0.1333320587873459, -0.3333333134651184)  # fmt: skip
     small = (x * t).fma(p, x)
-    large = 1.0 - 2.0 / (exp(a * 2.0) + 1.0)
+    large = 1.0 - 2.0 / (_exp_inside(a.where(a.test("ogt", 10.0), 10.0) * 2.0) + 1.0)
     return large.where(a.test("olt", 0.625), small).intrinsic("copysign", x)
 
 
@@ -272,7 +286,7 @@ def erf(x: Lanes) -> Lanes:
     q = b.poly(-1.2132571782585817e-06, 1.951064587046858e-05, -0.00011492770136101171,
                0.00010546864359639585, 0.002825409173965454, -0.022934213280677795,
                0.10596618801355362, 0.6348887085914612, 1.1289278268814087, -7.725173054495826e-05)  # fmt: skip
-    large = 1.0 - exp(-q)
+    large = 1.0 - _exp_inside(-q)
     return large.intrinsic("copysign", x).where(a.test("olt", 0.9), small)
 
 
