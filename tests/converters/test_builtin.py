@@ -508,3 +508,18 @@ def test_divmod_of_tensors_is_a_type_error(divide):
             f(torch.tensor([7.0, 3.0]))
         texts.append(str(caught.value).splitlines()[0])
     assert texts[0] == texts[1]
+
+
+def test_print_with_a_separator_and_an_end_that_only_the_run_knows(capsys):
+    def f(i):
+        words = ["1", "22", "-3"]
+        print(words[i], 0, sep=words[i], end="|")
+        print(0, 1, sep=f"<{i}>", end=words[i] if i > 0 else None)
+        return i
+
+    texts = []
+    for run in (f, tg.function(f)):
+        for i in (0, 2):
+            run(torch.tensor(i))
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]

@@ -313,7 +313,39 @@ def filled_by_missing_keys(x):
     return d[0] + d[1] + d[2]
 
 
-REFUSED = [late, crossed, moved, swapped, popped, subset, frozen, made_in_a_branch, with_enumerate]  # fmt: skip
+@cases((1,), (-1,))
+def keys_with_what_is_no_set(x):
+    d, e, s = with_keys(x), with_keys(-x), {2, 8}
+    kept = s
+    s -= d.keys()
+    found = [d.keys() - [0], [2, 4] - d.keys(), frozenset([2, 4]) - d.keys(), (2,) ^ d.keys(), d.keys() & e]  # fmt: skip
+    return [sorted(k) for k in found], sorted(s), sorted(kept)
+
+
+@cases((1,), (-1,))
+def keys_compared_and_asked(x):
+    d, e = with_keys(x), with_keys(-x)
+    same = [d.keys() == {0}, {0, 2} == d.keys(), d.keys() != e.keys(), d.keys() == with_keys(x).keys()]  # fmt: skip
+    f = {}
+    if x > 0:
+        f[1] = x
+    return same, d.keys() == [0], len(d.keys()), 2 in d.keys(), bool(f.values()), 1 if f.keys() else 2  # fmt: skip
+
+
+def items_compared(x):
+    return with_keys(x).items() == with_keys(x).items()
+
+
+def items_as_a_set(x):
+    return with_keys(x).items() - {(0, 1)}
+
+
+def keys_ordered(x):
+    return with_keys(x).keys() <= {0, 2}
+
+
+REFUSED = [items_compared, items_as_a_set, keys_ordered]
+REFUSED += [late, crossed, moved, swapped, popped, subset, frozen, made_in_a_branch, with_enumerate]  # fmt: skip
 
 
 @pytest.mark.parametrize("f", REFUSED, ids=lambda f: f.__name__)

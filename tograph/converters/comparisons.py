@@ -80,6 +80,8 @@ def contains(x, items):
     """``x in items``: a bool, plain or staged, also where tensors are compared."""
     if is_union(items) or is_union(x):
         return apply(contains, x, items)
+    if isinstance(items, members.Listing) and items.kind == "keys":
+        items = items.x
     found = tables.contains(items, x) if is_table(items) else _contains(x, items)
     return scalar_of(found) if isinstance(found, torch.Tensor) else found
 

@@ -6,8 +6,8 @@ as a key of a dict has one as its value. ``in``, ``len``, ``for`` and the method
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
 
 import torch
 
@@ -294,6 +294,20 @@ class Listing:
         self.x, self.kind, self.any_order = x, kind, False
 
     def __iter__(self) -> Any:
+        self.refuse()
+
+    def __tograph_len__(self) -> Any:
+        n: Any = 0
+        for test, _ in _entries(self.x, any_order=True):
+            n = n + (
+                control_flow.staged_if(test, lambda: 1, lambda: 0) if is_staged(test) else int(test)
+            )
+        return n
+
+    def isdisjoint(self, other: Any) -> NoReturn:
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
         raise StagingError(
             "what a set or dict holds depends on a staged condition, so it cannot be taken one by one here: loop over it with `for`, or set "
             "every item and key on every path",
@@ -312,20 +326,34 @@ class Listing:
         return value if self.kind == "values" else (key, value)
 
 
-def as_sets(a: Any, b: Any) -> tuple[Any, Any]:
-    """The operands of ``d.keys() - other`` as sets, where one is the keys of a dict that depend on a staged condition."""
-    if not any(isinstance(x, Listing) and x.kind == "keys" for x in (a, b)):
-        return a, b
-    return _as_set(a), _as_set(b)
+def of_listings(*operands: Any) -> bool:
+    return any(isinstance(x, Listing) for x in operands)
 
 
-def _as_set(x: Any) -> Any:
-    if isinstance(x, type({}.keys())):
-        return set(x)
-    if not isinstance(x, Listing) or x.kind != "keys":
+def as_sets(a: Any, b: Any, compared: bool = False) -> tuple[Any, Any]:
+    """The operands of ``d.keys() - other`` as sets, where one is the keys of a dict that depend on a staged condition.
+
+    Keys are ``compared`` with sets and keys; the other operators take all that can be gone over, as Python's keys do.
+    """
+    listings = [x for x in (a, b) if isinstance(x, Listing)]
+    keys = [x for x in listings if x.kind == "keys"]
+    for x in listings:
+        if x.kind == "items" or (keys and x.kind == "values" and not compared):
+            x.refuse()
+    return (_as_set(a, compared), _as_set(b, compared)) if keys else (a, b)
+
+
+def _as_set(x: Any, compared: bool) -> Any:
+    if isinstance(x, Listing):
+        if x.kind != "keys":
+            return x
+        x = x.x
+    elif isinstance(x, (set, torch.Tensor)) or not isinstance(
+        x, (frozenset, type({}.keys())) if compared else Iterable
+    ):
         return x
     made: set[Any] = set()
-    for test, key in _entries(x.x, any_order=True):
+    for test, key in _entries(x, any_order=True):
         _where(test, lambda key=key: _put(made, key))
     return made
 

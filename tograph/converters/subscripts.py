@@ -46,7 +46,7 @@ from .tensor_index import (
 )
 from .union import apply, distribute_missing, may_miss, updated
 from .union_keys import each_key, holds_union
-from .user_operators import in_place
+from .user_operators import BY_NAME, in_place
 
 slice_ = slice
 
@@ -328,7 +328,7 @@ def delitem(x, key) -> None:
     del x[key]
 
 
-_SETS = ("ior", "iand", "isub", "ixor")
+_SETS = {"ior": "or_", "iand": "and_", "isub": "sub", "ixor": "xor"}
 
 
 def _made_here(x: list, value) -> bool:
@@ -350,6 +350,8 @@ def augment(op: str, x, value):
         op, x, value
     ) is not NotImplemented:
         return x
+    if op in _SETS and not isinstance(x, dict) and members.of_listings(x, value):
+        return BY_NAME[_SETS[op]](x, value)  # ``s -= d.keys()`` gives a new set
     if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:
         return x
     if isinstance(x, set) and op in _SETS and members.operator(op, x, value) is not NotImplemented:

@@ -213,7 +213,7 @@ def set_is_conditional(test: Callable[[Any], bool]) -> None:
 
 def _object_truth(x: Any, what: str) -> Any:
     """An object of a user's class is as true as its converted ``__bool__`` or ``__len__`` says."""
-    if isinstance(x, StagedString):
+    if hasattr(type(x), "__tograph_len__") and not isinstance(x, list):
         return x.__tograph_len__() > 0
     if isinstance(x, (dict, set)) and _is_conditional[0](x):
         return _call[0](len, x) > 0

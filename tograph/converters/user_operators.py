@@ -163,6 +163,7 @@ def _comparison(name: str) -> Any:
         a, b = resolved(name, a, b)
         if is_union(a) or is_union(b):
             return apply(run, a, b)
+        a, b = members.as_sets(a, b, compared=True)
         if _conditional(a, b):
             return _compared(name, a, b)
         if name in ("eq", "ne") and (same := _containers(a, b)) is not None:

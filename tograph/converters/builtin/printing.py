@@ -28,11 +28,14 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
     if not is_tracing():
         print(*values, sep=sep, end=end, file=file, flush=flush)
         return
-    if union.holds_union(values, {}):
-        union.apply(lambda *v: print_(*v, sep=sep, end=end, file=file, flush=flush), *values)
+    if union.holds_union((sep, end, *values), {}):
+        union.apply(
+            lambda s, e, *v: print_(*v, sep=s, end=e, file=file, flush=flush), sep, end, *values
+        )
         return
     graph = current_graph()
     args = tuple(_printed(v, graph) for v in values)
+    sep, end = (outside(x, graph) if isinstance(x, StagedString) else x for x in (sep, end))
     kwargs = {"sep": sep, "end": end, "flush": flush}
     kwargs = {k: v for k, v in kwargs.items() if v is not None and v is not False}
     kept = reads.is_outside(file)
