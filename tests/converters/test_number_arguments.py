@@ -149,3 +149,78 @@ def test_numbers_out_of_their_range(program, bad):
     for f in (program, tg.function(program)):
         with pytest.raises(RuntimeError, match="must be"):
             f(bad)
+
+
+def masked(x):
+    s, rows = min(abs(x[1]).item(), 0.9), torch.stack([x, x * 2]).masked_fill(x > 2, -torch.inf)
+    total, index = 0.0, torch.tensor([1, 1])
+    for i in range(int(x.numel() - x[0].item())):
+        total = total + F.cross_entropy(rows, index, label_smoothing=s * i)
+    return total, F.cross_entropy(rows, index, label_smoothing=s - s), F.cross_entropy(rows, index, label_smoothing=s)  # fmt: skip
+
+
+def test_no_smoothing_of_classes_that_are_masked():
+    """What is infinite there is left out, not taken zero times."""
+    x = torch.tensor([2.0, 0.3, 3.0])
+    found = tg.function(masked)(x)
+    torch.testing.assert_close(found, masked(x))
+    assert [f.isfinite().item() for f in found] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "weight, bias",
+    [((1,), None), ((2, 3), None), (None, (1,)), ((3,), (2, 3))],
+)
+def test_parameters_of_other_sizes_are_refused(weight, bias):
+    weight, bias = (None if s is None else torch.ones(s) for s in (weight, bias))
+
+    def f(x):
+        return F.layer_norm(torch.stack([x, x]), (3,), weight, bias, eps=x[0].item())
+
+    for g in (f, tg.function(f)):
+        with pytest.raises((RuntimeError, tg.errors.GraphBoolError)):
+            g(ROWS[0])
+
+
+def test_parameters_of_other_dtypes():
+    def f(x, weight, bias):
+        return F.layer_norm(x, (3,), weight, bias, eps=abs(x[0]).item())
+
+    x, ones = ROWS[0], torch.ones(3)
+    for args in ((x.half(), ones, None), (x.bfloat16(), None, ones), (x.half(), ones, ones)):
+        torch.testing.assert_close(tg.function(f)(*args), f(*args), rtol=2e-2, atol=2e-2)
+    for args in ((x.double(), ones, None), (x.half(), ones.half(), ones)):
+        for g in (f, tg.function(f)):
+            with pytest.raises((RuntimeError, tg.errors.GraphBoolError)):
+                g(*args)
+
+
+def laid_out(x):
+    return torch.linspace(x[0].item(), 3, 5, layout=torch.strided)
+
+
+def test_arguments_that_are_not_covered():
+    torch.testing.assert_close(tg.function(laid_out)(ROWS[0]), laid_out(ROWS[0]))
+
+
+def test_names_that_torch_has_not():
+    def f(x):
+        return torch.isclose(x, x, rtol=abs(x[0]).item(), by=1)
+
+    with pytest.raises(TypeError, match="by"):
+        tg.function(f)(ROWS[0])
+
+
+def some(x):
+    return torch.linspace(0, 1, x[0].item())
+
+
+def one_if(x):
+    return torch.linspace(0, 1, x[0].item() > 0)
+
+
+@pytest.mark.parametrize("program", [some, one_if])
+def test_steps_are_a_whole_number(program):
+    for f in (program, tg.function(program)):
+        with pytest.raises((TypeError, tg.errors.GraphBoolError)):
+            f(ROWS[0])
