@@ -151,6 +151,28 @@ def test_numbers_out_of_their_range(program, bad):
             f(bad)
 
 
+def far(x):
+    s, w = abs(x[1]).item(), torch.stack([x, x * torch.inf]).requires_grad_()
+    zeros = torch.zeros_like(w)
+    losses = [loss(w, zeros, reduction="none", **{name: s}) for loss, name in ((F.huber_loss, "delta"), (F.smooth_l1_loss, "beta"))]  # fmt: skip
+    return losses, [torch.autograd.grad(l.sum(), w)[0] for l in losses]
+
+
+def test_losses_of_infinite_errors():
+    for x in (torch.tensor([0.1, -0.5, 2.0]), torch.tensor([-3.0, 1.5, 0.0])):
+        torch.testing.assert_close(tg.function(far)(x), far(x), equal_nan=True)
+
+
+def by_places(x):
+    s, zeros = abs(x[1]).item(), torch.zeros_like(x)
+    return F.smooth_l1_loss(x, zeros, None, None, "sum", s), F.margin_ranking_loss(x, zeros, x.sign(), s, None, None, "sum")  # fmt: skip
+
+
+def test_the_arguments_of_losses_are_where_torch_has_them():
+    for x in ROWS:
+        torch.testing.assert_close(tg.function(by_places)(x), by_places(x))
+
+
 def masked(x):
     s, rows = min(abs(x[1]).item(), 0.9), torch.stack([x, x * 2]).masked_fill(x > 2, -torch.inf)
     total, index = 0.0, torch.tensor([1, 1])

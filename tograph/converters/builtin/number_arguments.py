@@ -134,25 +134,35 @@ def _reduced(x, reduction):
     return x if reduction == "none" else x.mean() if reduction == "mean" else x.sum()
 
 
+def _parted(away, z, scale, far):
+    """``far`` where ``away``, else ``scale * z * z``: of what is near only, for the gradient of an infinite square is no number."""
+    near = torch.where(away, 0, z)
+    return torch.where(away, far, scale * near * near)
+
+
 def _huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if weight is not None:
         return None
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     z = (input - target).abs()
-    return _reduced(torch.where(z <= delta, 0.5 * z * z, delta * (z - 0.5 * delta)), reduction)
+    return _reduced(_parted(z > delta, z, 0.5, delta * (z - 0.5 * delta)), reduction)
 
 
-def _smooth_l1_loss(input, target, reduction="mean", beta=1.0):
+def _smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    if size_average is not None or reduce is not None:
+        return None
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     z = (input - target).abs()
     if beta == 0:
         return _reduced(z, reduction)
-    return _reduced(torch.where(z < beta, 0.5 * z * z / beta, z - 0.5 * beta), reduction)
+    return _reduced(_parted(z >= beta, z, 0.5 / beta, z - 0.5 * beta), reduction)
 
 
-def _margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
+def _margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):  # fmt: skip
+    if size_average is not None or reduce is not None:
+        return None
     return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
