@@ -246,3 +246,21 @@ def test_steps_are_a_whole_number(program):
     for f in (program, tg.function(program)):
         with pytest.raises((TypeError, tg.errors.GraphBoolError)):
             f(ROWS[0])
+
+
+def ignoring(x, k):
+    rows, index = torch.stack([x, x * 2, x - 1]).requires_grad_(), torch.tensor([0, 1, 2])
+    found = [F.nll_loss(rows, index, ignore_index=k), F.cross_entropy(rows, index, ignore_index=k)]
+    found.append(F.cross_entropy(rows, index, ignore_index=k, label_smoothing=abs(x[0]).item() / 9))
+    return [*found, *torch.autograd.grad(sum(found), rows)]
+
+
+def test_a_class_to_ignore():
+    """Also once kernels are made, at the second call."""
+
+    @tg.function
+    def f(x, k):
+        return ignoring(x, k.item())
+
+    for k in (0, 1, 2, -100):
+        torch.testing.assert_close(f(ROWS[0], torch.tensor(k)), ignoring(ROWS[0], k))

@@ -28,6 +28,10 @@ aten = torch.ops.aten
 _HALVES = (torch.float16, torch.bfloat16)
 
 
+def _is_staged(x: Any) -> bool:
+    return isinstance(x, SYMBOLS)
+
+
 def _of_staged(function: Any, own: Callable[..., Any]) -> Callable[..., Any]:
     """The form of a function: ``own`` where one of its arguments is a staged number."""
     decides = getattr(function, "__module__", "") == F.__name__  # in Python, by sizes
@@ -191,6 +195,8 @@ def _normalisable(input, sizes, given):
 
 def _cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
                    label_smoothing=0.0):  # fmt: skip
+    if not _is_staged(label_smoothing):
+        return None
     if label_smoothing > 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
