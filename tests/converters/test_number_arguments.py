@@ -151,16 +151,116 @@ def test_numbers_out_of_their_range(program, bad):
             f(bad)
 
 
-def masked_classes(x):
-    s = max(x[0].item(), 0.0)
-    rows = x.clone().requires_grad_()
-    kept = torch.cat([rows, torch.tensor([-float("inf")])])
-    loss = F.cross_entropy(kept[None], torch.tensor([1]), label_smoothing=s)
-    return loss, torch.autograd.grad(loss, rows)[0]
+def far(x):
+    s, w = abs(x[1]).item(), torch.stack([x, x * torch.inf]).requires_grad_()
+    zeros = torch.zeros_like(w)
+    losses = [loss(w, zeros, reduction="none", **{name: s}) for loss, name in ((F.huber_loss, "delta"), (F.smooth_l1_loss, "beta"))]  # fmt: skip
+    return losses, [torch.autograd.grad(l.sum(), w)[0] for l in losses]
 
 
-def test_a_loss_that_is_not_smoothed_is_finite():
-    staged = tg.function(masked_classes)
-    for x in (torch.tensor([-0.5, 0.2, 1.0]), torch.tensor([0.5, 0.2, 1.0])):
-        torch.testing.assert_close(staged(x), masked_classes(x), equal_nan=True)
-    assert bool(staged(torch.tensor([-0.5, 0.2, 1.0]))[0].isfinite())
+def test_losses_of_infinite_errors():
+    for x in (torch.tensor([0.1, -0.5, 2.0]), torch.tensor([-3.0, 1.5, 0.0])):
+        torch.testing.assert_close(tg.function(far)(x), far(x), equal_nan=True)
+
+
+def by_places(x):
+    s, zeros = abs(x[1]).item(), torch.zeros_like(x)
+    return F.smooth_l1_loss(x, zeros, None, None, "sum", s), F.margin_ranking_loss(x, zeros, x.sign(), s, None, None, "sum")  # fmt: skip
+
+
+def test_the_arguments_of_losses_are_where_torch_has_them():
+    for x in ROWS:
+        torch.testing.assert_close(tg.function(by_places)(x), by_places(x))
+
+
+def masked(x):
+    s, rows = min(abs(x[1]).item(), 0.9), torch.stack([x, x * 2]).masked_fill(x > 2, -torch.inf)
+    total, index = 0.0, torch.tensor([1, 1])
+    for i in range(int(x.numel() - x[0].item())):
+        total = total + F.cross_entropy(rows, index, label_smoothing=s * i)
+    return total, F.cross_entropy(rows, index, label_smoothing=s - s), F.cross_entropy(rows, index, label_smoothing=s)  # fmt: skip
+
+
+def test_no_smoothing_of_classes_that_are_masked():
+    """What is infinite there is left out, not taken zero times."""
+    x = torch.tensor([2.0, 0.3, 3.0])
+    found = tg.function(masked)(x)
+    torch.testing.assert_close(found, masked(x))
+    assert [f.isfinite().item() for f in found] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "weight, bias",
+    [((1,), None), ((2, 3), None), (None, (1,)), ((3,), (2, 3))],
+)
+def test_parameters_of_other_sizes_are_refused(weight, bias):
+    weight, bias = (None if s is None else torch.ones(s) for s in (weight, bias))
+
+    def f(x):
+        return F.layer_norm(torch.stack([x, x]), (3,), weight, bias, eps=x[0].item())
+
+    for g in (f, tg.function(f)):
+        with pytest.raises((RuntimeError, tg.errors.GraphBoolError)):
+            g(ROWS[0])
+
+
+def test_parameters_of_other_dtypes():
+    def f(x, weight, bias):
+        return F.layer_norm(x, (3,), weight, bias, eps=abs(x[0]).item())
+
+    x, ones = ROWS[0], torch.ones(3)
+    for args in ((x.half(), ones, None), (x.bfloat16(), None, ones), (x.half(), ones, ones)):
+        torch.testing.assert_close(tg.function(f)(*args), f(*args), rtol=2e-2, atol=2e-2)
+    for args in ((x.double(), ones, None), (x.half(), ones.half(), ones)):
+        for g in (f, tg.function(f)):
+            with pytest.raises((RuntimeError, tg.errors.GraphBoolError)):
+                g(*args)
+
+
+def laid_out(x):
+    return torch.linspace(x[0].item(), 3, 5, layout=torch.strided)
+
+
+def test_arguments_that_are_not_covered():
+    torch.testing.assert_close(tg.function(laid_out)(ROWS[0]), laid_out(ROWS[0]))
+
+
+def test_names_that_torch_has_not():
+    def f(x):
+        return torch.isclose(x, x, rtol=abs(x[0]).item(), by=1)
+
+    with pytest.raises(TypeError, match="by"):
+        tg.function(f)(ROWS[0])
+
+
+def some(x):
+    return torch.linspace(0, 1, x[0].item())
+
+
+def one_if(x):
+    return torch.linspace(0, 1, x[0].item() > 0)
+
+
+@pytest.mark.parametrize("program", [some, one_if])
+def test_steps_are_a_whole_number(program):
+    for f in (program, tg.function(program)):
+        with pytest.raises((TypeError, tg.errors.GraphBoolError)):
+            f(ROWS[0])
+
+
+def ignoring(x, k):
+    rows, index = torch.stack([x, x * 2, x - 1]).requires_grad_(), torch.tensor([0, 1, 2])
+    found = [F.nll_loss(rows, index, ignore_index=k), F.cross_entropy(rows, index, ignore_index=k)]
+    found.append(F.cross_entropy(rows, index, ignore_index=k, label_smoothing=abs(x[0]).item() / 9))
+    return [*found, *torch.autograd.grad(sum(found), rows)]
+
+
+def test_a_class_to_ignore():
+    """Also once kernels are made, at the second call."""
+
+    @tg.function
+    def f(x, k):
+        return ignoring(x, k.item())
+
+    for k in (0, 1, 2, -100):
+        torch.testing.assert_close(f(ROWS[0], torch.tensor(k)), ignoring(ROWS[0], k))

@@ -388,6 +388,34 @@ def test_python_state_outside(tmp_path):
         tg.save(f, tmp_path / "f")
 
 
+def test_a_tensor_of_an_attribute_that_is_added_to(tmp_path):
+    """``+=`` assigns the attribute, ``add_`` does not: the message tells."""
+
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("steps", torch.tensor(0))
+
+    counter = Counter()
+
+    @tg.function
+    def assigned(x):
+        counter.steps += 1
+        return x * counter.steps
+
+    @tg.function
+    def added(x):
+        counter.steps.add_(1)
+        return x * counter.steps
+
+    x = torch.tensor(2)
+    assert assigned(x) == 2 and added(x) == 4
+    with pytest.raises(UnsavableError, match=r"Counter.steps.*add_\(1\)` does not"):
+        tg.save(assigned, tmp_path / "f")
+    tg.save(added, tmp_path / "f")
+    assert tg.load(tmp_path / "f")(x) == 6
+
+
 def test_never_called(tmp_path):
     @tg.function
     def f(x):

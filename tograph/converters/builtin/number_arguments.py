@@ -7,6 +7,7 @@ the arguments: then torch's own is called, which refuses them.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,11 @@ from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved
 
 aten = torch.ops.aten
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _is_staged(x: Any) -> bool:
+    return isinstance(x, SYMBOLS)
 
 
 def _of_staged(function: Any, own: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,42 +138,65 @@ def _reduced(x, reduction):
     return x if reduction == "none" else x.mean() if reduction == "mean" else x.sum()
 
 
+def _parted(away, z, scale, far):
+    """``far`` where ``away``, else ``scale * z * z``: of what is near only, for the gradient of an infinite square is no number."""
+    near = torch.where(away, 0, z)
+    return torch.where(away, far, scale * near * near)
+
+
 def _huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if weight is not None:
         return None
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     z = (input - target).abs()
-    return _reduced(torch.where(z <= delta, 0.5 * z * z, delta * (z - 0.5 * delta)), reduction)
+    return _reduced(_parted(z > delta, z, 0.5, delta * (z - 0.5 * delta)), reduction)
 
 
-def _smooth_l1_loss(input, target, reduction="mean", beta=1.0):
+def _smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    if size_average is not None or reduce is not None:
+        return None
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     z = (input - target).abs()
     if beta == 0:
         return _reduced(z, reduction)
-    return _reduced(torch.where(z < beta, 0.5 * z * z / beta, z - 0.5 * beta), reduction)
+    return _reduced(_parted(z >= beta, z, 0.5 / beta, z - 0.5 * beta), reduction)
 
 
-def _margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
+def _margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):  # fmt: skip
+    if size_average is not None or reduce is not None:
+        return None
     return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
 def _layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if tuple(input.shape[-len(shape) :]) != shape or not input.is_floating_point():
+    given = [x for x in (weight, bias) if x is not None]
+    if not isinstance(normalized_shape, (list, tuple)) or not _normalisable(
+        input, normalized_shape, given
+    ):
         return None
-    dims = tuple(range(-len(shape), 0))
-    x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    dims = tuple(range(-len(normalized_shape), 0))
+    x = input.float() if input.dtype in _HALVES else input
     centred = x - x.mean(dims, keepdim=True)
     found = centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
     found = found if weight is None else found * weight
     return (found if bias is None else found + bias).to(input.dtype)
 
 
+def _normalisable(input, sizes, given):
+    """Whether torch's ``layer_norm`` takes these: parameters of just these sizes, all of one dtype that goes with the input's."""
+    shape, dtypes = tuple(sizes), {x.dtype for x in given}
+    fits = shape and tuple(input.shape[-len(shape) :]) == shape and input.is_floating_point()
+    if not fits or len(dtypes) > 1 or any(tuple(x.shape) != shape for x in given):
+        return False
+    return dtypes <= {input.dtype, *([torch.float32] if input.dtype in _HALVES else ())}
+
+
 def _cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
                    label_smoothing=0.0):  # fmt: skip
+    if not _is_staged(label_smoothing):
+        return None
     if label_smoothing > 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
@@ -176,17 +205,22 @@ def _cross_entropy(input, target, weight=None, size_average=None, ignore_index=-
             input, target, weight, size_average, ignore_index, reduce, reduction, by
         )
 
-    # Linear in how much it is smoothed, where that is not none: a class of no chance makes what is smoothed infinite.
-    found = smoothed(0.0)
+    # The loss is linear in how much it is smoothed. A negative number counts as 0 in torch, and for 0 it leaves the other part
+    # out: that is infinite where a class is masked with -inf.
     if label_smoothing > 0:
-        found = found * (1 - label_smoothing) + smoothed(1.0) * label_smoothing
-    return found
+        return smoothed(0.0) * (1 - label_smoothing) + smoothed(1.0) * label_smoothing
+    return smoothed(0.0)
 
 
 def _linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
     dtype = torch.get_default_dtype() if dtype is None else dtype
     numbers = not (isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor))
-    if not numbers or dtype not in (torch.float32, torch.float64):
+    if (
+        not numbers
+        or dtype not in (torch.float32, torch.float64)
+        or not isinstance(steps, int)
+        or isinstance(steps, bool)
+    ):
         return None
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -214,6 +248,20 @@ def _close(a, b, *, rel_tol=1e-09, abs_tol=0.0):
     return gap <= abs(rel_tol * b) or gap <= abs(rel_tol * a) or gap <= abs_tol
 
 
+def _taking(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """``plain``, converted; it covers no arguments that it has no names for (``out``, ``layout``)."""
+    signature = inspect.signature(plain)
+
+    def form(*args, **kwargs):
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError:
+            return None
+        return converted(plain)(*args, **kwargs)
+
+    return form
+
+
 def _register(function: Any, form: Callable[..., Any], method: Any = None) -> None:
     handles(function)(_of_staged(function, form))
     if method is not None:
@@ -236,4 +284,4 @@ for _function, _plain, _method in (
     (torch.linspace, _linspace, None),
     (math.isclose, _close, None),
 ):
-    _register(_function, lambda *a, plain=_plain, **k: converted(plain)(*a, **k), _method)
+    _register(_function, _taking(_plain), _method)

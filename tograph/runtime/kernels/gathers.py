@@ -163,8 +163,10 @@ def _filled(b: Elements, node: Node, which: int, index: Index) -> Term:
 # ---- negative log likelihood
 
 
-def _target(b: Elements, target: Value, index: Index, ignored: int, classes: int):
+def _target(b: Elements, target: Value, index: Index, ignored: int | Value, classes: int):
     """(the class at an index, whether it counts); a class that does not count reads as 0."""
+    if isinstance(ignored, Value):
+        raise Unsupported("a class to ignore that only the run knows")
     place = _index_tensor(b, target, index).cast("i64")
     counts = place != ignored
     return _checked(b, counts.where(place, 0), classes), counts

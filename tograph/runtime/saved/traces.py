@@ -101,7 +101,7 @@ def check_places(trace: Trace, label: str) -> None:
         if index is None:
             raise UnsavableError(
                 f"tg.save: {label!r} writes {at.name}, a Python variable outside of the function: the loaded function has none. "
-                "Keep the state in a tensor or tg.Variable, or return it."
+                "Keep the state in a tensor or tg.Variable, or return it; `self.steps += 1` of a tensor assigns the attribute too, `self.steps.add_(1)` does not."
             )
 
 
