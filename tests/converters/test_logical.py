@@ -1,5 +1,7 @@
 """and, or, not."""
 
+import runpy
+
 import torch
 
 import tograph as tg
@@ -128,3 +130,24 @@ def bound_on_one_path(x, n):
 def test_a_test_of_what_is_one_thing_or_another():
     x = torch.tensor(1.25)
     assert tg.function(bound_on_one_path)(x, 3) == bound_on_one_path(x, 3)
+
+
+LONG = """
+import tograph as tg
+
+def plain(x):
+    if {ands}:
+        return x + 1
+    return {ors}
+"""
+
+
+def test_a_long_chain(tmp_path):
+    """Its operands are not nested as deep as it is long."""
+    terms = [f"x > {-i}" for i in range(200)], [f"x == {-i}" for i in range(200)]
+    text = LONG.format(ands=" and ".join(terms[0]), ors=" or ".join(terms[1]))
+    (tmp_path / "long_chain.py").write_text(text)
+    plain = runpy.run_path(str(tmp_path / "long_chain.py"))["plain"]
+    f = tg.function(plain)
+    for x in (1.0, -1.0, -3.5, -198.5):
+        assert f(torch.tensor(x)) == plain(torch.tensor(x))

@@ -349,3 +349,37 @@ def test_changes_of_what_is_around_are_refused():
 
     with pytest.raises(RecursiveCallError, match="'collect' calls itself.*changes 'a list'"):
         f(torch.tensor(3))
+
+
+total = lambda n: n if n <= 0 else total(n - 1) + n  # noqa: E731
+even = lambda n: True if n == 0 else odd(n - 1)  # noqa: E731
+odd = lambda n: False if n == 0 else even(n - 1)  # noqa: E731
+
+
+@cases.tensors((4,), (0,))
+def lambdas_that_call_themselves(n):
+    product = lambda k: 1 if k <= 1 else k * product(k - 1)  # noqa: E731
+    summed = lambda k, so_far: so_far if k <= 0 else summed(k - 1, so_far + k)  # noqa: E731
+    return total(n), product(n), summed(n, 0)
+
+
+@cases.tensors((4,), (3,))
+def lambdas_that_call_each_other(n):
+    return even(n), odd(n)
+
+
+def expression(n):
+    return term(n) + 1 if n > 0 else n
+
+
+def term(n):
+    return factor(n - 1) * 2
+
+
+def factor(n):
+    return expression(n)
+
+
+@cases.tensors((4,), (0,))
+def three_in_a_ring(n):
+    return expression(n), factor(n)

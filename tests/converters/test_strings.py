@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import io
+import json
 import sys
 
 import pytest
@@ -363,3 +364,31 @@ def test_objects_beside_staged_values_show_what_they_hold_now(held):
     else:
         one.v = 2
     assert staged(x) == texts(x)
+
+
+@pytest.mark.parametrize(
+    "write, why",
+    [
+        (lambda x: io.StringIO().write(f"{x.item()}"), "written to a text in memory"),
+        (lambda x: json.dumps({"x": x.item()}), r"dumps\(\) asks for the text"),
+        (lambda x: json.dumps([f"{x.item()}", 1]), r"dumps\(\) asks for the text"),
+        (lambda x: json.dump(x.item(), io.StringIO()), r"dump\(\) asks for the text"),
+        (lambda x: f"{x.item()}".encode(), "encode"),
+    ],
+)
+def test_texts_that_leave_the_graph_are_refused(write, why):
+    def f(x):
+        return write(x)
+
+    with pytest.raises(StagingError, match=why):
+        tg.function(f)(torch.tensor(1.5))
+
+
+def test_what_json_cannot_write_is_its_own_error():
+    def f(x):
+        try:
+            return x, json.dumps({1, 2})
+        except TypeError as e:
+            return x, str(e)
+
+    assert tg.function(f)(torch.tensor(1.5)) == f(torch.tensor(1.5))

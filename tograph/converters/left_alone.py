@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import sys
 import types
 import typing
@@ -14,9 +15,10 @@ from typing import Any
 
 import torch
 
-from ..errors import GraphBoolError
+from ..errors import GraphBoolError, StagingError
 from ..runtime.guarding import reads, unconverted
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
@@ -68,6 +70,7 @@ def _run_alone(f, args, kwargs):
     owner = getattr(f, "__self__", None)
     if _is_stream(owner) and f.__name__ in STREAM_METHODS and is_tracing():
         return STREAM_METHODS[f.__name__](owner, *args, **kwargs)
+    _refuse_text(owner, args)
     if _of_arrays(f, owner):
         _refuse_growing(f, (*args, *kwargs.values()))
     reads.passed((*args, *kwargs.values(), owner))
@@ -79,15 +82,37 @@ def _run_alone(f, args, kwargs):
         return f(*args, **kwargs)
     try:
         return unconverted.run(f, args, kwargs)
-    except GraphBoolError as error:
-        needed = _plain_number(f, owner, args, kwargs) if type(error) is GraphBoolError else None
-        if needed is None:
+    except (GraphBoolError, TypeError, RuntimeError) as error:
+        ours = _instead(error, f, owner, args, kwargs)
+        if ours is None:
             raise
-        raise needed from None
-    except RuntimeError as error:
-        if not str(error).startswith(NO_ADDRESS):
-            raise
-        raise no_array(getattr(f, "__name__", type(f).__name__)) from None
+        raise ours from None
+
+
+def _refuse_text(owner: Any, args: tuple) -> None:
+    """StagingError for a staged text that is written to one in memory."""
+    for x in args if isinstance(owner, io.StringIO) else ():
+        if isinstance(x, StagedString):
+            x.refuse("written to a text in memory")
+
+
+# What json says of staged values alone: it takes all others of these types.
+_AS_JSON = re.compile("Object of type (str|int|float|bool) is not JSON serializable")
+_NO_JSON = (
+    "{}() asks for the text of a value that is known only when the graph runs: return the value and write it outside of the function, or use "
+    "tg.py_function"
+)
+
+
+def _instead(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> Exception | None:  # fmt: skip
+    """The error that says what code which is not converted cannot do with staged values; None where its own says it."""
+    name = getattr(f, "__name__", type(f).__name__)
+    if isinstance(error, GraphBoolError):
+        return _plain_number(f, owner, args, kwargs) if type(error) is GraphBoolError else None
+    if isinstance(error, TypeError):
+        staged = is_tracing() and _AS_JSON.fullmatch(str(error))
+        return StagingError(_NO_JSON.format(name), user_location()) if staged else None
+    return no_array(name) if str(error).startswith(NO_ADDRESS) else None
 
 
 def _plain_number(f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> GraphBoolError | None:

@@ -100,8 +100,16 @@ def _chain(word, first, rest, taken=_itself):
     return first
 
 
+# Operands that are each in a branch of the one before; of a longer chain half stands behind the other half.
+NESTED = 40
+
+
 def _staged(word, test, value, rest, taken):
     """The chain from a value on that only the run knows to be true or false."""
+    if len(rest) > NESTED:
+        half = len(rest) // 2
+        first = _staged(word, test, value, rest[:half], taken)
+        return _chain(word, first, rest[half:], taken)
 
     def on():
         return _chain(word, rest[0](), rest[1:], taken)

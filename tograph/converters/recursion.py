@@ -58,6 +58,8 @@ ALIKE, COUNTED, ALL = 8, 24, 256
 ENDLESS = 24
 # The same of calls that are not in a staged branch: Python's own conditions may end them.
 STRAIGHT = 150
+# As many functions may call each other in a ring.
+RING = 3
 
 # ---- the rewrite
 
@@ -172,12 +174,25 @@ _calls = _Calls()
 
 
 def names_itself(f: types.FunctionType) -> bool:
-    """Whether a function may call itself: its code uses its name, or the code of a function that it names does."""
-    code = f.__code__
-    known = _itself(code)
+    """Whether a function may call itself, by itself or in a ring of at most ``RING``."""
+    known = _itself(f.__code__)
     if not known:
-        known.append(code.co_name in _names(code) or any(code.co_name in _names(c) for c in _called(f)))  # fmt: skip
+        known.append(_comes_back(f))
     return known[0]
+
+
+def _comes_back(f: types.FunctionType) -> bool:
+    """Whether a function, or one in a ring with it, uses its name, or a variable that holds it: a lambda has no name."""
+    level, seen = [f], {f}
+    for _ in range(RING):
+        if any(f.__code__.co_name in _names(g.__code__) for g in level):
+            return True
+        called = [h for g in level for h in _called(g)]
+        if any(h.__code__ is f.__code__ for h in called):
+            return True
+        level = [h for h in dict.fromkeys(called) if h not in seen]
+        seen.update(level)
+    return False
 
 
 @per_code
@@ -190,8 +205,8 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
     return (*code.co_names, *code.co_freevars)
 
 
-def _called(f: types.FunctionType) -> list[types.CodeType]:
-    """The code of the functions among a function's variables from around it."""
+def _called(f: types.FunctionType) -> list[types.FunctionType]:
+    """The functions among a function's variables from around it."""
     held = [f.__globals__.get(n) for n in f.__code__.co_names]
     for cell in f.__closure__ or ():
         try:
@@ -199,7 +214,7 @@ def _called(f: types.FunctionType) -> list[types.CodeType]:
         except ValueError:  # a variable that is not bound yet
             continue
     held = [x.python_function if isinstance(x, Function) else x for x in held]
-    return [x.__code__ for x in held if type(x) is types.FunctionType]
+    return [x for x in held if type(x) is types.FunctionType]
 
 
 def enter(function: types.FunctionType, args: tuple, kwargs: dict[str, Any]) -> None:

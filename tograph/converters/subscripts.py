@@ -282,7 +282,7 @@ def _set_plain(x, key, value) -> None:
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         set_list(x, as_int(key), value)
         return
-    if isinstance(x, (list, deque)) and journal.active():
+    if isinstance(x, (list, deque, bytearray)) and journal.active():
         watch = reads.current()
         if watch is not None:
             watch.size(x)
@@ -318,7 +318,7 @@ def delitem(x, key) -> None:
     if takes_slice(x, key):
         set_slice(x, key, ())
         return
-    if isinstance(x, (dict, list, deque)) and journal.active():
+    if isinstance(x, (dict, list, deque, bytearray)) and journal.active():
         shrinks(x)
         journal.record(locations.contents(x))
     if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):

@@ -206,3 +206,72 @@ def test_a_property_that_a_class_answers_for_itself_is_no_change():
     for _ in range(3):
         assert f(torch.tensor(2.0)) == 4
     assert f.trace_count == 1
+
+
+BYTES = bytearray(b"abcd")
+
+
+def _an_item(x):
+    return x + BYTES[0]
+
+
+def _an_item_in_a_branch(x):
+    return x + BYTES[0] if x > 0 else x
+
+
+def _its_length_and_members(x):
+    return x + len(BYTES) + (9 in BYTES)
+
+
+def _its_content(x):
+    return x + 1, bytes(BYTES)
+
+
+def _a_counting_item(x):
+    BYTES[0] += 1
+    return x + BYTES[0]
+
+
+def _a_slice_and_a_removal(x):
+    BYTES[1:3] = b"z"
+    del BYTES[-1]
+    return x + sum(BYTES)
+
+
+def _a_growing_one(x):
+    BYTES.append(3)
+    return x + len(BYTES)
+
+
+class Keeper:
+    def __init__(self):
+        self.held = BYTES
+
+    def _by_attribute(self, x):
+        self.held[1] = 7
+        return x + self.held[1] + self.held[0]
+
+
+_OF_BYTES = [_an_item, _an_item_in_a_branch, _its_length_and_members, _its_content, _a_counting_item, _a_slice_and_a_removal, _a_growing_one,
+             Keeper()._by_attribute]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*retracing")
+@pytest.mark.parametrize("f", _OF_BYTES)
+def test_a_bytearray_from_outside(f):
+    found = []
+    for g in (f, tg.function(f)):
+        BYTES[:] = b"abcdefgh"
+        found.append([])
+        for i in range(5):
+            if i == 3:
+                BYTES[0] = 9
+            found[-1].append((g(torch.tensor(2.0 - i)), bytes(BYTES)))
+    assert found[0] == found[1]
+
+
+def test_a_bytearray_that_stays_is_one_trace():
+    BYTES[:] = b"abcd"
+    f = tg.function(_an_item)
+    assert f(torch.tensor(1.0)) == f(torch.tensor(1.0))
+    assert f.trace_count == 1

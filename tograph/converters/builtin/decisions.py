@@ -20,6 +20,7 @@ from ..calls import call
 from ..conversion import converted
 from ..registry import TENSOR_METHODS, handles
 from ..staging import is_staged
+from . import normalizing
 from .numbers import bool_
 
 
@@ -99,7 +100,13 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
 
 
 def _normalized(function: Any, x: torch.Tensor, *args: Any) -> Any:
-    """A normalisation; where the size of ``x`` is known only when the graph runs, its check that there is more than one value is staged."""
+    """A normalisation; where the size of ``x`` is known only when the graph runs, its check that there is more than one value is staged.
+
+    ``eps``, the last argument, may be a staged number.
+    """
+    if is_tracing() and isinstance(args[-1], SYMBOLS):
+        _normalized(function, x, *args[:-1], 1e-5)  # torch's errors; nobody reads what it gives
+        return normalizing.FORMS[function](x, *args)
     staged = is_tracing() and any(isinstance(n, SYMBOLS) for n in x.shape)
     return (converted(function) if staged else function)(x, *args)
 

@@ -23,6 +23,7 @@ from ..conversion import converted
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved
+from .normalizing import rms_norm, standardized, wide
 
 aten = torch.ops.aten
 _HALVES = (torch.float16, torch.bfloat16)
@@ -177,9 +178,7 @@ def _layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     ):
         return None
     dims = tuple(range(-len(normalized_shape), 0))
-    x = input.float() if input.dtype in _HALVES else input
-    centred = x - x.mean(dims, keepdim=True)
-    found = centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
+    found = standardized(wide(input), dims, eps)
     found = found if weight is None else found * weight
     return (found if bias is None else found + bias).to(input.dtype)
 
@@ -280,6 +279,7 @@ for _function, _plain, _method in (
     (F.smooth_l1_loss, _smooth_l1_loss, None),
     (F.margin_ranking_loss, _margin_ranking_loss, None),
     (F.layer_norm, _layer_norm, None),
+    (F.rms_norm, rms_norm, None),
     (F.cross_entropy, _cross_entropy, None),
     (torch.linspace, _linspace, None),
     (math.isclose, _close, None),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from ...runtime.gradients.open_sizes import FORMS
+from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols import products
+from ...runtime.symbols.funcgraph import is_tracing
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved
@@ -27,7 +30,31 @@ def _where_open(function, own):
 _where_open(torch.matmul, products.matmul)
 TENSOR_METHODS["take_along_dim"] = _where_open(torch.take_along_dim, products.take_along_dim)
 _where_open(torch.nn.functional.linear, products.linear)
-_where_open(torch.nn.functional.scaled_dot_product_attention, products.attention)
+
+
+def _scaled_attention(query, key, value, attn_mask=None, *rest, scale, **named):
+    """Attention with a ``scale`` that only the run knows: torch's takes a plain number in C++, so the query is scaled, in single precision."""
+    kept = query.dtype
+    if kept in (torch.float16, torch.bfloat16):
+        query, key, value = query.float(), key.float(), value.float()
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.float()
+    return attention(query * scale, key, value, attn_mask, *rest, scale=1.0, **named).to(kept)
+
+
+def _attention(args, kwargs):
+    if is_tracing() and isinstance(kwargs.get("scale"), SYMBOLS):
+        return _scaled_attention(*args, **kwargs)
+    return _open_attention(*args, **kwargs)
+
+
+_open_attention = _where_open(F.scaled_dot_product_attention, products.attention)
+
+
+@handles(F.scaled_dot_product_attention)
+def attention(*args, **kwargs):
+    """``F.scaled_dot_product_attention``"""
+    return resolved(_attention, F.scaled_dot_product_attention, args, kwargs)
 
 
 def _prod(input, dim=None, keepdim=False, *, dtype=None):

@@ -128,9 +128,15 @@ class PlaceChecks:
         elif isinstance(x, types.MethodType):
             self.check(source, "value", "{0} == {1}()", sources.Strong(x), text)
         else:
-            self.sources.setdefault(id(x), (x, source))
-            same = SAME_TENSOR if isinstance(x, torch.Tensor) else SAME
-            self.check(source, "value", same, holder(x), text)
+            self._object(x, source, text)
+
+    def _object(self, x: Any, source: Source, text: str) -> None:
+        """The object at a source is ``x``; of a bytearray also what it holds, since its items have no checks of their own."""
+        first = self.sources.setdefault(id(x), (x, source))[1]
+        same = SAME_TENSOR if isinstance(x, torch.Tensor) else SAME
+        self.check(source, "value", same, holder(x), text)
+        if type(x) is bytearray and first is source:
+            self.check(source, "bytes", "bytes({0}) == {1}", bytes(x), text)
 
     def stood(self, x: Any, source: Source) -> None:
         """A table stands for a dict or set at a source: all of it counts."""

@@ -90,6 +90,10 @@ class StagedString:
             return self._cannot(f"changed by {name}()")
         return lambda *args: text_op(name, _KINDS[name], self, *args)
 
+    def refuse(self, what: str) -> None:
+        """StagingError for what cannot be done with the text."""
+        self._cannot(what)
+
     def _cannot(self, what: str) -> Any:
         raise StagingError(
             f"a string made of staged values cannot be {what}: its text is known only when the graph runs. Print it, format it, compare "

@@ -18,6 +18,7 @@ from ..graph.ir import Value
 from ..graph.ops import COMPARISONS, PYTHON
 from ..graph.types import ScalarType
 from ..inference.meta_kernel import rules
+from .asking import number_asked
 from .assumptions import assume, assumed, exactly, of_one_item, settled
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .known import UNKNOWN, known
@@ -113,7 +114,7 @@ class ScalarNode:
                 return number
             error = GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
-                "only when the graph runs. Here the code runs as plain Python: it was not converted.",
+                f"only when the graph runs. {number_asked()}",
                 user_location(),
             )
             error.formula = torch._C._current_autograd_node()
