@@ -52,6 +52,37 @@ def test_what_is_seen_comes_in_order(fn, simulated, capsys):
     assert {(level, tier) for _, level, tier, _ in simulated.levels} == {("device", 1)}
 
 
+def an_argument_as_it_is(x, n):
+    total = x.sum()
+    while n > 0:
+        n, total = n - 1, total * 2
+    return total, [x]
+
+
+def test_an_argument_that_is_given_back_is_itself(simulated):
+    x = torch.ones(2)
+    total, (same,) = tg.function(an_argument_as_it_is)(x, torch.tensor(2))
+    assert total == 8
+    assert same is x
+    assert simulated.levels[0][1:3] == ("device", 1)
+
+
+def kept_in_lists(x, n):
+    kept = [x]
+    for _ in range(n):
+        kept.append(kept[-1].sin())
+    return kept[-1].sum()
+
+
+def test_second_derivatives_of_what_a_loop_keeps(simulated):
+    found = []
+    for f in (kept_in_lists, tg.function(kept_in_lists)):
+        x = torch.tensor([0.5, 1.0], requires_grad=True)
+        (g,) = torch.autograd.grad(f(x, torch.tensor(2)), x, create_graph=True)
+        found += [g.detach(), *torch.autograd.grad(g.sum(), x)]
+    torch.testing.assert_close(found[2:], found[:2])
+
+
 @pytest.mark.parametrize("seed", [392, 1048])
 def test_a_generated_program_does_what_it_does_natively(seed, simulated):
     assert mismatch(generate(seed)) is None

@@ -182,7 +182,8 @@ def _shape(items: Sequence[Any], leaves: list[Any]) -> list[Any]:
     shape: list[Any] = []
     for x in items:
         if isinstance(x, (list, tuple)):
-            shape.append((type(x), _shape(x, leaves)))
+            # A tuple of a GPU's plan is tied to one memory: its items stand alone.
+            shape.append((list if isinstance(x, list) else tuple, _shape(x, leaves)))
         else:
             shape.append(None)
             leaves.append(x)

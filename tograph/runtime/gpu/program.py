@@ -62,6 +62,8 @@ class Program:
         self._mutex, self._running = threading.RLock(), False
         self.notes: list[str] = []
         self._types = [v.type for v in graph.inputs]
+        given = {v: i for i, v in enumerate(graph.inputs)}
+        self._given = {k: given[v] for k, v in enumerate(graph.outputs) if v in given}
         self._failures = 0
         self.loops: Loops | None = None
         self._room = Room()
@@ -172,6 +174,8 @@ class Program:
             warn_once(f"tograph: {self.plan.name} runs op by op: {why}")
             return None
         self._failures = 0
+        for k, i in self._given.items():  # the caller's own, not a copy
+            outputs[k] = inputs[i]
         return outputs
 
     def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
