@@ -7,6 +7,7 @@ runs on the host, as on a GPU. ``Simulated.levels`` tells what each graph came t
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from tests.runtime.gpu.fake_driver import Cuda, install
 from tests.runtime.kernels import triton_worker
 from tests.runtime.kernels.triton_samples import flat
 from tograph.runtime.execution import scheduler
-from tograph.runtime.gpu import capture, draws, planner, program
+from tograph.runtime.gpu import capture, draws, forms, planner, program
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device
 
@@ -86,7 +87,12 @@ def simulate(monkeypatch: Any, whole: bool = True, version: int = 13000) -> Simu
     def resumed(graph: Any, *given: Any, before: Any = program.resumed) -> Any:
         return before(retarget(graph, "cpu", "cuda:0"), *given)
 
+    def packed(self: Any, xs: Any, before: Any = forms.Items.pack) -> Any:
+        here = self if isinstance(xs, forms.Held) else dataclasses.replace(self, device="cpu")
+        return before(here, xs)
+
     monkeypatch.setattr(planner, "plan", on_cpu)
+    monkeypatch.setattr(forms.Items, "pack", packed)
     probe = capture.probe_plan("cuda:0")
     monkeypatch.setattr(capture, "probe_plan", lambda place: probe)
     monkeypatch.setattr(program, "resumed", resumed)
