@@ -15,10 +15,12 @@ from ...runtime.recording.tracing import suspended
 from ..call_rules import DECIDING
 from ..calls import call
 
+HALVES = (torch.float16, torch.bfloat16)
+
 
 def wide(x: torch.Tensor) -> torch.Tensor:
     """``x`` as torch computes with it: half precision in single."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in HALVES else x
 
 
 def standardized(x: torch.Tensor, dims: tuple[int, ...], eps: Any) -> torch.Tensor:

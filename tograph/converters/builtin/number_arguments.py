@@ -23,10 +23,9 @@ from ..conversion import converted
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved
-from .normalizing import rms_norm, standardized, wide
+from .normalizing import HALVES, rms_norm, standardized, wide
 
 aten = torch.ops.aten
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def _is_staged(x: Any) -> bool:
@@ -189,7 +188,7 @@ def _normalisable(input, sizes, given):
     fits = shape and tuple(input.shape[-len(shape) :]) == shape and input.is_floating_point()
     if not fits or len(dtypes) > 1 or any(tuple(x.shape) != shape for x in given):
         return False
-    return dtypes <= {input.dtype, *([torch.float32] if input.dtype in _HALVES else ())}
+    return dtypes <= {input.dtype, *([torch.float32] if input.dtype in HALVES else ())}
 
 
 def _cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",

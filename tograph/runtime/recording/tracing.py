@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, sa
 from ..writes import torn
 from ..writes.mutation import write_in_place
 from . import foreach
+from .schemas import asked_for, factory_options, of_default_generator
 
 
 @contextmanager
@@ -98,7 +98,7 @@ _ANSWERS = frozenset(["aten::promote_types", "aten::result_type", "aten::can_cas
 def dispatch(func, args: tuple, kwargs: dict) -> Any:
     """Record one ATen op and return symbolic outputs."""
     if "generator" in kwargs and kwargs["generator"] is None:
-        func = _of_default_generator(func)
+        func = of_default_generator(func)
         kwargs = {k: v for k, v in kwargs.items() if k != "generator"}
     special = SPECIAL.get(func)
     if special is not None:
@@ -122,24 +122,6 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
     return record(func, args, kwargs, view=facts.view)
 
 
-@cache
-def _of_default_generator(func) -> Any:
-    """The overload of ``torch.randn(..., generator=None)`` and its kind that takes no generator."""
-    name = func._overloadname
-    if not any(a.name == "generator" and not a.has_default_value() for a in func._schema.arguments):
-        return func
-    plain = name.replace("_generator", "").replace("generator", "default")
-    return getattr(func._overloadpacket, plain)
-
-
-@cache
-def _asked_for(func) -> frozenset[str]:
-    """The keyword arguments that a call names also where they are None (``rounding_mode`` of ``div``): they have no default."""
-    return frozenset(
-        a.name for a in func._schema.arguments if a.kwarg_only and not a.has_default_value()
-    )
-
-
 def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     graph = current_graph()
     given = metas(args)
@@ -150,7 +132,7 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     node_kwargs = {
         k: argument(graph, a)
         for k, a in kwargs.items()
-        if k != "pin_memory" and (a is not None or k in _asked_for(func))
+        if k != "pin_memory" and (a is not None or k in asked_for(func))
     }
     flat = found if isinstance(found, list) else [found]
     if any(isinstance(m, list) for m in flat):
@@ -158,7 +140,7 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
             f"{func} gives several lists of tensors and cannot be part of a graph; an optimiser takes fused=False",
             user_location(),
         )
-    if "dtype" in _factory(func) and node_kwargs.get("dtype") is None:
+    if "dtype" in factory_options(func) and node_kwargs.get("dtype") is None:
         node_kwargs["dtype"] = flat[0].dtype  # the default dtype of now, not that of the run
     node = graph.add(
         ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat]
@@ -186,14 +168,6 @@ def _note_copy(func, x: SymTensor, made: SymTensor, options: dict) -> None:
         x.storage_.reshaped = True
         current_graph().root.laid_out |= current_graph().outer is not None
     made.storage_.reshaped = x.storage_.reshaped and (func is not aten.clone.default or "memory_format" in options)  # fmt: skip
-
-
-@cache
-def _factory(func) -> frozenset[str]:
-    """The names of the options of an op that makes a tensor from none; of any other op, nothing."""
-    if any("Tensor" in str(a.type) for a in func._schema.arguments):
-        return frozenset()
-    return frozenset(a.name for a in func._schema.arguments if a.kwarg_only)
 
 
 def _with_symbols(meta: Meta, value: Value, graph: FuncGraph) -> Meta:
