@@ -142,6 +142,14 @@ def more_math_of_items(x, n):
     return parts, logs, ints, a.real, a.imag, a.conjugate(), ascii(a), ascii([k, "\xe4"])
 
 
+@cases((2.625, 7), (float("inf"), 1), (float("nan"), 1))
+def ratios_of_items(x, n):
+    a, b = float(x).as_integer_ratio()
+    if x > 2:
+        b = b + 1
+    return a, b, int(n).as_integer_ratio()
+
+
 @cases((0.5,), (2,))
 def logs_of_two_bases_where_one_fails(x):
     try:
@@ -523,3 +531,14 @@ def test_print_with_a_separator_and_an_end_that_only_the_run_knows(capsys):
             run(torch.tensor(i))
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("of", [lambda x: int(x).to_bytes(2, "big"), lambda x: float(x).hex()])
+def test_what_a_staged_number_cannot_give_names_the_method(of):
+    with pytest.raises(StagingError, match=r"(int\.to_bytes|float\.hex) of a staged Python"):
+        tg.function(of)(torch.tensor(3))
+
+
+def test_a_staged_number_has_no_attributes_that_a_number_has_not():
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'hex'"):
+        tg.function(lambda x: int(x).hex())(torch.tensor(3))

@@ -348,6 +348,7 @@ def _math_of(name, part, *args):
     return found if part is None else found[part]
 
 
+register("py.ratio_part", run=lambda x, part: x.as_integer_ratio()[part], effects=MAY_FAIL, gradient=NONE, kernel=NONE)  # fmt: skip
 register("py.pow_mod", run=pow, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.math_of", run=_math_of, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 

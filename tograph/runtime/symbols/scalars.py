@@ -159,6 +159,27 @@ class _Staged:
     def is_integer(self):
         return self == self // 1
 
+    def as_integer_ratio(self):
+        """ValueError for NaN, OverflowError for an infinity, as Python's."""
+        graph = current_graph()
+        return tuple(
+            new_scalar("py.ratio_part", (self.node.value(graph), part), int, graph)
+            for part in (0, 1)
+        )
+
+    def hex(self):  # torch's own asks for the value
+        return self.__getattr__("hex")
+
+    def __getattr__(self, name):
+        kind = self.node.kind.__name__
+        if hasattr(self.node.kind, name):
+            raise StagingError(
+                f"{kind}.{name} of a staged Python `{kind}` is not supported: its value is known only when the graph runs. "
+                "Return the number and use it outside of the function, or use tg.py_function.",
+                user_location(),
+            )
+        raise AttributeError(f"'{kind}' object has no attribute '{name}'", name=name, obj=self)
+
     real = property(lambda self: +self)
     imag = property(lambda self: 0.0 if self.node.kind is float else 0)
 
