@@ -10,7 +10,6 @@ import torch
 
 from ...runtime.gradients import determinants, grad_fields
 from ...runtime.library import autograd_functions, custom, grads, hooks
-from ...runtime.library.effects import manual_seed
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.scalars import to_python
@@ -23,7 +22,7 @@ from .. import union
 from ..call_rules import WRAPPERS
 from ..calls import call
 from ..growing_lists import JOINS, is_growing, nested_tensor
-from ..registry import METHODS, TENSOR_METHODS, handles
+from ..registry import TENSOR_METHODS, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -195,10 +194,6 @@ def _requires_grad_(x, requires_grad=True):
 
 
 TENSOR_METHODS["requires_grad_"] = _requires_grad_
-
-
-handles(torch.manual_seed)(lambda seed: manual_seed(seed))
-METHODS[(torch.Generator, "manual_seed")] = lambda generator, seed: manual_seed(seed, generator)
 
 
 def _while_tracing(function, form):

@@ -145,10 +145,11 @@ class Writer:
         if node.op == "py.text" and node.args[0] in _TEXTS:
             return _TEXTS[node.args[0]].format(*args[1:])
         args += [f"{k}={self.constant(v)}" for k, v in node.kwargs.items()]
-        return f"{self.function(node.op)}({', '.join(args)})"
+        return f"{self.function(node)}({', '.join(args)})"
 
-    def function(self, op: str) -> str:
-        if op in ops.DIRECT:
+    def function(self, node: Node) -> str:
+        op = node.op
+        if op in ops.DIRECT and not _opaque(node):  # those the op's own function opens
             return self.bind(ops.DIRECT[op], op.split(".")[1])
         return self.bind(ops.lookup(op).run, op.replace(".", "_").removesuffix("_default"))
 
@@ -244,6 +245,10 @@ class Writer:
             catching, held = self.bind(ops.catching, "catching"), self.bind(kinds.value, "kinds")
             self.line(indent, f"except {catching}({held}):")
             self.region(node.regions[f"handler{i}"], node.args, outs, indent + 1, keep)
+
+
+def _opaque(node: Node) -> bool:
+    return any(isinstance(x, OpaqueObject) for x in (*node.args, *node.kwargs.values()))
 
 
 def _listed(node: Node) -> bool:

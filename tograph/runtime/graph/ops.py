@@ -593,26 +593,20 @@ def _assert(condition, kind, args, data=None):
     _raise(kind, args)
 
 
-def _manual_seed(seed, generator=None):
-    if generator is None:
-        torch.manual_seed(seed)
-    else:
-        plain(generator).manual_seed(seed)
-
-
 def _python_call(function, args, count):
     return plain(function)(*args)
 
 
 register("tg.print", run=_print, effects=IO, gradient=NONE, kernel=NONE, outputs=0, aliases=False)
-register(
-    "tg.manual_seed",
-    run=_manual_seed,
-    effects=Effects(random=True),
-    gradient=NONE,
-    kernel=NONE,
-    outputs=0,
-)
+# Seeds and states of torch's generators: the default one, or the last argument.
+for _name, _run, _outputs in [
+    ("manual_seed", lambda seed, g=torch: plain(g).manual_seed(seed), 0),
+    ("initial_seed", lambda g=torch: plain(g).initial_seed(), 1),
+    ("new_seed", lambda g=torch: plain(g).seed(), 1),
+    ("rng_state", lambda g=torch.default_generator: plain(g).get_state(), 1),
+    ("set_rng_state", lambda state, g=torch.default_generator: plain(g).set_state(state), 0),
+]:
+    register(f"tg.{_name}", run=_run, effects=Effects(random=True), gradient=NONE, kernel=NONE, outputs=_outputs)  # fmt: skip
 register("tg.raise", run=_raise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
 register("tg.reraise", run=_reraise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
 register("tg.caught", run=_caught, effects=Effects(io=True), gradient=NONE, kernel=NONE)

@@ -137,16 +137,6 @@ def _as_tensor(fn: Callable[..., Any], value: Any, spec: TensorSpec) -> torch.Te
         ) from error
 
 
-def manual_seed(seed: Any, generator: torch.Generator | None = None) -> torch.Generator:
-    """``torch.manual_seed``, and that of a generator: when the graph runs, in order with what is drawn."""
-    if not is_tracing():
-        return torch.manual_seed(seed) if generator is None else generator.manual_seed(seed)
-    graph = current_graph()
-    rest = () if generator is None else (OpaqueObject(generator, "generator"),)
-    graph.add("tg.manual_seed", (outside_value(seed, graph), *rest))
-    return torch.default_generator if generator is None else generator
-
-
 def stop_gradient(x: Any) -> Any:
     """``x`` as a constant for differentiation.
 
