@@ -45,7 +45,23 @@ def own(x):
     return x * rng.random(), xs
 
 
-@pytest.mark.parametrize("f", [draws, in_a_loop, with_seed, own])
+def own_in_a_loop(x):
+    rng = random.Random(4)
+    found = [rng.random()]
+    while x > 0:
+        found.append(rng.random())
+        x = x - 1
+    if x > -1:
+        rng.seed(2)
+    return sum(found), len(found), rng.choice([1, 2, 3]), rng.sample(range(9), 2)[1]
+
+
+def own_of_a_staged_seed(x):
+    rng = random.Random(int(x))
+    return rng.random(), random.Random(3).uniform(0, float(x))
+
+
+@pytest.mark.parametrize("f", [draws, in_a_loop, with_seed, own, own_in_a_loop, own_of_a_staged_seed])  # fmt: skip
 def test_as_python(f):
     shown = []
     for call in (f, tg.function(f)):
@@ -88,3 +104,25 @@ def test_clocks():
     assert spent >= 0.01
     assert before <= now <= time.time_ns()
     assert f(torch.tensor(-1.0))[1] >= now
+
+
+def test_the_state_of_a_generator_from_outside_is_refused():
+    def again(x):
+        state = random.getstate()
+        return x * random.random(), random.setstate(state)
+
+    with pytest.raises(tg.errors.StagingError, match=r"getstate\(\) of a random generator"):
+        tg.function(again)(torch.ones(()))
+
+
+def test_a_generator_made_inside_is_returned_as_it_is_then():
+    def made(x):
+        rng = random.Random(4)
+        while x > 0:
+            x = x - rng.random()
+        return rng, x
+
+    converted = tg.function(made)
+    for n in (3.0, 1.0, 4.0):
+        (a, _), (b, _) = converted(torch.tensor(n)), made(torch.tensor(n))
+        assert a.random() == b.random()

@@ -116,3 +116,26 @@ def test_a_seed_that_nobody_foresees_is_the_one_of_the_generator():
 
     first, second = seeded(torch.zeros(())), seeded(torch.zeros(()))
     assert first[0] == second[0] == 0 and first[1] != second[1]
+
+
+def test_a_generator_that_is_returned_is_a_new_one():
+    @tg.function
+    def made(x):
+        g = torch.Generator().manual_seed(3)
+        return g, torch.rand(2, generator=g) + x
+
+    (a, first), (b, second) = made(torch.zeros(2)), made(torch.ones(2))
+    assert a is not b and torch.equal(first + 1, second)
+    plain = torch.Generator().manual_seed(3)
+    torch.rand(2, generator=plain)
+    assert torch.equal(torch.rand(2, generator=a), torch.rand(2, generator=plain))
+    assert torch.equal(a.get_state(), plain.get_state()) and a.initial_seed() == 3
+
+
+GENERATOR = torch.Generator()
+
+
+def test_a_generator_from_outside_is_returned_itself():
+    given = torch.Generator()
+    kept, argument, _ = tg.function(lambda g, x: (GENERATOR, g, x))(given, torch.ones(2))
+    assert kept is GENERATOR and argument is given

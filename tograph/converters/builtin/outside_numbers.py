@@ -1,6 +1,8 @@
 """Numbers that are others at every call: what Python's random generators draw and clocks show, when the graph runs and in order.
 
-A generator that the traced code makes itself (``random.Random(0)``) draws while tracing: its numbers are the same at every call.
+A generator that the traced code makes itself (``random.Random(0)``) draws while tracing, as long as it is used where it was made: its numbers
+are the same at every call. A run sets the state that it had then, so that staged branches and loops can go on from there; from then
+on it draws when the graph runs.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import StagingError
 from ...runtime.control_flow import outside_value
 from ...runtime.graph.ops import OpaqueObject
-from ...runtime.symbols.funcgraph import current_graph, is_tracing
+from ...runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ...runtime.symbols.scalars import new_scalar
 from .. import subscripts
 from ..registry import METHODS, handles
+from ..staging import is_staged
 
 _FLOATS = ("uniform", "triangular", "gauss", "normalvariate", "lognormvariate", "expovariate", "betavariate", "gammavariate",
            "vonmisesvariate", "paretovariate", "weibullvariate")  # fmt: skip
@@ -35,22 +39,48 @@ _OWN: weakref.WeakKeyDictionary[random.Random, Any] = weakref.WeakKeyDictionary(
 
 @handles(random.Random)
 def generator_(*args):
+    if not is_tracing():
+        return random.Random(*args)
+    if not args or args[0] is None or is_staged(args[0]):
+        made = random.Random()
+        seed(made, *args)
+        return made
     made = random.Random(*args)
-    if is_tracing():
-        _OWN[made] = current_graph().root
+    _OWN[made] = current_graph()
+    _keep_up(made)
     return made
 
 
-def is_outside(generator: random.Random) -> bool:
-    return is_tracing() and _OWN.get(generator) is not current_graph().root
+def is_outside(generator: random.Random, *args: Any) -> bool:
+    """Whether it has to draw, by these arguments, when the graph runs. A generator that the trace made does so from then on."""
+    if not is_tracing():
+        return False
+    if _OWN.get(generator) is not current_graph() or any(map(is_staged, args)):
+        _OWN.pop(generator, None)
+        return True
+    return False
+
+
+def drawn_now(generator: random.Random, name: str, *args: Any, **kwargs: Any) -> Any:
+    """What one draws while tracing, whose state a run has from there on too."""
+    try:
+        return getattr(random.Random, name)(generator, *args, **kwargs)
+    finally:
+        if is_tracing():
+            _keep_up(generator)
+
+
+def _keep_up(generator: random.Random) -> None:
+    state = generator.getstate()
+    number(bool, lambda: bool(generator.setstate(state)), "setstate", ())
 
 
 def _drawn(name: str, kind: type) -> Callable[..., Any]:
     plain = getattr(random.Random, name)
 
     def form(generator, *args, **kwargs):
-        if not is_outside(generator):
-            return plain(generator, *args, **kwargs)
+        if not is_outside(generator, *args, *kwargs.values()):
+            return drawn_now(generator, name, *args, **kwargs)
         if kwargs:
             return number(kind, lambda *a: plain(generator, *a, **kwargs), name, args)
         return number(kind, lambda *a: plain(generator, *a), name, args)
@@ -68,18 +98,33 @@ METHODS[random.Random, "getrandbits"] = _drawn("getrandbits", int)
 
 @handles(random.Random.choice)
 def choice(generator, items):
-    if not is_outside(generator) or not len(items):
-        return generator.choice(items)
+    if not is_outside(generator, items) or not len(items):
+        return drawn_now(generator, "choice", items)
     at = number(int, lambda n: generator._randbelow(n), "choice", (len(items),))
     return subscripts.getitem(items, at)
 
 
 @handles(random.Random.seed)
 def seed(generator, a=None, version=2):
-    if not is_outside(generator):
-        generator.seed(a, version)
+    if not is_outside(generator, a):
+        drawn_now(generator, "seed", a, version)
         return
     number(bool, lambda *v: bool(generator.seed(*v)), "seed", () if a is None else (a, version))
+
+
+def _refused(name: str) -> None:
+    @handles(getattr(random.Random, name))
+    def form(generator, *args):
+        if not is_outside(generator):
+            return drawn_now(generator, name, *args)
+        raise StagingError(
+            f"{name}() of a random generator is not supported in a graph: what it holds is known only when the graph runs. Call it outside of the function.",
+            user_location(),
+        )
+
+
+for _name in ("getstate", "setstate", "randbytes"):
+    _refused(_name)
 
 
 def drawn_below(generator: Any, n: Any) -> Any:

@@ -18,7 +18,7 @@ from ...runtime.symbols.scalars import new_scalar
 from ..call_rules import DECIDING
 from ..calls import call
 from ..registry import handles
-from .outside_numbers import drawn_below, drawn_float, is_outside
+from .outside_numbers import drawn_below, drawn_float, drawn_now, is_outside
 
 UNROLLED = 16  # steps that are copies of the code
 
@@ -92,9 +92,9 @@ def _form(name: str, meaning: Callable[..., Any]) -> None:
     DECIDING.add(meaning)
 
     def form(generator: random.Random, *args: Any, **kwargs: Any) -> Any:
-        if is_outside(generator):
+        if is_outside(generator, *args, *kwargs.values()):
             return call(meaning, generator, *args, **kwargs)
-        return plain(generator, *args, **kwargs)
+        return drawn_now(generator, name, *args, **kwargs)
 
     handles(plain)(form)
 

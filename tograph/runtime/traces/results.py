@@ -323,10 +323,13 @@ _ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
     bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
     Counter: lambda x: _Rebuilt(_DictOf(Counter, None), _fixed([*x, *x.values()])),
 }
-_COPIED = (np.ndarray, array.array, random.Random, io.StringIO, io.BytesIO)
+_COPIED = (np.ndarray, array.array, io.StringIO, io.BytesIO)
 _ANEW |= dict.fromkeys(
     _COPIED, lambda x: _Rebuilt(_Made(functools.partial(copy.copy, copy.copy(x))), [])
 )
+# A run leaves them in the state that they have where the program returns them.
+_ANEW[random.Random] = lambda x: _Rebuilt(_Made(functools.partial(copy.copy, x)), [])
+_ANEW[torch.Generator] = lambda x: _Rebuilt(_Made(x.clone_state), [])
 
 
 class _Made:
