@@ -24,6 +24,7 @@ from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
 from ..runtime.values.growing import StagedList
+from . import outside_world
 from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
@@ -71,6 +72,7 @@ def _run_alone(f, args, kwargs):
     if _is_stream(owner) and f.__name__ in STREAM_METHODS and is_tracing():
         return STREAM_METHODS[f.__name__](owner, *args, **kwargs)
     _refuse_text(owner, args)
+    outside_world.called(f, args, kwargs)
     if _of_arrays(f, owner):
         _refuse_growing(f, (*args, *kwargs.values()))
     reads.passed((*args, *kwargs.values(), owner))
@@ -81,7 +83,9 @@ def _run_alone(f, args, kwargs):
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
         return f(*args, **kwargs)
     try:
-        return unconverted.run(f, args, kwargs)
+        found = unconverted.run(f, args, kwargs)
+        outside_world.opened(found)
+        return found
     except (GraphBoolError, TypeError, RuntimeError) as error:
         ours = _instead(error, f, owner, args, kwargs)
         if ours is None:

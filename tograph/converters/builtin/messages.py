@@ -16,6 +16,7 @@ from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from .. import union
+from ..outside_world import is_opened_here, plain_text
 from ..registry import STREAM_METHODS, handles
 from ..strings import fstring, percent
 from .printing import print_
@@ -127,10 +128,21 @@ def log(logger, level, message, *args, **options):
 @handles(warnings.warn)
 def warn(message, category=None, stacklevel=1, source=None, **options):
     if not is_tracing() or journal.depth() < 2:
-        warnings.warn(message, category, stacklevel + 1, source, **options)
+        warnings.warn(message, category, _level(stacklevel), source, **options)
         return
     file, line = user_location() or ("(unknown file)", 0)
     _warn(message, category or UserWarning, file, line, {"registry": {}})
+
+
+def _level(wanted: int) -> int:
+    """The ``stacklevel`` for the form above that means frame ``wanted`` of those that are not of this package."""
+    frame, level = sys._getframe(2), 1
+    while frame.f_back is not None:
+        wanted -= not frame.f_globals.get("__name__", "").startswith("tograph.")
+        if not wanted:
+            break
+        frame, level = frame.f_back, level + 1
+    return level + 1
 
 
 @handles(warnings.warn_explicit)
@@ -159,6 +171,8 @@ def _warn(message: Any, category: Any, file: str, line: int, options: dict[str, 
 def _write(file, text):
     if not isinstance(text, (str, StagedString)):
         return file.write(text)
+    if is_opened_here(file):
+        return file.write(plain_text(text))
     print_(text, end="", file=None if file is sys.stdout else file)
     return len(text) if isinstance(text, str) else text.__tograph_len__()
 
@@ -169,6 +183,9 @@ def _writelines(file, lines):
 
 
 def _flush(file):
+    if is_opened_here(file):
+        file.flush()
+        return
     print_("", end="", file=None if file is sys.stdout else file, flush=True)
 
 

@@ -15,6 +15,7 @@ from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols.funcgraph import current_graph, is_tracing
 from ...runtime.traces.shown import shows_staged
 from .. import union
+from ..outside_world import is_opened_here, plain_text
 from ..registry import handles
 from ..strings import fstring, outside
 
@@ -33,6 +34,9 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
             lambda s, e, *v: print_(*v, sep=s, end=e, file=file, flush=flush), sep, end, *values
         )
         return
+    if is_opened_here(file):
+        print(*map(_plain, values), sep=_plain(sep), end=_plain(end), file=file, flush=flush)
+        return
     graph = current_graph()
     args = tuple(_printed(v, graph) for v in values)
     sep, end = (outside(x, graph) if isinstance(x, StagedString) else x for x in (sep, end))
@@ -44,6 +48,11 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
         plain = kept and not hasattr(file, "handle_")
         kwargs["file"] = OpaqueObject(file, "file") if plain else outside(file, graph)
     graph.add("tg.print", args, kwargs)
+
+
+def _plain(value: Any) -> Any:
+    """What is printed to a file that was opened while tracing."""
+    return plain_text(value, isinstance(value, _OWN) and shows_staged(value))
 
 
 def _printed(value: Any, graph) -> Any:

@@ -22,6 +22,7 @@ _STEPS: dict[str, Callable[[str, str], str]] = {
     "entry": lambda parent, key: f"entry({parent}, {key})",
     "nth": lambda parent, key: f"nth({parent}, {key})",
     "referent": lambda parent, key: f"{parent}()",
+    "context": lambda parent, key: f"{parent}.get({key})",
 }
 
 
@@ -38,6 +39,7 @@ _LABELS: dict[str, Callable[[str, Any], str]] = {
     "entry": lambda parent, key: f"{parent}[{_key(key)}]",
     "nth": lambda parent, key: f"item {key} of {parent}",
     "referent": lambda parent, key: f"{parent}()",
+    "context": lambda parent, key: f"{parent}.get()",
 }
 
 

@@ -7,6 +7,7 @@ before is not read from outside.
 
 from __future__ import annotations
 
+import contextvars
 import types
 import weakref
 from collections import deque
@@ -49,7 +50,9 @@ class Watch(FunctionReads):
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self._roots: set[int] = set()  # containers of a user's class that the trace begins with
         self.began, self.draws = questions.answers(), Draws()
+        self.entered: set[int] = set()  # context variables that the code has set
         self.quiet = False
+        self.acted = ""  # the function that acted on what is outside of the program (``converters.outside_world``)
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 
     def root(self, x: Any, name: str, code: types.CodeType | None = None) -> None:
@@ -161,6 +164,12 @@ class Watch(FunctionReads):
         source = self.source_of(x)
         if source is not None:
             self.value(value, self.step(source, "referent", None))
+
+    def context(self, x: contextvars.ContextVar[Any], default: Any, value: Any) -> None:
+        """A context variable was read."""
+        source = self.source_of(x)
+        if source is not None and id(x) not in self.entered:
+            self.value(value, self.step(source, "context", default))
 
     def item(self, x: Any, key: Any, value: Any) -> None:
         """``x[key]`` of a container was read."""

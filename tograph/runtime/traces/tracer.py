@@ -94,6 +94,11 @@ class Tracer:
         except BaseException as error:
             if isinstance(error, (Retrace, StagingError)):
                 self.watch.draws.put_back()
+            if isinstance(error, Retrace) and self.watch.acted:
+                raise StagingError(
+                    f"{self.watch.acted}() has acted while tracing, and this function has to be traced a second time in one call: "
+                    "call it outside of the function, or by tg.py_function"
+                ) from None
             if error is self.failed and not self.tentative:
                 try:
                     self._run_effects()

@@ -1,0 +1,106 @@
+"""What asks the world outside, or acts on it, does so at every call; where that cannot be, it is refused."""
+
+import contextvars
+import datetime
+import os
+import time
+import uuid
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import StagingError
+
+X = torch.ones(())
+DEPTH = contextvars.ContextVar("DEPTH", default=0)
+
+
+def test_clocks_and_numbers_of_the_system_are_others_at_every_call():
+    def asks(x):
+        return uuid.uuid4(), os.urandom(8), datetime.datetime.now(), x
+
+    made = tg.function(asks)
+    for a, b in zip(made(X)[:-1], made(X)[:-1], strict=True):
+        assert a != b
+
+
+def test_a_clock_of_a_given_time_is_no_question():
+    made = tg.function(lambda x: (time.strftime("%Y", time.gmtime(0)), x))
+    made(X), made(X)
+    assert made(X)[0] == "1970" and made.trace_count == 1
+
+
+def test_files(tmp_path):
+    def log(x, folder):
+        before = os.path.exists(folder + "/log") and Path(folder, "log").read_text()
+        with open(folder + "/log", "a") as f:
+            f.write("line\n")
+            print("more", 1, sep="-", file=f)
+        return before, x
+
+    made = tg.function(log)
+    found = [made(X, str(tmp_path))[0] for _ in range(3)]
+    assert found == [False, "line\nmore-1\n", "line\nmore-1\n" * 2]
+
+
+@pytest.mark.parametrize("act", [os.mkdir, os.path.exists, open])
+def test_in_a_staged_branch_it_is_refused(act, tmp_path):
+    def branch(x):
+        if x > 5:
+            act(str(tmp_path / "new"))
+        return x
+
+    with pytest.raises(StagingError, match=f"{act.__name__}.. .* outside of the program"):
+        tg.function(branch)(X)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_is_opened_inside_takes_no_text_of_the_run(tmp_path):
+    def log(x):
+        with open(tmp_path / "log", "w") as f:
+            f.write(f"{x}")
+
+    def shown(x):
+        with open(tmp_path / "log", "w") as f:
+            print(x, file=f)
+
+    for f in (log, shown):
+        with pytest.raises(StagingError, match="this file is opened in the function"):
+            tg.function(f)(X)
+
+
+def test_context_variables_are_read_at_every_call():
+    made = tg.function(lambda x: x * DEPTH.get())
+    found = []
+    for n in (1, 2, 2, 1):
+        token = DEPTH.set(n)
+        found.append(made(X).item())
+        DEPTH.reset(token)
+    assert found == [1, 2, 2, 1] and made.trace_count == 2
+
+
+def test_context_variables_are_set_at_every_call():
+    def deeper(x):
+        DEPTH.set(DEPTH.get() + 1)
+        return x * DEPTH.get()
+
+    made = tg.function(deeper)
+
+    def calls():
+        return [made(X).item() for _ in range(3)]
+
+    assert contextvars.copy_context().run(calls) == [1, 2, 3]
+
+
+def test_warnings_name_the_line_of_the_user():
+    def warn(x):
+        warnings.warn("careful")
+        return x
+
+    with pytest.warns(UserWarning, match="careful") as found:
+        tg.function(warn)(X)
+    assert found[0].filename == __file__
+    assert found[0].lineno == warn.__code__.co_firstlineno + 1
