@@ -14,10 +14,11 @@ import weakref
 from typing import Any
 
 from ..errors import StagingError
-from ..runtime.guarding import reads, sources
+from ..runtime.guarding import reads, sources, unconverted
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.symbols.journal import MISSING
 from .registry import METHODS
 
 _HOMES = {"posix": "os", "nt": "os", "genericpath": "os.path", "posixpath": "os.path", "ntpath": "os.path", "_io": "io", "_pickle": "pickle", "None": ""}  # fmt: skip
@@ -101,19 +102,18 @@ def _note(f: Any, acts: bool) -> None:
 
 def _context(variable: contextvars.ContextVar[Any], *default: Any) -> Any:
     """``variable.get()``: what it holds is read like any other variable."""
-    found, watch = variable.get(*default), reads.current()
+    found, watch = unconverted.run(variable.get, default, {}), reads.current()
     if watch is not None:
         watch.context(variable, default[0] if default else None, found)
     return found
 
 
 def _set_context(variable: contextvars.ContextVar[Any], value: Any) -> Any:
-    """It is set while tracing, so every call traces."""
+    """It is set while tracing. Where it stays so, every call traces."""
     watch = reads.current()
-    if watch is not None and reads.is_outside(variable) and journal.depth() < 2:
-        watch.check(sources.object_(_WORLD, "set"), "once", "False", None, "a context variable")
-        watch.entered.add(id(variable))
-    return variable.set(value)
+    if watch is not None:
+        watch.entered.setdefault(id(variable), (variable, variable.get(MISSING)))
+    return unconverted.run(variable.set, (value,), {})
 
 
 METHODS[contextvars.ContextVar, "get"] = _context

@@ -128,13 +128,13 @@ def log(logger, level, message, *args, **options):
 @handles(warnings.warn)
 def warn(message, category=None, stacklevel=1, source=None, **options):
     if not is_tracing() or journal.depth() < 2:
-        warnings.warn(message, category, _level(stacklevel), source, **options)
+        warnings.warn(message, category, _stack_level(stacklevel), source, **options)
         return
     file, line = user_location() or ("(unknown file)", 0)
     _warn(message, category or UserWarning, file, line, {"registry": {}})
 
 
-def _level(wanted: int) -> int:
+def _stack_level(wanted: int) -> int:
     """The ``stacklevel`` for the form above that means frame ``wanted`` of those that are not of this package."""
     frame, level = sys._getframe(2), 1
     while frame.f_back is not None:

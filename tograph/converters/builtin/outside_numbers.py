@@ -72,7 +72,8 @@ def drawn_now(generator: random.Random, name: str, *args: Any, **kwargs: Any) ->
 
 def _keep_up(generator: random.Random) -> None:
     state = generator.getstate()
-    number(bool, lambda: bool(generator.setstate(state)), "setstate", ())
+    set_state: Any = generator.setstate
+    number(bool, lambda: bool(set_state(state)), "setstate", ())
 
 
 def _drawn(name: str, kind: type) -> Callable[..., Any]:

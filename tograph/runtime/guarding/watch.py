@@ -50,7 +50,8 @@ class Watch(FunctionReads):
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self._roots: set[int] = set()  # containers of a user's class that the trace begins with
         self.began, self.draws = questions.answers(), Draws()
-        self.entered: set[int] = set()  # context variables that the code has set
+        # context variables that the code has set, and what they held before
+        self.entered: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
         self.quiet = False
         self.acted = ""  # the function that acted on what is outside of the program (``converters.outside_world``)
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
@@ -170,6 +171,13 @@ class Watch(FunctionReads):
         source = self.source_of(x)
         if source is not None and id(x) not in self.entered:
             self.value(value, self.step(source, "context", default))
+
+    def left(self) -> None:
+        """The trace ends. Where it leaves a context variable set, it serves this call only."""
+        for variable, before in self.entered.values():
+            if variable.get(MISSING) is not before:
+                source = self.source_of(variable) or sources.object_(variable, variable.name)
+                self.check(source, "once", "False", None, "what it holds")
 
     def item(self, x: Any, key: Any, value: Any) -> None:
         """``x[key]`` of a container was read."""

@@ -129,6 +129,7 @@ class Tracer:
         result, changes = self._recorded()
         try:
             self.watch.draws.check(self.watch, self.root.root)
+            self.watch.left()
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
             self._leaves()
             effects, finder = self.effects.of(changes)
