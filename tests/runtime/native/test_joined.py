@@ -224,3 +224,13 @@ def test_a_matrix_that_is_added_is_part_of_the_product():
     assert (ops.count("addmm"), ops.count("mm"), ops.count("add")) == (2, 2, 0)
     assert added(graph := compiled(apart, *args).graph).nodes[-1].op == graph.nodes[-1].op
     assert "addmm" not in str([n.op for n in added(graph).nodes])
+
+
+def test_a_thread_has_all_that_is_done_with_a_matrix():
+    def part(task, right, fresh=True):
+        return joined.Part(task, "%block", 4, fresh, right)
+
+    parts = [part("sum", "%g"), part("up", "%w", False), part("sum", "%h"), part("add", "%h"), part("add", "%g")]  # fmt: skip
+    assert joined._alike(parts, 0) == [0, 2]
+    assert joined._alike(parts, 3) == [4, 3]
+    assert joined._alike(parts, 1) == [1]

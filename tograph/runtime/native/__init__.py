@@ -6,7 +6,7 @@
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
   ``micro_kernels``, ``tall``, ``joined``, ``masked``,
-  ``looks``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``), random numbers (``draws``, ``drawing``, ``generator``), matrices
+  ``looks``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``), random numbers (``draws``, ``drawing``, ``generator``), matrices
   (``lapack``), prints (``telling``); the others are ``calls`` of torch (``callees``).
 * Branches and loops: ``control``, what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals
   (``polling``), torch's threads (``threading``).

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.ir import Graph, Node, Value
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
-from . import extents, list_items, list_memory, versions
+from . import ahead, extents, list_items, list_memory, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
@@ -295,7 +295,10 @@ def _holds(low: Lowering, cond: Graph, inputs: list[Operand]) -> str:
 def _iteration(low: Lowering, body: Graph, carries: list[Any], inputs: list[Operand]) -> None:
     """The body once; then each carry holds what it left."""
     dests = {c.number: d for c in carries if (d := c.dest()) is not None}
+    outside, low.coming = low.coming, []
+    low.steps.update(ahead.steps(body))
     results = low.region(body, inputs, dests)
+    low.coming = outside
     for c in sorted(carries, key=lambda c: c.mode == "in place"):
         others = [x for i, x in enumerate(results[: len(carries)]) if i != c.number]
         c.close(results[c.number], others)

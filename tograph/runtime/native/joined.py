@@ -3,7 +3,7 @@
 Starting and joining threads costs a microsecond, as much as a small product does: a training step or a cell of a
 recurrent network has several of them that only wait for the same matrix. ``order`` puts such products behind each other;
 they become one group, whose products are given to the threads together: each thread takes the same share of every one, or whole
-ones where that keeps more of what it needs in its own cache (``fresh``).
+ones where that keeps more of what it needs in its own cache (``fresh``). Meanwhile comes what the next iteration of a loop reads (``ahead``).
 
 A product and what needs it may only move down, past nodes that need neither, and not far: what is in memory meanwhile is bounded.
 """
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
-from . import threading
+from . import ahead, threading
 from .code import Code
-from .lanes import only
+from .lanes import loop, only
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -103,13 +103,14 @@ def order(graph: Graph, before: Mapping[Node, Sequence[Node]]) -> list[Node]:
 class Part(NamedTuple):
     """One of the products that run as one: its ``task`` does some of its ``units`` of what ``block`` tells.
 
-    ``fresh``: whether threads are to have whole products of its form, not the same share of each.
+    ``fresh``: whether threads are to have whole products of its form, not the same share of each. ``right``: where its matrix on the right is.
     """
 
     task: str
     block: str
     units: int
     fresh: bool
+    right: str
 
 
 def fresh(low: Lowering, right: object) -> bool:
@@ -133,7 +134,7 @@ class Joint:
 
     def ask(self, task: str, block: str, units: int, notes: str) -> None:
         """A task to be done before any product starts, and the line of code that follows it."""
-        self._scans.append(Part(task, block, units, False))
+        self._scans.append(Part(task, block, units, False, ""))
         self._notes.append(notes)
 
     def start(self, low: Lowering) -> None:
@@ -141,7 +142,7 @@ class Joint:
         _start(low, self._scans)
         for line in self._notes:
             low.code.line(line)
-        _start(low, self.parts)
+        _start(low, self.parts, fetching=True)
 
 
 @contextmanager
@@ -153,37 +154,76 @@ def together(low: Lowering) -> Iterator[None]:
     joint.start(low)
 
 
-def _start(low: Lowering, parts: Sequence[Part]) -> None:
-    """Write the call of some parts on all threads."""
+def _start(low: Lowering, parts: Sequence[Part], fetching: bool = False) -> None:
+    """Write the call of some parts on all threads; ``fetching``: they take long enough for what comes next."""
     if not parts:
         return
-    task, block, units = parts[0][:3] if len(parts) == 1 else _joint(low, parts)
+    group = _alike(parts, _most(parts))
+    items = ahead.taken(low, len(group) * parts[group[0]].units) if fetching else []
+    alone = len(parts) == 1 and not items
+    task, block, units = parts[0][:3] if alone else _joint(low, parts, group, items)
     threading.call(low, f"{task}_{len(low.globals)}", task, block, units, 1)
 
 
-def _joint(low: Lowering, parts: Sequence[Part]) -> tuple[str, str, int]:
-    """(task, block, units) of a task that does a share of each part."""
+def _joint(
+    low: Lowering, parts: Sequence[Part], group: list[int], items: list[ahead.Item]
+) -> tuple[str, str, int]:
+    """(task, block, units) of a task that does a share of each part, and fetches ``items`` while it does those of ``group``."""
     code, units = low.code, max(p.units for p in parts)
-    block = code.cell(f"[{len(parts)} x ptr]")
+    places = [*(p.block for p in parts), *(x.pointer for x in items)]
+    block = code.cell(f"[{len(places)} x ptr]")
+    for i, place in enumerate(places):
+        code.line(f"store ptr {place}, ptr {code.element('i64', block, str(i))}")
     inside = Code("j")
     inside.declares = code.declares
+    given = [inside.do(f"load ptr, ptr {inside.element('i64', '%block', str(i))}") for i in range(len(places))]  # fmt: skip
+    there = [x._replace(pointer=p) for x, p in zip(items, given[len(parts) :])]
     for i, part in enumerate(parts):
-        code.line(f"store ptr {part.block}, ptr {code.element('i64', block, str(i))}")
         begin, end = (_share(inside, parts, i, at, units) for at in ("%begin", "%end"))
-        given = inside.do(f"load ptr, ptr {inside.element('i64', '%block', str(i))}")
-        call = f"call void @{part.task}(i64 {begin}, i64 {end}, ptr {given})"
+        body = partial(_do, inside, part, given[i], begin, end)
+        if there and i in group:
+            each = partial(_with_a_piece, inside, part, given[i], there, group.index(i), len(group))
+            body = partial(loop, inside, begin, end, 1, each)
         # There may be more threads than units of this part.
-        only(inside, [f"icmp slt i64 {begin}, {end}"], partial(inside.line, call))
+        only(inside, [f"icmp slt i64 {begin}, {end}"], body)
     inside.line("ret void")
     text = "\n".join(line for line in inside.lines if line)
     name = low.function("joint", f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{text}\n}}\n")
     return name, block, units
 
 
+def _do(code: Code, part: Part, block: str, begin: str, end: str) -> None:
+    """Write some units of a part."""
+    code.line(f"call void @{part.task}(i64 {begin}, i64 {end}, ptr {block})")
+
+
+def _with_a_piece(code: Code, part: Part, block: str, items: Sequence[ahead.Item], number: int, count: int, unit: str) -> None:  # fmt: skip
+    """Write one unit of a part, the ``number``-th of ``count`` alike, and the piece of ``items`` that is fetched before it."""
+    piece = code.add(unit, str(number * part.units))
+    ahead.fetch(code, items, piece, count * part.units)
+    _do(code, part, block, unit, code.add(unit, "1"))
+
+
+def _most(parts: Sequence[Part]) -> int:
+    """The number of a part with most units, of those that threads have whole ones of where there are any."""
+    return max(range(len(parts)), key=lambda i: (parts[i].fresh, parts[i].units))
+
+
+def _alike(parts: Sequence[Part], number: int) -> list[int]:
+    """The numbers of the parts that are given to threads together with one.
+
+    They are in the order in which their right matrices come first, so that a thread has all that is done with one of these.
+    """
+    part, rights = parts[number], [p.right for p in parts]
+    if not part.fresh:
+        return [number]
+    alike = [i for i, p in enumerate(parts) if p.task == part.task]
+    return sorted(alike, key=lambda i: rights.index(parts[i].right))
+
+
 def _share(code: Code, parts: Sequence[Part], number: int, at: str, units: int) -> str:
     """The unit of a part from which on a thread does nothing that begins, or ends, ``at`` one of all ``units``."""
-    part = parts[number]
-    alike = [i for i, p in enumerate(parts) if p.task == part.task] if part.fresh else [number]
+    part, alike = parts[number], _alike(parts, number)
     total = code.multiply(at, len(alike) * part.units)
     place = code.do(f"udiv i64 {total}, {units}")
     if len(alike) == 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.types import DTYPE_NAMES, TensorType, Type
 from ..kernels.loop_ir import LONGEST
+from . import ahead
 from .extents import unknown
 from .groups import LIST_UPDATES, one_element, overwrites
 from .indices import index_of
@@ -179,7 +180,11 @@ def _move(low: Lowering, x: Listed, start: str, to: str, count: str) -> None:
 def _get(low: Lowering, node: Node) -> Operand:
     base, at = node.args
     x = low.operand(base)
-    return item(low, x, _index(low, x, at), x.fixed or not low.rewrites)
+    stays = x.fixed or not low.rewrites
+    found = item(low, x, _index(low, x, at), stays)
+    if stays:
+        ahead.note(low, node, found)
+    return found
 
 
 def _set(low: Lowering, node: Node) -> Listed:

@@ -22,6 +22,7 @@ from ..graph.ordering import node_effects
 from ..graph.types import ObjectType, ScalarType
 from ..kernels.jit import host
 from . import (
+    ahead,
     boundary,
     calls,
     chosen,
@@ -82,6 +83,8 @@ class Lowering(Storage):
         self.parts = Parts(self)
         self.inside = 0  # loops around what is being written
         self.moving: set[Value] = set()  # what the bodies of loops get anew in each iteration
+        self.steps: dict[Node, int] = {}  # what takes items out of lists, one after the other
+        self.coming: list[ahead.Item] = []  # the items that come next
         self.branching = False  # whether branches stay branches
 
     def run(self) -> str:

@@ -263,4 +263,4 @@ def _call(
     if low.joint is None:
         threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
     else:
-        low.joint.parts.append(joined.Part(task, block, units, fresh))
+        low.joint.parts.append(joined.Part(task, block, units, fresh, pointers[1]))
