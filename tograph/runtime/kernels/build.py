@@ -34,6 +34,7 @@ from .loop_ir import (
     Unsupported,
     bound,
     ordered,
+    rounded,
     variable,
     verify,
 )
@@ -44,6 +45,11 @@ from .simplify import simplify
 from .views import VIEWS, Index, Split, broadcast
 
 HALVES = ("f16", "bf16")
+# Ops that take a number at a place in f32 beside tensors of halves; the others round it to the half type first.
+WIDE = {"aten.lerp.Scalar": 2} | {
+    f"aten.{n}.{o}": 1 for n in ("mul", "div") for o in ("Tensor", "Scalar")
+}
+WIDE_ON_GPU = {f"aten.{n}.{o}" for n in ("add", "sub", "rsub", "mul", "div") for o in ("Tensor", "Scalar")}  # fmt: skip
 MAX_SPLITS = 12
 assert loss_gradients and positions  # their rows are in the tables
 
@@ -69,6 +75,13 @@ class Region:
 def expressible(op: str) -> bool:
     """Whether an op has a kernel expression at all."""
     return op in ROWS or op in VIEWS or op in REDUCERS or op in CREATORS
+
+
+def _wide(node: Node, place: int) -> bool:
+    """Whether an op takes a number at this place in the dtype that it computes in, and not in the half type."""
+    if WIDE.get(node.op) == place:
+        return True
+    return node.outputs[0].type.device != "cpu" and node.op in WIDE_ON_GPU
 
 
 def compute_dtype(dtype: str) -> str:
@@ -198,7 +211,9 @@ class Builder:
             if isinstance(a, Value):
                 if name not in FACTORS or row.domain != "promote":
                     raise Unsupported("a parameter that is known only at run time")
-                kwargs[name] = self.operand(a, wanted, index)
+                kwargs[name] = self.operand(a, wanted, index, wide=name != "alpha")
+            elif name == "alpha" and wanted in HALVES and not _wide(node, 1):
+                kwargs[name] = rounded(float(a), wanted)
         if row.domain == "compare":
             common = self._common(numbers)
             domains = [common] * len(numbers)
@@ -212,7 +227,10 @@ class Builder:
         else:
             domains = [wanted] * len(numbers)
         compute = row.domain in ("promote", "exact", "compare")
-        terms = [self.operand(a, d, index, compute) for a, d in zip(numbers, domains, strict=True)]
+        terms = [
+            self.operand(a, d, index, compute, _wide(node, place))
+            for place, (a, d) in enumerate(zip(numbers, domains, strict=True))
+        ]
         return row.formula(*terms, *rest, **kwargs).cast(wanted)
 
     def _common(self, numbers: Sequence[Any]) -> str:
@@ -224,18 +242,26 @@ class Builder:
             return a
         return a.type.kind(1) if isinstance(a.type, ScalarType) else self.metas[a]
 
-    def operand(self, a: Any, dtype: str, index: Index, compute: bool = True) -> Any:
-        """An argument at the broadcast index: a term of ``dtype`` (f32 for halves when computing), or None."""
+    def operand(
+        self, a: Any, dtype: str, index: Index, compute: bool = True, wide: bool = False
+    ) -> Any:
+        """An argument at the broadcast index: a term of ``dtype`` (f32 for halves when computing), or None.
+
+        ``wide``: a number is not rounded to the half type before.
+        """
         into = compute_dtype(dtype) if compute else dtype
         if a is None:
             return None
         if not isinstance(a, Value):
-            return self.maker.const(a, into)
+            return self.maker.const(a, into if wide else dtype).cast(into)
         if isinstance(a.type, ScalarType):
-            return self._load(a, ()).cast(into)
+            return self._load(a, ()).cast(into if wide else dtype).cast(into)
         if not isinstance(a.type, TensorType):
             raise Unsupported(f"a value of type {a.type}")
-        return self.at(a, broadcast(index, self.size(a))).cast(dtype).cast(into)
+        size = self.size(a)
+        return (
+            self.at(a, broadcast(index, size)).cast(into if wide and not size else dtype).cast(into)
+        )
 
     def count(self, size: Open) -> Term:
         """A size that is known only at run time, as i64."""

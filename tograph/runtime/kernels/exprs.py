@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .loop_ir import FLOATS, TESTS, Affine, Expr, Unsupported
+from .loop_ir import FLOATS, TESTS, Affine, Expr, Unsupported, rounded
 
 
 class Maker:
@@ -85,7 +85,9 @@ class Term:
         if dtype == self.dtype:
             return self
         if self.expr.op == "const" and dtype in ("f32", "f64") and self.dtype != "bool":
-            return self.maker.const(self.expr.value, dtype)
+            value = self.expr.value
+            exact = rounded(value, self.dtype) if self.floating else value
+            return self.maker.const(exact, dtype)
         if dtype == "bool":
             return self.op("ne", 0)
         return Term(self.maker, self.maker.make("cast", dtype, (self.expr,)))

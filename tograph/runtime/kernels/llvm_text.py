@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .loop_ir import ITEM_SIZES
+from .loop_ir import ITEM_SIZES, rounded
 
 REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
             "f16": "float", "bf16": "float", "f32": "float", "f64": "double"}  # fmt: skip
@@ -80,22 +80,6 @@ class Text:
 def float_literal(value: float, dtype: str) -> str:
     """A floating point constant as LLVM's hexadecimal double, rounded to ``dtype``."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', rounded(value, dtype)))[0]:016X}"
-
-
-def rounded(value: float, dtype: str) -> float:
-    """``value`` as ``dtype`` holds it; what is too large becomes infinite."""
-    if dtype == "f64" or value != value:
-        return value
-    code = {"f32": "<f", "f16": "<e", "bf16": "<f"}[dtype]
-    try:
-        value = struct.unpack(code, struct.pack(code, value))[0]
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-    if dtype == "bf16" and abs(value) != float("inf"):
-        bits = struct.unpack("<I", struct.pack("<f", value))[0]
-        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-        value = struct.unpack("<f", struct.pack("<I", bits))[0]
-    return value
 
 
 def integer_literal(value: int, dtype: str) -> str:

@@ -60,11 +60,15 @@ class Formulas(Builder):
     def at(self, value: Value, index: Index) -> Term:
         return self.leaf(value)
 
-    def operand(self, a: Any, dtype: str, index: Index, compute: bool = True) -> Any:
+    def operand(
+        self, a: Any, dtype: str, index: Index, compute: bool = True, wide: bool = False
+    ) -> Any:
         into = compute_dtype(dtype) if compute else dtype
         if a is None:
             return None
-        return self.leaf(a).cast(dtype).cast(into) if isinstance(a, Value) else self.maker.const(a, into)  # fmt: skip
+        if not isinstance(a, Value):
+            return self.maker.const(a, into if wide else dtype).cast(into)
+        return self.leaf(a).cast(dtype).cast(into)
 
     def fold(self, kind: str, index: Index, dims: Sequence[int], sizes: Sequence[int], body: Any) -> Term:  # fmt: skip
         if any(n != 1 for d, n in enumerate(sizes) if d not in dims):

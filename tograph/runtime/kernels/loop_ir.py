@@ -25,6 +25,7 @@ kernel returns, and no store of that kernel may then be used.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -71,6 +72,23 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 INTEGERS = ("bool", "u8", "i8", "i16", "i32", "i64")
 ITEM_SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
               "f16": 2, "bf16": 2, "f32": 4, "f64": 8}  # fmt: skip
+
+
+def rounded(value: float, dtype: str) -> float:
+    """``value`` as ``dtype`` holds it; what is too large becomes infinite."""
+    if dtype == "f64" or value != value:
+        return value
+    code = {"f32": "<f", "f16": "<e", "bf16": "<f"}[dtype]
+    try:
+        value = struct.unpack(code, struct.pack(code, value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    if dtype == "bf16" and abs(value) != float("inf"):
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+        value = struct.unpack("<f", struct.pack("<I", bits))[0]
+    return value
+
 
 DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE = 1, 2  # error codes of a kernel; 0 is success
 

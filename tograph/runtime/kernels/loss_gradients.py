@@ -22,7 +22,8 @@ def _backward(b: Elements, node: Node, which: int, index: Index) -> Term:
             if isinstance(n, Open):
                 raise Unsupported("a mean over a size that only the run knows")
             scale /= max(n, 1)
-    g, y, z = (b.at(v, broadcast(index, b.size(v))) for v in (grad, x, target))
+    dtype = b.dtype(node.outputs[0])
+    g, y, z = (b.at(v, broadcast(index, b.size(v))).cast(dtype) for v in (grad, x, target))
     return _SLOPES[node.op.split(".")[1]](y - z, scale, number_of(node, 4), g)
 
 

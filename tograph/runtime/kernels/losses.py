@@ -9,13 +9,15 @@ from collections.abc import Callable
 from functools import partial
 
 from ..graph.ir import Node
-from .elements import Elements, Reducer, all_dims, argument, count, fold
+from .elements import Elements, Reducer, accumulator, all_dims, argument, count, fold
 from .exprs import Term
 from .loop_ir import Unsupported
 from .views import Index
 
 Formula = Callable[[Term, float], Term]
 NUMBERS = {"smooth_l1_loss": "beta", "huber_loss": "delta"}
+
+EXACT = [("aten.smooth_l1_loss.default", "bf16"), ("aten.huber_loss.default", "f16")]
 
 
 def _square(d: Term, number: float) -> Term:
@@ -47,13 +49,22 @@ def _loss(formula: Formula, b: Elements, node: Node, which: int, index: Index) -
         raise Unsupported("a loss that broadcasts")
 
     def body(at: Index) -> Term:
-        return formula(b.compute_at(x, at) - b.compute_at(y, at), number)
+        return formula(_difference(b, node, at), number)
 
     if reduction == 0:
         return body(index)
     dims = all_dims(node, len(b.size(x)))
     total = fold(b, node, index, "sum", dims, body)
     return total / count(b, node, dims) if reduction == 1 else total
+
+
+def _difference(b: Elements, node: Node, at: Index) -> Term:
+    """Of the two tensors, in the dtype of the loss, to which torch rounds it but for the ``EXACT``."""
+    dtype = b.dtype(node.outputs[0])
+    wide = accumulator(b, node)
+    x, y = (b.at(v, at).cast(dtype).cast(wide) for v in node.args[:2])
+    exact = (node.op, dtype) in EXACT
+    return x - y if exact else (x - y).cast(dtype).cast(wide)
 
 
 def _dims(node: Node, rank: int) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ def _triangle(b: Elements, node: Node, which: int, index: Index) -> Term:
 def _flip(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, dims = node.args
     size, place = b.size(x), list(index)
-    for d in {d % len(size) for d in dims}:
+    for d in {d % len(size) for d in dims} if size else ():
         if isinstance(size[d], Open):
             raise Unsupported("a tensor turned round whose size only the run knows")
         place[d] = index[d].scaled(-1).shifted(size[d] - 1)

@@ -41,15 +41,14 @@ def _moved(low: Lowering, x: Mem, offset: str) -> str:
 
 def _permute(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     rank = len(x.size)
+    if isinstance(x, Reg) or not rank:
+        return [x]
     if node.op == "aten.permute.default":
         order = [d % rank for d in node.args[1]]
     else:
         order = list(range(rank))
         a, b = (node.args[1] % rank, node.args[2] % rank) if len(node.args) > 1 else (0, rank - 1)
-        if rank:
-            order[a], order[b] = order[b], order[a]
-    if isinstance(x, Reg):
-        return [x]
+        order[a], order[b] = order[b], order[a]
     x = low.memory(x)
     return [view_of(x, [x.size[d] for d in order], [x.stride[d] for d in order])]
 
@@ -199,6 +198,8 @@ def _diagonal(low: Lowering, node: Node, x: Operand) -> list[Operand]:
 
 def _unfold(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
+    if not x.size:  # a number is a row of one
+        x = view_of(x, (1,), (1,))
     d, length, step = node.args[1] % len(x.size), *node.args[2:]
     if isinstance(x.size[d], Open) or not isinstance(length, int) or not isinstance(step, int):
         raise Decline("windows of a size that is known only at run time")
