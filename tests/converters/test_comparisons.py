@@ -174,4 +174,33 @@ def bools_by_identity(x):
     )
 
 
+class Keys:
+    """The keys of something, as libraries write them."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __contains__(self, key):
+        return self.keys.__contains__(key)
+
+
+@cases((1,), (-1,))
+def members_by_the_method(x):
+    d, s, n = {"a": 1}, {1}, [0, x]
+    if x > 0:
+        d["b"] = 2
+        s.add(2)
+    either = d.keys() if x > 0 else {"c": 3}.keys()
+    return (
+        "b" in Keys(d.keys()),
+        d.__contains__("b"),
+        d.__contains__("a"),
+        s.__contains__(2),
+        n.__contains__(x + 0),
+        (0, x).__contains__(x + 1),
+        "b" in Keys(either),
+        "c" in Keys(either),
+    )
+
+
 test_same = cases.test()

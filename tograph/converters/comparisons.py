@@ -13,7 +13,7 @@ import torch
 
 from ..errors import StagingError
 from ..runtime import control_flow
-from ..runtime.guarding import reads
+from ..runtime.guarding import guards, reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString, text_op
 from ..runtime.symbols import journal
@@ -22,6 +22,7 @@ from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import conditional_items
+from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
@@ -32,6 +33,7 @@ from .context import OPERATORS, Converter
 from .iterables import StagedRange
 from .keyed import contains_key, same_key
 from .logical import and_, not_, or_
+from .registry import METHODS, handles
 from .staged_class import StagedClass
 from .staging import is_staged, is_staged_key
 from .thunks import thunk
@@ -119,6 +121,15 @@ def _contains(x, items):
         reads.whole(items)
     return _among(x, items)
 
+
+def _by_method(items, x):
+    """``items.__contains__(x)``, as classes write that are the keys of something."""
+    return contains(x, items)
+
+
+handles(members.Listing.__contains__)(_by_method)
+for _kind in (*guards.MAPPINGS, set, frozenset, list, StagedList, tuple, type({}.keys())):
+    METHODS[_kind, "__contains__"] = _by_method
 
 _VIEWS = (type({}.values()), type({}.items()))
 

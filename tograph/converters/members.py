@@ -304,6 +304,9 @@ class Listing:
             )
         return n
 
+    def __contains__(self, x: Any) -> NoReturn:  # converted code asks by ``comparisons.contains``
+        self.refuse()
+
     def isdisjoint(self, other: Any) -> NoReturn:
         self.refuse()
 

@@ -276,7 +276,7 @@ for _name in [*COMPARISONS, "neg", "pos", "abs", "invert", "getitem"]:
 
 
 def _getattr(self, name):
-    if name.startswith("__") and name.endswith("__"):
+    if name.startswith("__") and name.endswith("__") and name != "__contains__":
         raise AttributeError(name)
     return distribute(lambda v: getattr(v, name), self)
 

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tograph as tg
 from tograph.errors import GraphBoolError, UnexpectedSizeError
@@ -489,3 +490,26 @@ def test_index_copy_of_rows_of_a_size_of_the_run_into_a_single_one():
     g, keys = tg.function(f), torch.zeros(2, 1, 5, 3)
     x, at = torch.tensor([1.0, -1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), torch.tensor([4])
     torch.testing.assert_close(g(keys, x, at), f(keys, x, at))
+
+
+CONVOLUTIONS = {
+    "of as many": lambda x, w, k: torch.conv1d(x, w[..., :k]),
+    "padded by as many": lambda x, w, k: torch.conv1d(F.pad(x, [0, k - 1]), w[..., :k]),
+    "transposed": lambda x, w, k: torch.conv_transpose1d(x, w.transpose(0, 1)[..., :k]),
+    "of rows": lambda x, w, k: torch.conv2d(x[..., None], w[..., :k, None], padding=(1, 0)),
+}
+
+
+@pytest.mark.parametrize("convolution", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_a_kernel_of_as_many_positions_as_the_run_selects(convolution):
+    """Where padding is as long as the kernel, two sizes that differ were taken to be equal."""
+
+    def program(x, w, n):
+        y = convolution(x, w, int(n))
+        return y, *torch.autograd.grad(y.pow(2).sum(), (x, w))
+
+    f, rows = tg.function(program), torch.arange(24.0).reshape(1, 3, 8).sin()
+    x, w = rows.clone().requires_grad_(), torch.randn(4, 3, 5, requires_grad=True)
+    for k in (1, 3, 5):
+        torch.testing.assert_close(f(x, w, torch.tensor(k)), program(x, w, torch.tensor(k)))
+    assert f.trace_count == 1

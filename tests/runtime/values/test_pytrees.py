@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -132,7 +133,30 @@ def same(a, b):
         same(vars(a), vars(b))
 
 
-@pytest.mark.parametrize("f", [returned, items, counts, changed_in_a_branch, made_in_a_branch, a_key_of_one_branch, in_a_loop, held_twice, which])  # fmt: skip
+class Inner:
+    def __init__(self, value):
+        self.value = value
+
+
+class Scaled(Callable):
+    """Its base class asks for ``__call__`` and holds nothing itself, as that of Pyro's distributions."""
+
+    def __init__(self, value):
+        self.inner = Inner(value)
+
+    def __call__(self, x):
+        return self.inner.value * x
+
+
+def of_an_abstract_class(x):
+    if x.sum() > 0:
+        made = Scaled(x + 1)
+    else:
+        made = Scaled(x * 2)
+    return made(x), made.inner.value
+
+
+@pytest.mark.parametrize("f", [of_an_abstract_class, returned, items, counts, changed_in_a_branch, made_in_a_branch, a_key_of_one_branch, in_a_loop, held_twice, which])  # fmt: skip
 def test_same(f):
     staged = tg.function(f)
     for x in (torch.tensor([1.0, 2.0]), torch.tensor([-1.0, -2.0])):

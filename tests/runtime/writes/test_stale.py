@@ -424,3 +424,16 @@ def test_a_leaf_that_a_region_writes(f, n):
             assert MODIFIED in str(error)
             found.append((w, W))
     same(*found)
+
+
+@pytest.mark.parametrize("view", [torch.Tensor.detach, lambda z: z[:], lambda z: z.view(-1)])
+def test_a_view_of_all_is_its_own_memory(view):
+    """Each write but the first looks for the contents that it replaces: this one did not end."""
+
+    def f(x):
+        total = view(torch.zeros_like(x))
+        total.mul_(2).add_(x)
+        total.add_(x)
+        return total
+
+    same((f(X),), (tg.function(f)(X),))

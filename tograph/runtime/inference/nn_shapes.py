@@ -47,9 +47,9 @@ def _tuple(x: Any, n: int) -> tuple[int, ...]:
 # ---- convolution and pooling
 
 
-def _window(n: Any, k: int, stride: int, pad: int, dilation: int, ceil: bool = False) -> int | None:
-    """How many windows fit: None when ``n`` is symbolic, 0 or less when none does."""
-    if type(n) is not int:
+def _window(n: Any, k: Any, stride: int, pad: int, dilation: int, ceil: bool = False) -> int | None:
+    """How many windows fit: None when ``n`` or ``k`` is symbolic, 0 or less when none does."""
+    if type(n) is not int or type(k) is not int:
         return None
     out = (n + 2 * pad - dilation * (k - 1) - 1 + (stride - 1 if ceil else 0)) // stride + 1
     return out - 1 if ceil and (out - 1) * stride >= n + pad else out
@@ -65,7 +65,7 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
     if (
         rank < 1
         or weight.rank != x.rank
-        or not weight.static
+        or not all(type(n) is int for n in weight.size[:2])
         or not _plain(x, weight, *([bias] if bias else []))
     ):
         return None
@@ -76,7 +76,7 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
         more = _tuple(output_padding, rank)
         dims = zip(x.size[2:], weight.size[2:], stride, padding, dilation, more, strict=True)
         size = [
-            (n - 1) * s - 2 * p + d * (k - 1) + o + 1 if type(n) is int else None
+            (n - 1) * s - 2 * p + d * (k - 1) + o + 1 if type(n) is type(k) is int else None
             for n, k, s, p, d, o in dims
         ]
         channels = weight.size[1] * groups

@@ -173,7 +173,15 @@ def is_plain_class(cls: type) -> bool:
         return False
     ours = [c for c in cls.__mro__ if c is not object]
     plain = all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in ours)
-    return plain and not any(n in vars(c) and (n in _BOUND or _standard(c)) for c in ours for n in _SPECIAL)  # fmt: skip
+    return plain and not any(_is_special(c, n) for c in ours for n in _SPECIAL)
+
+
+def _is_special(cls: type, name: str) -> bool:
+    """Whether a class defines a method that makes its objects more than data: not where it only asks for one (``abc.Callable``)."""
+    method = vars(cls).get(name)
+    if method is None or getattr(method, "__isabstractmethod__", False):
+        return False
+    return name in _BOUND or _standard(cls)
 
 
 def _standard(cls: type) -> bool:

@@ -20,7 +20,7 @@ from ..inference.shapes import same_shape
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
-from . import histories, overlap, stale, torn, twins
+from . import histories, out_arguments, overlap, stale, torn, twins
 from .view_writes import scatter, scatter_by_index, steps
 
 aten = torch.ops.aten
@@ -75,7 +75,8 @@ def _computes(form, func) -> bool:
         for a in func._schema.arguments
         if not (a.is_out or (a.kwarg_only and a.alias_info is not None))
     ]
-    return [str(a.type) for a in form._schema.arguments] == [str(a.type) for a in given]
+    needed = [a for a in form._schema.arguments if not out_arguments.told_by_out(a, func)]
+    return [str(a.type) for a in needed] == [str(a.type) for a in given]
 
 
 def write_in_place(
@@ -89,7 +90,7 @@ def write_in_place(
     overlap.check(func, targets, (*args, *kwargs.values()))
     names = {m for m in facts.mutated if isinstance(m, str)}
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
-    rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
+    rest = out_arguments.left(form, func, kwargs) if out_variant else kwargs
     nodes = current_graph().graph.nodes
     twins.part(targets, (*args, *kwargs.values()))
     mark = len(nodes)
@@ -103,6 +104,8 @@ def write_in_place(
     written = flat[-len(targets) :] if len(flat) > len(targets) and not out_variant else flat
     for target, result in zip(targets, written, strict=False):
         if target is not None:
+            if out_variant:
+                out_arguments.fit(target, result, record)
             write(target, result)
             if seen and nodes[-1].op == "tg.assign":
                 nodes[-1].over = nodes[-1].args[:1]
@@ -146,9 +149,6 @@ def _reshape(func, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any
     )
 
 
-_DATA: Any = torch._C.TensorBase.data  # the descriptor
-
-
 def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
     """``x.transpose_(0, 1)``: the same object shows its storage in another way from here on."""
     x = args[0]
@@ -160,12 +160,7 @@ def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., An
             f"in; use {overload_name(view).split('.')[1]}, which returns a new view",
             user_location(),
         )
-    made = record(view, args, kwargs, view=True)
-    # What torch asks before of the two types would be the first call of a `__torch_dispatch__` of a class, for
-    # which it loads its distributed tensors and sympy: 0.5 s.
-    with torch._C._DisableTorchDispatch():
-        _DATA.__set__(x, made)
-    x.meta, x.chain, x.ref, x.version = made.meta, made.chain, made.ref, made.version
+    out_arguments.become(x, record(view, args, kwargs, view=True))
     return x
 
 

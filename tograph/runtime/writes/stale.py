@@ -101,7 +101,10 @@ def shown(target: torch.Tensor, result: torch.Tensor) -> None:
     """``result`` was written: where ``target`` is a view, it is a part of its memory until that is written again."""
     x, y, graph = as_symbolic(target), as_symbolic(result), current_graph()
     storage = x.storage_
-    if x.chain and y.ref is not None and storage.ref is not None and not storage.derived:
+    if not x.chain or y.ref is None or storage.ref is None or storage.derived:
+        return
+    # a view of all of it (``detach``) is that memory itself
+    if storage.ref.value is not y.ref.value:
         graph.root.memory[storage.ref.value] = y.ref
 
 
