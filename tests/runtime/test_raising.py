@@ -14,6 +14,29 @@ class Stop(BaseException):
     pass
 
 
+class Diverged(ArithmeticError):
+    def __init__(self, step, loss, **more):
+        super().__init__(f"diverged at {step}: {loss:.2f}")
+        self.step, self.losses, self.more = step, [loss, loss.item()], more
+        if loss > 3:
+            self.much = True
+
+
+class Numbered(ValueError):
+    def __new__(cls, x):
+        made = super().__new__(cls, x)
+        made.number = x.max() + 1
+        return made
+
+
+class Told(Exception):
+    def __init__(self, x):
+        self.x = x
+
+    def __str__(self):
+        return f"told {self.x.sum().item()}"
+
+
 def exits(x):
     if x.sum() > 0:
         sys.exit("bad")
@@ -35,6 +58,30 @@ def raises_interrupt(x):
 def raises_own(x):
     if x.sum() > 0:
         raise Stop(x)
+    return x
+
+
+def raises_diverged(x):
+    for i in range(3):
+        x = x * 1.5
+        if x.sum() > 5:
+            raise Diverged(i, x.sum(), last=x)
+    raise Diverged(4, x.max())
+
+
+def handles_diverged(x):
+    try:
+        if x.sum() > 0:
+            raise Diverged(1, x.sum())
+    except Diverged as error:
+        print(error)
+        raise Numbered(x) from error
+    return x
+
+
+def raises_told(x):
+    if x.sum() > 0:
+        raise Told(x * 2) from Numbered(x)
     return x
 
 
@@ -86,15 +133,27 @@ def after_a_print(x):
     sys.exit(2)
 
 
-FUNCTIONS = [exits, raises_exit, raises_interrupt, raises_own, raises_recursion, raises_memory, in_a_loop, passes_handlers,
+FUNCTIONS = [exits, raises_exit, raises_interrupt, raises_own, raises_diverged, handles_diverged, raises_told, raises_recursion, raises_memory, in_a_loop, passes_handlers,
              caught, after_a_print]  # fmt: skip
+
+
+def told(e):
+    """What an exception and its cause hold; torch and the converter add notes."""
+    held = {name: x for name, x in sorted(vars(e).items()) if not name.startswith("__")}
+    return e and (
+        type(e),
+        str(e),
+        str(e.args),
+        str(held),
+        told(e.__cause__) if e.__cause__ else None,
+    )
 
 
 def outcome(f, x, capsys):
     try:
         value = f(x).tolist()
     except BaseException as e:  # what is tested here are exceptions of any class
-        value = type(e), str(e)
+        value = told(e)
     return value, capsys.readouterr().out
 
 

@@ -80,16 +80,19 @@ def _tensors(m: torch.nn.Module):
 def instance(call: Callable[..., Any], cls: type, args, kwargs):
     """What ``type.__call__`` does, with ``__new__`` and ``__init__`` of a user's class converted."""
     init = cls.__init__
+    raised = issubclass(cls, BaseException) and isinstance(cls.__new__, types.BuiltinMethodType)
     plain = cls.__new__ is (base_container(cls) or object).__new__
-    simple = plain or is_user_function(cls.__new__)
+    simple = plain or raised or is_user_function(cls.__new__)
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
         return noted(cls(*args, **kwargs))
     if not _is_written(init.__code__) or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))
-    new = cls.__new__
-    made = blank(cls) if plain else call(new, cls, *args, **kwargs)
+    if raised:  # its arguments are kept before ``__init__`` says otherwise
+        made = cls.__new__(cls, *args, **kwargs)
+    else:
+        made = blank(cls) if plain else call(cls.__new__, cls, *args, **kwargs)
     if isinstance(made, cls):
         call(init, made, *args, **kwargs)
     return noted(made)

@@ -30,6 +30,7 @@ from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
 from .keyed import dict_pop, lookup, no_key, set_staged, write_key
 from .keyed import update as dict_update
+from .list_keys import listed
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
 from .powers import times
@@ -38,7 +39,6 @@ from .staging import is_staged, is_staged_key
 from .tensor_index import (
     as_int,
     check_float,
-    listed,
     plain_bounds,
     set_tensor,
     staged_parts,

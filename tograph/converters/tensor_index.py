@@ -44,27 +44,6 @@ def check_float(x: Any, key: Any) -> None:
         plain(torch.zeros(1) if plain is torch.Tensor else "0")[0.5]
 
 
-def listed(x, key):
-    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, and staged bools, which are masks, as tensors."""
-    if not isinstance(x, torch.Tensor):
-        return key
-    if isinstance(key, torch.SymBool):
-        return torch.scalar_tensor(key, dtype=torch.bool)
-    if isinstance(key, SymTensor) and key.dtype == torch.uint8 and not key.dim():
-        return key != 0  # a mask to torch, like all tensors of this type
-    if isinstance(key, tuple):
-        return tuple(listed(x, k) for k in key)
-    if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):
-        return key
-    kinds = {type(k) for k in key}
-    rows = [listed(x, k) for k in key]
-    if not any(isinstance(r, (torch.Tensor, *SYMBOLS)) for r in rows):
-        return key
-    dtype = torch.bool if kinds <= {bool, torch.SymBool} else torch.int64
-    made = [r if isinstance(r, torch.Tensor) else torch.scalar_tensor(r, dtype=dtype) for r in rows]
-    return torch.stack(made)
-
-
 def _is_mask(key) -> bool:
     return isinstance(key, torch.Tensor) and key.dtype == torch.bool
 

@@ -21,7 +21,7 @@ from ...errors import (
 from ..diagnosis import explained
 from ..graph import types
 from ..graph.ir import Node
-from ..graph.ops import OpaqueObject, plain
+from ..graph.ops import OpaqueObject, bare_exception, plain
 from ..graph.ordering import node_effects
 from ..guarding import reads
 from ..inference.shapes import SYMBOLS
@@ -110,7 +110,8 @@ def emit_raise(error: BaseException) -> None:
     location = raised_at(error)
     note = explained(error)
     error.__traceback__ = None
-    node = graph.add("tg.raise", exception_arguments(error, graph), _cause(error, graph))
+    fields = {**_cause(error, graph), **_fields(error, graph)}
+    node = graph.add("tg.raise", exception_arguments(error, graph), fields)
     if location or node.location:
         node.location = Explained(location or node.location)
         node.location.note = note
@@ -149,14 +150,49 @@ def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tu
         and not vars(error)
         and (error.__cause__ is None or isinstance(error.__cause__, StagedException))
     )
-    return (kind.__name__ if simple else OpaqueObject(error, f"exception {kind.__name__}")), args
+    return (kind.__name__ if simple else OpaqueObject(_template(error), f"exception {kind.__name__}")), args  # fmt: skip
+
+
+def _template(error: BaseException) -> BaseException:
+    """An exception as far as it is known now."""
+    known = {name: x for name, x in vars(error).items() if not _is_staged(x, set())}
+    if len(known) == len(vars(error)):
+        return error
+    made = bare_exception(type(error), error.args)
+    made.__dict__.update(known)
+    made.__cause__, made.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return made
 
 
 def _cause(error: BaseException, graph: FuncGraph) -> dict[str, Any]:
-    """``raise error from``: an exception that happens when the graph runs, or None."""
-    if isinstance(error.__cause__, StagedException):
-        return {"cause": graph.resolve(error.__cause__.handle_.ref)}
+    """``raise error from``: an exception that happens, or holds what is known, when the graph runs, or None."""
+    cause = error.__cause__
+    if isinstance(cause, StagedException):
+        return {"cause": graph.resolve(cause.handle_.ref)}
+    if cause is not None and any(_is_staged(x, set()) for x in _shown_by(cause)[1]):
+        return {"cause": outside_value(cause, graph)}
     return {"cause": None} if error.__suppress_context__ and error.__cause__ is None else {}
+
+
+def _fields(error: BaseException, graph: FuncGraph) -> dict[str, Any]:
+    """The attributes of an exception that only the run knows, as a dict."""
+    found = {name: x for name, x in vars(error).items() if _is_staged(x, set())}
+    if not found:
+        return {}
+    parts = [outside_value(x, graph) for x in found.values()]
+    made = graph.emit("py.apply_opaque", OpaqueObject(_Fields(tuple(found)), "make dict"), *parts, type=types.OBJECT)  # fmt: skip
+    return {"fields": made}
+
+
+def _is_staged(x: Any, seen: set[int]) -> bool:
+    """Whether a value, or a part of it, is known only when the graph runs."""
+    if isinstance(x, (symbolic.SymTensor, *SYMBOLS, Handle)) or structure.is_union(x):
+        return True
+    if isinstance(getattr(x, "handle_", None), Handle):
+        return True
+    found = pytrees.parts_of(x) if id(x) not in seen else None
+    seen.add(id(x))
+    return found is not None and any(_is_staged(part, seen) for part in found[1])
 
 
 def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) -> Any:
@@ -178,13 +214,18 @@ def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) 
     if type(x) is set and conditional_items.conditional(x):
         parts = [outside_value(conditional_items.member(x, item), graph) for item in x]
         return graph.emit("py.apply_opaque", OpaqueObject(_Members(tuple(x)), "make set"), *parts, type=types.OBJECT)  # fmt: skip
-    found = (None, list(x.args)) if isinstance(x, BaseException) else pytrees.parts_of(x)
+    found = _shown_by(x) if isinstance(x, BaseException) else pytrees.parts_of(x)
     if found is not None and found[1] and id(x) not in seen:
         seen |= {id(x)}
         parts = [outside_value(p, graph, seen) for p in found[1]]
         maker = OpaqueObject(Rebuild(type(x), found[0]), f"make {type(x).__name__}")
         return graph.emit("py.apply_opaque", maker, *parts, type=types.OBJECT)
     return OpaqueObject(x, type(x).__name__)
+
+
+def _shown_by(error: BaseException) -> tuple[tuple[str, ...], list[Any]]:
+    """The names of an exception's attributes, and its arguments before what these hold."""
+    return tuple(vars(error)), [*error.args, *vars(error).values()]
 
 
 @dataclass
@@ -197,13 +238,27 @@ class _Members:
 
 
 @dataclass
+class _Fields:
+    """Attributes by name, without those that the run has not set."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, *parts):
+        found = zip(self.names, map(plain, parts))
+        return {name: part for name, part in found if part is not MISSING}
+
+
+@dataclass
 class Rebuild:
     cls: type
     aux: Any
 
     def __call__(self, *parts):
         if issubclass(self.cls, BaseException):
-            return self.cls.__new__(self.cls, *map(plain, parts))
+            count = len(parts) - len(self.aux)
+            made = bare_exception(self.cls, tuple(map(plain, parts[:count])))
+            made.__dict__.update(_Fields(self.aux)(*parts[count:]))
+            return made
         return pytrees.rebuild(self.cls, self.aux, [plain(p) for p in parts])
 
 

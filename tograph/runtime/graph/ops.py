@@ -30,6 +30,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import BuiltinMethodType
 from typing import Any
 
 import torch
@@ -525,6 +526,14 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
     prints.show(*map(plain, values), sep=sep, end=end, file=file, flush=flush)
 
 
+def bare_exception(cls: type[BaseException], args: tuple) -> BaseException:
+    """An exception with its arguments, without a run of the user's ``__new__`` and ``__init__``."""
+    own = (c.__dict__.get("__new__") for c in cls.__mro__)
+    made = next(new for new in own if isinstance(new, BuiltinMethodType))(cls, *args)
+    made.args = args
+    return made
+
+
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
@@ -535,17 +544,17 @@ def make_exception(kind: Any, args: tuple) -> BaseException:
             raise TographError(f"not a built-in exception: {kind!r}")
         return found(*args)
     template = kind.value
-    made = type(template).__new__(type(template), *args)
-    made.args = args
+    made = bare_exception(type(template), args)
     made.__dict__.update(template.__dict__)
     made.__cause__ = template.__cause__
     made.__suppress_context__ = template.__suppress_context__
     return made
 
 
-def _raise(kind, args, found=(), **cause):
-    """``found``: pairs of a name and its value, which a note shows; ``cause``: what follows ``from``."""
+def _raise(kind, args, found=(), fields=(), **cause):
+    """``found``: pairs of a name and its value, which a note shows; ``fields``: attributes; ``cause``: what follows ``from``."""
     error = make_exception(kind, tuple(plain(a) for a in args))
+    error.__dict__.update(fields)
     if found:
         error.add_note("\n".join(f"where {name} is {_short(x)}" for name, x in found))
     if cause:

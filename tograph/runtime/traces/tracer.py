@@ -280,7 +280,7 @@ class Tracer:
             except Exception as error:  # of the user's code, of any class
                 if control_flow.is_leaf_error(error):
                     reads.leaf_written()
-                if isinstance(error, TographError) or not shows_staged(error):
+                if isinstance(error, TographError) or not _tells_staged(error):
                     raise
                 control_flow.emit_raise(error)  # with what its arguments are when the graph runs
                 result = None
@@ -302,6 +302,11 @@ class Tracer:
         finally:
             if log is not None:
                 journal.pop(log)
+
+
+def _tells_staged(error: BaseException) -> bool:
+    """Whether the arguments or attributes of an exception are known only when the graph runs."""
+    return any(map(shows_staged, (error, *vars(error).values())))
 
 
 def _without(error: BaseException, other: BaseException) -> None:
