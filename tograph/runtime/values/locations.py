@@ -104,10 +104,7 @@ def attribute(owner, attr: str) -> Location:
                 f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
             )
         if value is not MISSING:
-            back = order and attr not in owner.__dict__
-            set_plainly(owner, attr, value)
-            if back and attr in owner.__dict__:
-                _put_in_order(owner.__dict__, attr, order)
+            _set_in_order(owner, attr, value, order)
         elif get() is not MISSING:
             _hooks(owner, "__delattr__").__delattr__(owner, attr)
 
@@ -118,6 +115,14 @@ def _order_of(owner: Any, attr: str) -> tuple:
     """The names of the attributes that an object holds, where this is one of them."""
     held = getattr(owner, "__dict__", None)
     return tuple(held) if type(held) is dict and attr in held else ()
+
+
+def _set_in_order(owner: Any, attr: str, value: Any, order: tuple) -> None:
+    """Write an attribute; one that had been taken out comes back where it stood in ``order``."""
+    back = order and attr not in owner.__dict__
+    set_plainly(owner, attr, value)
+    if back and attr in owner.__dict__:
+        _put_in_order(owner.__dict__, attr, order)
 
 
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
