@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.converters.both import Cases
+from tests.converters.both import Cases, compare
 
 cases = Cases()
 
@@ -287,3 +287,46 @@ def test_as_in_plain_python(program):
     f = tg.function(program)
     for x in (torch.ones(2), -torch.ones(2)):
         assert f(x) == f(x) == program(x)
+
+
+class Bare:
+    def __init__(self):
+        self.a, self.b = 1, 2
+
+
+def test_an_attribute_comes_back_where_it_stood():
+    def names(x):
+        o = Bare()
+        if x > 0:
+            o.c = 1
+        else:
+            del o.a
+        for name in vars(o):
+            print(name)
+        return o, list(o.__dict__)
+
+    compare(names, (torch.tensor(1.0),), (torch.tensor(-1.0),))
+
+
+def in_two_orders(o, x):
+    if x > 0:
+        o.c, o.d = 1, 2
+    else:
+        o.d, o.c = 3, 4
+
+
+def set_again(o, x):
+    if x > 0:
+        del o.a
+    o.a = 5
+
+
+@pytest.mark.parametrize("change", [in_two_orders, set_again])
+def test_attributes_whose_order_is_not_known_are_not_listed(change):
+    def f(x):
+        o = Bare()
+        change(o, x)
+        return list(vars(o))
+
+    with pytest.raises(tg.errors.StagingError, match="the order of the keys"):
+        tg.function(f)(torch.tensor(1.0))

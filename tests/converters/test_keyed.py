@@ -263,6 +263,33 @@ def test_hashing_what_is_one_thing_or_another_is_refused():
         tg.function(f)(torch.tensor(1.0))
 
 
+def keys_that_one_path_adds_and_another_takes_out(x):
+    d = {"a": 1, "b": 2, "c": 3}
+    if x > 0:
+        d["e"] = 1
+        d["f"] = 2
+    else:
+        del d["a"]
+        d.pop("b")
+    print(d)
+    return d, list(d), list(d.items())
+
+
+def keys_that_come_and_go_in_a_loop(x):
+    d = {"a": 1, "b": 2, "c": 3}
+    for i in range(3):
+        if x > i:
+            d[f"k{i}"] = i
+        else:
+            d.pop("abc"[i])
+    return d, list(d.items())
+
+
+@pytest.mark.parametrize("program", [keys_that_one_path_adds_and_another_takes_out, keys_that_come_and_go_in_a_loop])  # fmt: skip
+def test_a_key_comes_back_where_it_stood(program):
+    compare(program, *((torch.tensor(v),) for v in (5.0, 1.5, -1.0)))
+
+
 def test_the_text_of_a_dict_without_an_order_is_refused():
     def f(x):
         d = {}

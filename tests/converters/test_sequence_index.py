@@ -1,9 +1,12 @@
 """Items of lists and tuples by a staged index."""
 
+import operator
+
+import pytest
 import torch
 
 import tograph as tg
-from tests.converters.both import Cases
+from tests.converters.both import Cases, compare
 from tograph.runtime.graph.ir import all_nodes
 
 cases = Cases()
@@ -106,3 +109,40 @@ def test_the_text_of_one_of_several_strings_and_numbers_is_one_op():
     graph = f.get_concrete_function(torch.tensor(3)).graph
     assert not any(n.op in ("If", "Case") for n in all_nodes(graph))
     assert f(torch.tensor(7)) == "w7 at 7"
+
+
+WORDS = ["a", "b", "c"]
+
+
+def read(t):
+    return WORDS[t], (1, 2, 3)[t], "abc"[t], range(5)[t], WORDS[t:], WORDS[:t]
+
+
+def written(t):
+    l = [1, 2, 3]
+    l[t] = 7
+    l.insert(t, 5)
+    return l, l.pop(t)
+
+
+def deleted(t):
+    l = [1, 2, 3]
+    del l[t]
+    return l
+
+
+def grown(t):
+    l = [1, 2, 3]
+    if t.sum() > 0:
+        l.append(4)
+    return l[t]
+
+
+def counted(t):
+    return list(range(t)), operator.index(t)
+
+
+@pytest.mark.parametrize("program", [read, written, deleted, grown, counted])
+def test_a_tensor_of_one_element_is_an_index_and_others_are_not(program):
+    for t in ([1], [[2]], 1, True, [1, 2], 1.0, [9], [-1]):
+        compare(program, (torch.tensor(t),))

@@ -392,3 +392,39 @@ def test_what_json_cannot_write_is_its_own_error():
             return x, str(e)
 
     assert tg.function(f)(torch.tensor(1.5)) == f(torch.tensor(1.5))
+
+
+def asked_for_a_text(x):
+    s, text = f"{x.item()}", "1.5|-2.25|1.5"
+    found = text.find(s), text.count(s), text.replace(s, "z"), text.split(s), text.rsplit(sep=s)
+    return (
+        found,
+        text.startswith(s),
+        text.startswith(("7", s)),
+        text.partition(s),
+        s.rpartition("."),
+    )
+
+
+def asked_by_numbers(x):
+    n = int(x.item()) + 5
+    found = "ab".center(n), "7".zfill(n), "a,b,c,d".split(",", n - 3), "abcabc".find("a", n - 4)
+    return found, "aXbX".replace("X", "y", n - 3), "abc".startswith("b", n - 5)
+
+
+def asked_for_one_of_two(x):
+    part = "1.5" if x > 0 else "2"
+    return "1.5a".startswith(part), "a2".endswith(("x", part)), "1.52".find(part)
+
+
+def asked_for_what_is_not_there(x):
+    return "abc".index(f"{x.item()}")
+
+
+def asked_for_a_number(x):
+    return "abc".find(x.item())
+
+
+@pytest.mark.parametrize("program", [asked_for_a_text, asked_by_numbers, asked_for_one_of_two, asked_for_what_is_not_there, asked_for_a_number])  # fmt: skip
+def test_methods_of_plain_strings(program):
+    compare(program, (torch.tensor(1.5),), (torch.tensor(-2.25),))

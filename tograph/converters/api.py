@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
-from ..errors import ConversionError, NotAFunctionError
+from ..errors import ConversionError, NotAFunctionError, SignatureError
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction, WeakMethod
 from . import recursion
@@ -80,6 +80,9 @@ def function(
             autograph=autograph,
             name=name,
         )
+    for option, given in (("autograph", autograph), ("reduce_retracing", reduce_retracing)):
+        if not isinstance(given, bool):
+            raise SignatureError(f"{option!r} of tg.function must be a bool, not {given!r}")
     convert_ = _entry if autograph else None
     _check(fn)
     return Function(fn, convert_, input_signature, reduce_retracing, name)

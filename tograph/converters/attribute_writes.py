@@ -14,7 +14,7 @@ from ..runtime.guarding import unconverted
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.symbolic import SymTensor
-from ..runtime.values import inner_lists, locations
+from ..runtime.values import conditional_items, inner_lists, locations
 from ..runtime.values.growing import check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.writes import mutation
@@ -79,6 +79,9 @@ def _store(how, found, owner, name, value) -> None:
         return
 
     def write() -> None:
+        held = getattr(owner, "__dict__", None)
+        if type(held) is dict and union.may_miss(held.get(name)) and next(reversed(held)) != name:
+            conditional_items.unorder(held)  # where it was not there, it is the last one now
         journal.record(locations.attribute(owner, name))
         how(owner, name, value)
 

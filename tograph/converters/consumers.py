@@ -24,7 +24,7 @@ from .logical import and_, not_
 from .members import Listing
 from .registry import METHODS
 from .staging import is_staged
-from .tensor_index import as_int
+from .tensor_index import as_place
 from .user_operators import as_bool, eq
 
 
@@ -81,7 +81,7 @@ def _index(items, value, *bounds):
 
 def _from_the_front(bound, count: int):
     """A bound of ``index``, negative ones counted from the end."""
-    bound = as_int(bound)
+    bound = as_place(bound)
     if is_staged(bound):
         return control_flow.staged_if(bound < 0, lambda: bound + count, lambda: bound)
     return bound + count if bound < 0 else bound

@@ -30,7 +30,7 @@ from .if_stmt import if_stmt
 from .registry import GROWING
 from .staging import is_staged
 from .strings import fstring
-from .tensor_index import as_int
+from .tensor_index import as_place
 from .user_operators import GROWING_EQUAL, as_bool, eq
 
 
@@ -110,7 +110,7 @@ def index(items: StagedList, value: Any, *bounds: Any) -> Any:
 
 def _first(items: StagedList, bound: Any) -> Any:
     """Where ``index`` begins: a negative bound counts from the end."""
-    bound, count = as_int(bound), items.length()
+    bound, count = as_place(bound), items.length()
     if not is_staged(bound):
         return bound if bound >= 0 else call(max, bound + count, 0)
     return control_flow.staged_if(bound < 0, lambda: call(max, bound + count, 0), lambda: bound)

@@ -13,7 +13,7 @@ from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, as_staged
 from .calls import call
 from .generators import Generator
-from .tensor_index import as_int, staged_parts
+from .tensor_index import as_place, staged_parts
 
 
 def takes_slice(x: Any, key: Any, value: Any = ()) -> bool:
@@ -36,7 +36,7 @@ def set_slice(x: Any, key: slice, value: Any) -> None:
             user_location(),
         )
     made = call(list, value)
-    start, stop = as_int(key.start), as_int(key.stop)
+    start, stop = as_place(key.start), as_place(key.stop)
     n = x.length()
     low = 0 if start is None else _placed(start, n)
     front = as_staged(StagedList(x)).sliced(slice(None, low))

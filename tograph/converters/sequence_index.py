@@ -18,7 +18,7 @@ from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import locations
 from ..runtime.values.structure import TaggedUnion
 from .iterables import Indexed, StagedRange, exact_dtype
-from .tensor_index import as_int
+from .tensor_index import as_place
 
 
 def sequence_item(x, key):
@@ -33,7 +33,7 @@ def sequence_item(x, key):
             "a slice of a range whose bounds are known only when the graph runs is not supported: make the range with other bounds",
             user_location(),
         )
-    n, at = x.length(), as_int(key)
+    n, at = x.length(), as_place(key)
 
     def outside():
         raise IndexError("range object index out of range")

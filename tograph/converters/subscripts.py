@@ -37,7 +37,7 @@ from .powers import times
 from .sequence_index import select, sequence_item, set_list
 from .staging import is_staged, is_staged_key
 from .tensor_index import (
-    as_int,
+    as_place,
     check_float,
     plain_bounds,
     set_tensor,
@@ -170,7 +170,7 @@ def getitem(x, key):
         return each_key(getitem, x, key)
     key = listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
-        return tables.getitem(x, key) if is_table(x) else x[as_int(key)]
+        return tables.getitem(x, key) if is_table(x) else x[as_place(key)]
     if isinstance(x, StagedSequence):
         return sequence_item(x, key)
     check_float(x, key)
@@ -181,7 +181,7 @@ def getitem(x, key):
     if is_staged(key) and isinstance(x, range):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
     if is_staged(key) and isinstance(x, (list, tuple, str)):
-        return select(x, _whole(as_int(key)))
+        return select(x, as_place(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
         return _sliced(x, plain_bounds(key))
     if is_staged_key(key) and isinstance(x, dict):
@@ -196,15 +196,6 @@ def _sliced(x, key):
         return text_op("slice", str, x, key.start, key.stop, key.step)
     found = as_staged(StagedList(x))[key]
     return as_tuple(found) if isinstance(x, tuple) else found
-
-
-def _whole(index):
-    """An index of a Python sequence; TypeError for a tensor that is no whole number."""
-    if isinstance(index, torch.Tensor) and (
-        index.dim() or index.dtype.is_floating_point or index.dtype.is_complex
-    ):
-        raise TypeError("only integer tensors of a single element can be converted to an index")
-    return index
 
 
 def _plain_item(x, key):
@@ -280,7 +271,7 @@ def setitem(x, key, value) -> None:
 def _set_plain(x, key, value) -> None:
     """``x[key] = value`` of a list, or of an object."""
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
-        set_list(x, as_int(key), value)
+        set_list(x, as_place(key), value)
         return
     if isinstance(x, (list, deque, bytearray)) and journal.active():
         watch = reads.current()
@@ -323,7 +314,7 @@ def delitem(x, key) -> None:
         journal.record(locations.contents(x))
     if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
-        x.take(as_int(key))
+        x.take(as_place(key))
         return
     del x[key]
 

@@ -12,7 +12,7 @@ import torch
 
 from ..runtime import control_flow
 from ..runtime.inference.shapes import SYMBOLS
-from ..runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of
+from ..runtime.symbols.symbolic import SymTensor, as_symbolic, index_of, scalar_of
 from .staging import is_staged
 
 
@@ -34,6 +34,11 @@ def as_int(x):
     ):
         return scalar_of(x) if is_staged(x) else x
     return x
+
+
+def as_place(x):
+    """An index of a sequence, or a bound of a slice: a staged number for a tensor; TypeError for one that is no whole number."""
+    return index_of(x) if isinstance(x, torch.Tensor) and is_staged(x) else x
 
 
 def check_float(x: Any, key: Any) -> None:
@@ -62,7 +67,7 @@ def plain_bounds(p):
     """A slice with its bounds as torch takes them."""
     if not isinstance(p, slice):
         return p
-    return slice(as_int(p.start), as_int(p.stop), as_int(p.step))
+    return slice(as_place(p.start), as_place(p.stop), as_place(p.step))
 
 
 def tensor_item(x, key):
@@ -114,7 +119,7 @@ def _at_steps(x, parts):
 
 def _places(p, size):
     """The places that a slice with a staged step names among ``size``; ValueError when the graph runs for a step that is not positive."""
-    step = as_int(p.step)
+    step = as_place(p.step)
     control_flow.staged_if(step > 0, _nothing, _no_step)
     rows = torch.arange(size)[plain_bounds(slice(p.start, p.stop))]
     return rows[torch.arange(rows.shape[0]) % step == 0]

@@ -245,6 +245,21 @@ def test_results_are_new_at_every_call():
     same(f(X), results(X))
 
 
+def test_a_key_that_is_there_on_some_paths_only():
+    @tg.function
+    def f(x):
+        d = {"a": 1, "b": 2}
+        if x > 0:
+            d["c"] = 3
+        else:
+            del d["a"]
+        return d, x
+
+    for v in (1.0, -1.0) * 3:
+        want = {"a": 1, "b": 2, "c": 3} if v > 0 else {"b": 2}
+        assert f(torch.tensor(v))[0] == want
+
+
 def test_guards_hold_before_the_entry_runs(monkeypatch):
     f = warmed(pair, Pair(X, Y))
     monkeypatch.setitem(pair.__globals__, "FACTOR", 5.0)

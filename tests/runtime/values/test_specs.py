@@ -89,3 +89,9 @@ def test_what_is_no_signature(signature, words):
 def test_what_is_no_name():
     with pytest.raises(errors.SignatureError, match="'name' of tg.function must be a str, not 3"):
         tg.function(lambda x: x, name=3)
+
+
+@pytest.mark.parametrize("option", ["autograph", "reduce_retracing"])
+def test_what_is_no_bool(option):
+    with pytest.raises(errors.SignatureError, match=f"'{option}' of tg.function must be a bool"):
+        tg.function(lambda x: x, **{option: "x"})

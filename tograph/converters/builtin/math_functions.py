@@ -12,6 +12,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import current_graph
 from ...runtime.symbols.scalars import new_scalar
 from ..registry import handles
+from ..tensor_index import as_place
 from .forms import as_number, unless_staged
 
 
@@ -79,7 +80,7 @@ _of_sequences("dist")
 
 @unless_staged(operator.index)
 def index(x):
-    number = as_number(x)
+    number = as_place(x)
     if isinstance(number, torch.SymFloat):
         raise TypeError("'float' object cannot be interpreted as an integer")
     return +number

@@ -48,8 +48,9 @@ from ..logical import not_
 from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
 from ..tables import keys_of
+from ..tensor_index import as_place
 from ..user_operators import as_bool, defines_operators, holds_staged, lt
-from .forms import as_number, unless_staged
+from .forms import unless_staged
 from .reductions import tensor0
 
 
@@ -86,9 +87,7 @@ def range_(*args):
 
 
 def _as_index(x: Any) -> Any:
-    if isinstance(x, torch.Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex):
-        raise TypeError("only integer tensors of a single element can be converted to an index")
-    x = as_number(x)
+    x = as_place(x)
     if isinstance(x, StagedFloat):
         raise TypeError("'float' object cannot be interpreted as an integer")
     return to_python(x, "int") if isinstance(x, StagedBool) else x

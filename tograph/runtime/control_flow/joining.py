@@ -111,27 +111,37 @@ def _whole_dicts(regions: Sequence[Region]) -> None:
 
 
 def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:
-    """Keys that regions add to one dict in different orders, or that have no common order, leave it without one."""
-    added: dict[int, list[Any]] = {}
+    """Keys that regions add to one dict, and attributes to one object, in different orders, or that have no common order, leave it without one."""
+    added: dict[int, tuple[dict, list[Any]]] = {}
     for key, place in places.items():
-        if key[0] == "key" and isinstance(place.keep, dict) and place.get() is MISSING:
-            added.setdefault(id(place.keep), []).append(key)
-    for keys in added.values():
+        held = _ordered(place)
+        if held is not None and place.get() is MISSING:
+            added.setdefault(id(held), (held, []))[1].append(key)
+    for held, keys in added.values():
         for region in live if len(keys) > 1 else ():
             own = [k for k, (_, v) in region.changed.items() if k in keys and v is not MISSING]
             if own != [k for k in keys if k in own]:
-                conditional_items.unorder(places[keys[0]].keep)
+                conditional_items.unorder(held)
+
+
+def _ordered(place: Place) -> dict | None:
+    """The dict that a place is a key of, if it is one: an object's attributes are keys of its ``__dict__``."""
+    held = place.keep
+    if place.key[0] == "attr":
+        held = getattr(held, "__dict__", None)
+    return held if place.key[0] in ("key", "attr") and isinstance(held, dict) else None
 
 
 def mind_iterations(state: Sequence[Place]) -> None:
-    """Two keys of a dict that iterations may add come in any order."""
+    """Two keys of a dict, or attributes of an object, that iterations may add come in any order."""
     found: dict[int, Any] = {}
     for place in state:
-        if place.key[0] == "key" and isinstance(place.keep, dict):
+        held = _ordered(place)
+        if held is not None:
             x = place.get()
             may_miss = is_union(x) and any(o is MISSING for o in x.options_)
-            if may_miss and found.setdefault(id(place.keep), place) is not place:
-                conditional_items.unorder(place.keep)
+            if may_miss and found.setdefault(id(held), place) is not place:
+                conditional_items.unorder(held)
 
 
 def _joined(places: dict[Any, Place], live: Sequence[Region], lost: set) -> dict[Any, Place]:

@@ -6,6 +6,8 @@ the graph where it is split or gone over. What would need the text while tracing
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,6 +33,8 @@ _KINDS = {
     **dict.fromkeys(_COUNTS, int),
     **dict.fromkeys(_CHANGES, str),
 }
+_PARTS = ("partition", "rpartition")
+METHODS = frozenset((*_KINDS, *_LISTS, *_PARTS))  # what a string that only the run knows has
 
 
 class StagedString:
@@ -84,11 +88,18 @@ class StagedString:
     def __getattr__(self, name):
         if name.startswith("_") or not hasattr(str, name):
             raise AttributeError(f"'str' object has no attribute {name!r}")
-        if name in _LISTS:
-            return lambda *args, **named: text_list(name, self, *args, *_named(name, args, named))
-        if name not in _KINDS:
+        if name not in METHODS:
             return self._cannot(f"changed by {name}()")
-        return lambda *args: text_op(name, _KINDS[name], self, *args)
+        return functools.partial(self.method(name), self)
+
+    @staticmethod
+    def method(name: str) -> Callable[..., Any]:
+        """The method of ``str``, of a string that may be Python's."""
+        if name in _PARTS:
+            return lambda text, sep: tuple(text_list(name, text, sep).item(i) for i in range(3))
+        if name in _LISTS:
+            return lambda text, *args, **named: text_list(name, text, *args, *_named(name, args, named))  # fmt: skip
+        return lambda text, *args: text_op(name, _KINDS[name], text, *args)
 
     def refuse(self, what: str) -> None:
         """StagingError for what cannot be done with the text."""

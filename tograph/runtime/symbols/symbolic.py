@@ -205,6 +205,14 @@ def scalar_of(x: torch.Tensor) -> Any:
     return new_scalar(f"py.{kind.__name__}", (value_of(x, graph),), kind, graph)
 
 
+def index_of(x: torch.Tensor) -> Any:
+    """The staged int that ``operator.index`` makes of a tensor."""
+    one = all(type(n) is not int or n == 1 for n in as_symbolic(x).meta.size)
+    if not one or x.dtype.is_floating_point or x.dtype.is_complex:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return scalar_of(x.to(torch.int64) if x.dtype == torch.bool else x)
+
+
 def same(x: SymTensor, kind: type[SymTensor] | None = None) -> Any:
     """Another object for the same view of the same storage, which knows as much of its content as ``x`` does."""
     made = (kind or type(x))(x.meta, x.storage_, x.chain, x.ref)

@@ -267,9 +267,7 @@ class _Writer:
             return f"({''.join(p + ', ' for p in parts)})"
         if spec.cls is StagedList and spec.aux == "staged":
             return f"[*{parts[0]}]"
-        if spec.cls is dict and not any(
-            isinstance(p, Const) and p.value is MISSING for p in spec.parts
-        ):
+        if spec.cls is dict and not any(map(_may_miss, spec.parts)):
             keys = map(self.named, spec.aux[0])
             return "{" + ", ".join(f"{k}: {p}" for k, p in zip(keys, parts)) + "}"
         return f"rebuild({self.named(spec.cls)}, {self.named(spec.aux)}, [{', '.join(parts)}])"
@@ -279,6 +277,13 @@ class _Writer:
         name = f"c{len(self.names)}"
         self.names[name] = x
         return name
+
+
+def _may_miss(spec: Spec) -> bool:
+    """Whether a key with that value is in a dict on some paths only, or on none."""
+    if isinstance(spec, Choice):
+        return any(map(_may_miss, spec.options))
+    return isinstance(spec, Const) and spec.value is MISSING
 
 
 def _flat(spec: Tree) -> bool:

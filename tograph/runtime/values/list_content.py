@@ -21,7 +21,7 @@ from ..graph.types import INT, ListType, TensorType, Type
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.scalars import scalar
-from ..symbols.symbolic import scalar_of
+from ..symbols.symbolic import index_of
 from . import inner_lists, listed
 from .flattening import symbolic, unflatten
 from .joins import join
@@ -241,7 +241,7 @@ _AT_THE_END = ("list_push", "list_extend", "list_reserve")
 
 def as_index(i: Any) -> Any:
     if isinstance(i, torch.Tensor):
-        i = scalar_of(i)
+        i = index_of(i)
     return i.node.value(current_graph()) if isinstance(i, SYMBOLS) else i
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ..symbols.journal import MISSING, Location, key_place
+from ..symbols.journal import MISSING, Location, active, key_place
 
 
 def item(box: list, kind: str, name: str) -> Location:
@@ -47,9 +47,12 @@ _IN_C = (OrderedDict, defaultdict, dict, list, set, deque, bytearray, tuple, fro
 
 
 def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
-    """Move a key that was added last to where it stood in ``order``."""
-    after, kind = frozenset(order[order.index(key) + 1 :]), kind_in_c(mapping)
-    for other in [k for k in kind.__iter__(mapping) if k in after]:
+    """Move a key that was added last to where it stood in ``order``; keys that are not in it came later."""
+    kind = kind_in_c(mapping)
+    before = frozenset(order[: order.index(key)])
+    others = [k for k in kind.__iter__(mapping) if k != key]
+    at = max((i + 1 for i, k in enumerate(others) if k in before), default=0)
+    for other in others[at:]:
         kind.__setitem__(mapping, other, kind.pop(mapping, other))
 
 
@@ -81,6 +84,7 @@ def key_of(mapping, key, name: str) -> Location:
 
 def attribute(owner, attr: str) -> Location:
     """An attribute that is kept in the object itself."""
+    order = _order_of(owner, attr) if active() else ()
 
     def get():
         found = getattr(owner, "__dict__", None)
@@ -100,11 +104,25 @@ def attribute(owner, attr: str) -> Location:
                 f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
             )
         if value is not MISSING:
-            set_plainly(owner, attr, value)
+            _set_in_order(owner, attr, value, order)
         elif get() is not MISSING:
             _hooks(owner, "__delattr__").__delattr__(owner, attr)
 
     return Location(("attr", id(owner), attr), f"{type(owner).__name__}.{attr}", get, set, owner)
+
+
+def _order_of(owner: Any, attr: str) -> tuple:
+    """The names of the attributes that an object holds, where this is one of them."""
+    held = getattr(owner, "__dict__", None)
+    return tuple(held) if type(held) is dict and attr in held else ()
+
+
+def _set_in_order(owner: Any, attr: str, value: Any, order: tuple) -> None:
+    """Write an attribute; one that had been taken out comes back where it stood in ``order``."""
+    back = order and attr not in owner.__dict__
+    set_plainly(owner, attr, value)
+    if back and attr in owner.__dict__:
+        _put_in_order(owner.__dict__, attr, order)
 
 
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)

@@ -304,9 +304,17 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
 VARIABLE: list[type[SymTensor]] = [SymTensor]
 
 
+# What torch's C++ code calls them in its errors.
+_SCALAR_TYPES = {
+    torch.bool: "Bool", torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int", torch.int64: "Long",
+    torch.float16: "Half", torch.bfloat16: "BFloat16", torch.float32: "Float", torch.float64: "Double",
+    torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
+}  # fmt: skip
+
+
 def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Value:
     if y.meta.dtype != x.meta.dtype and not torch.can_cast(y.meta.dtype, x.meta.dtype):
-        names = [str(m.meta.dtype).removeprefix("torch.").capitalize() for m in (y, x)]
+        names = [_SCALAR_TYPES.get(m.meta.dtype, str(m.meta.dtype)) for m in (y, x)]
         raise RuntimeError(
             f"result type {names[0]} can't be cast to the desired output type {names[1]}"
         )
