@@ -351,3 +351,23 @@ def test_dual_tensors_inside_are_refused():
 
     with pytest.raises(tg.errors.GradientError, match=r"torch.func.jvp"):
         f(torch.ones(2))
+
+
+def test_functional_call_of_parameters_that_a_loop_replaces():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).to(D)
+    start = {k: v.detach() for k, v in net.named_parameters()}
+    x = torch.linspace(-1, 1, 12, dtype=D).reshape(4, 3)
+
+    def adapted(params, x, n):
+        def loss(p):
+            return (torch.func.functional_call(net, p, (x,)) - x.sum(1, True)).square().mean()
+
+        for _ in range(n):
+            g = grad(loss)(params)
+            params = {k: params[k] - 0.1 * g[k] for k in params}
+        return params, loss(params)
+
+    staged = tg.function(adapted)
+    for n in (0, 1, 3):
+        torch.testing.assert_close(staged(start, x, torch.tensor(n)), adapted(start, x, n))
