@@ -151,7 +151,7 @@ def test_gradients_around(f):
 def test_errors_are_those_of_torch():
     with pytest.raises(RuntimeError, match="scalar tensor"):
         tg.function(lambda x: grad(lambda v: v * 2)(x))(torch.ones(2))
-    with pytest.raises(tg.errors.GradientError, match="int64"):
+    with pytest.raises(RuntimeError, match="only Tensors of floating point"):
         tg.function(lambda x: grad(lambda v: v.sum())(x))(torch.ones(2, dtype=torch.int64))
 
 
@@ -371,3 +371,31 @@ def test_functional_call_of_parameters_that_a_loop_replaces():
     staged = tg.function(adapted)
     for n in (0, 1, 3):
         torch.testing.assert_close(staged(start, x, torch.tensor(n)), adapted(start, x, n))
+
+
+def test_what_is_none_before_a_loop_that_makes_it_a_tensor():
+    def f(x, n):
+        for _ in range(n):
+            best = None
+            for _ in range(n):
+                x = x - 0.1 * grad(lambda v: (v * v).sum())(x)
+                if best is None or x.sum() > best.sum():
+                    best = x * 0.9
+            if best is not None:
+                x = best
+        return x
+
+    staged, x = tg.function(f), torch.tensor([0.3, 0.5])
+    for n in (0, 2):
+        torch.testing.assert_close(staged(x, torch.tensor(n)), f(x, n))
+
+
+@pytest.mark.parametrize("x", [None, 3.0, torch.tensor(3)])
+def test_what_has_no_derivative_raises_what_torch_raises(x):
+    def f(x, c):
+        return grad(lambda v: v * 1.0)(x) if c else torch.zeros(())
+
+    for g in (f, tg.function(f)):
+        with pytest.raises((ValueError, RuntimeError), match="must be Tensor|floating point"):
+            g(x, torch.tensor(True))
+        assert g(x, torch.tensor(False)) == 0
