@@ -246,3 +246,21 @@ def test_the_order_of_a_set_is_refused():
 
     with pytest.raises(StagingError, match="order"):
         f(torch.tensor([3, 1]))
+
+
+def test_keys_of_one_of_two_dicts():
+    """The dict of the caller on one path, which a write keeps apart from that of the other path."""
+
+    def f(d, c):
+        if c:
+            d = {k: v * 2 for k, v in d.items()}
+        names = set(d.keys()), frozenset(d), dict.fromkeys(d.keys(), 3)
+        d.update(a=d["b"])
+        return names, d
+
+    for c in (False, True):
+        given = [{"a": torch.ones(2), "b": torch.zeros(2)} for _ in range(2)]
+        found = [g(d, torch.tensor(c)) for g, d in zip((f, tg.function(f)), given)]
+        torch.testing.assert_close(*(d for _, d in found))
+        torch.testing.assert_close(*given)
+        assert found[0][0] == found[1][0]

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import linecache
 import sys
 import types
 import weakref
@@ -181,3 +182,15 @@ def test_what_was_found_keeps_its_id():
     del found
     gc.collect()
     assert alive() is None
+
+
+def test_a_function_of_a_namespace_without_a_name():
+    """`exec(text, {})` gives such a one."""
+    text = "def f(x, n):\n    for i in range(n):\n        def g(r, x=x):\n            return r * x\n        x = x + tg.map_fn(g, x).sum(0)\n    return x\n"
+    linecache.cache["<unnamed>"] = (len(text), None, text.splitlines(True), "<unnamed>")
+    space = {"tg": tg}
+    exec(compile(text, "<unnamed>", "exec"), space)
+    assert "__name__" not in space
+    x = torch.tensor([1.0, 2.0])
+    y = x + x * x.sum()
+    torch.testing.assert_close(tg.function(space["f"])(x, torch.tensor(2)), y + y * y.sum())

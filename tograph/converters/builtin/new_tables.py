@@ -16,6 +16,7 @@ from ...runtime.guarding import unconverted
 from ...runtime.guarding.unconverted import check_keys
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values import tables
+from ...runtime.values.structure import is_union
 from ...runtime.values.tables import StagedTable, is_table, kind_of
 from .. import members
 from ..calls import call
@@ -30,9 +31,13 @@ from ..staging import is_staged_key
 
 def _items(x: Any) -> Any:
     """What an iterable gives, in a list; a table or mapping, and what is no iterable of keys known by more than themselves, as it is."""
-    if is_table(x) or hasattr(x, "keys") or isinstance(x, (torch.Tensor, str, set, frozenset)):
+    if any(map(_as_it_is, x.options_ if is_union(x) else [x])):
         return x
     return call(list, x) if hasattr(type(x), "__iter__") or staged_source(x) is not None else x
+
+
+def _as_it_is(x: Any) -> bool:
+    return is_table(x) or hasattr(x, "keys") or isinstance(x, (torch.Tensor, str, set, frozenset))
 
 
 def _staged(items: Any, pairs: bool) -> bool:

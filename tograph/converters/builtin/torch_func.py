@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ...errors import GradientError
 from ...runtime.gradients import transforms
+from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library import grads
-from ...runtime.symbols.funcgraph import is_tracing, user_location
+from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.symbolic import as_symbolic
 from ...runtime.writes import histories
 from ..calls import call
@@ -62,11 +62,12 @@ class _Primals:
 
 
 def _fresh(x: Any) -> Any:
-    if not isinstance(x, torch.Tensor) or not (x.is_floating_point() or x.is_complex()):
-        raise GradientError(
-            f"torch.func differentiates tensors of floating-point numbers, not {type(x).__name__ if not isinstance(x, torch.Tensor) else x.dtype}",
-            user_location(),
-        )
+    """A tensor of its own to differentiate by; torch's errors, which a path that is not taken does not raise."""
+    if not isinstance(x, torch.Tensor):
+        kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
+        raise ValueError(f"Thing passed to transform API must be Tensor, got {kind}")
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError("only Tensors of floating point dtype can require gradients")
     with torch.enable_grad():  # a captured tensor is real here, and has its history itself
         return histories.alias(x) if x.requires_grad else grads.own(as_symbolic(x)).requires_grad_()
 

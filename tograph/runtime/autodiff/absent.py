@@ -18,9 +18,10 @@ from collections.abc import Collection, Iterable
 
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.rewrite import ALTERNATIVES, carried, copy_node, keep_inputs, lead, passed
-from ..graph.types import TensorType
+from ..graph.types import BOOL, TensorType
 from ..symbols.carrier import differentiable
 from .alternatives import zeros
+from .graphs import append
 
 # Of these the operands at the positions said are added to the others: without one of them the result is the operand named last.
 _SUMS = {
@@ -95,8 +96,18 @@ class Copy:
         else:
             for v in node.inputs:
                 self._value(v)
-            self.made.nodes.append(copy_node(node, self.env))
+            made = copy_node(node, self.env)
+            if "told" in node.kwargs:
+                self._tell(node, made)
+            self.made.nodes.append(made)
         self._give(node)
+
+    def _tell(self, node: Node, made: Node) -> None:
+        """Tell a gradient of the user's own which of its cotangents are absent: it takes a bool for each behind them."""
+        count = node.kwargs["told"]
+        gone = [self.there.get(g) is False for g in node.args[-2 * count : -count]]
+        no = append(self.made, "py.constant", False, type=BOOL)
+        made.args = (*made.args[:-count], *(no if g else flag for g, flag in zip(gone, made.args[-count:])))  # fmt: skip
 
     def _rest(self, node: Node) -> Value | None:
         """What a sum is without the operands that are absent."""

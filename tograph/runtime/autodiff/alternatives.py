@@ -18,6 +18,7 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import Writers, any_told
 from ..graph.rewrite import copied, copy_node
 from ..graph.types import BOOL, INT, OptionalType, TensorType, Type
+from ..writes import saving
 from .connect import REGION_RULES, Call
 from .dependence import from_cells
 from .graphs import append
@@ -139,13 +140,17 @@ def writes_since(call: Call, heads: int) -> tuple[Writes, list[Writers]]:
 def _by_user(call: Call, grads: list[Any]) -> list[Any]:
     """The gradient that the user wrote: a call of the region that says it."""
     node = call.node
-    call.saves = True
+    call.saves = bool(call.kept)
+    saving.check(call.kept, [g for g in grads if g is not None])
     region = copied(node.regions["gradient"], ordered=True)
     region.name = "function"
     given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]
-    args = [call.input(i) for i in range(len(call.inputs))] + given
+    args, kwargs = [call.input(i) for i in range(len(call.inputs))] + given, {"name": "gradient"}
+    if "told" in node.kwargs:
+        args += [g is not None for g in grads]
+        kwargs["told"] = len(grads)
     kinds = [v.type for v in region.outputs]
-    made = emit_many("Call", tuple(args), {"name": "gradient"}, kinds, regions={"function": region})
+    made = emit_many("Call", tuple(args), kwargs, kinds, regions={"function": region})
     found: list[Any] = [None] * len(call.inputs)
     for i, g in zip(node.kwargs["wrt"], made):
         found[i] = g

@@ -25,6 +25,7 @@ from ..graph.overwritten import Writers, since
 from ..symbols import funcgraph
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph
+from ..writes import saving
 from .dependence import NOTHING, Dependence, dependences, output_dependences
 from .objects import plain_object
 from .rules import RULES, UNKNOWN
@@ -47,6 +48,7 @@ class Call:
         self.carried: int = node.kwargs.get("carried", 0)
         self.count: int | None = None  # of a While that counts its trips: the output's index
         self.ways: dict[int, Any] = {}  # by output, see ``inside``
+        self.kept: saving.Kept = []  # what a gradient of the user's own has saved
         self.saves = False  # whether eager PyTorch saves tensors in what a region runs, as far as gradients went through it
         self.versions = {i: x._version for i, x in self.tensors.items()}
 

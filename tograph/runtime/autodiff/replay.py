@@ -23,6 +23,7 @@ from ..library import hooks
 from ..recording.tracing import dispatch
 from ..symbols import library_ops
 from ..symbols.funcgraph import current_graph
+from ..writes import saving
 from ..writes.stale import bump, one_memory, region_writes
 from .objects import emit_many, value_in
 
@@ -92,7 +93,10 @@ def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
     regions = {name: copied(g, ordered=True) for name, g in node.regions.items()}
     if node.kwargs.get("name") == hooks.NAME and "gradient" in node.regions:
         return [_hook(node, args, regions)]
-    return emit_many(node.op, args, kwargs, [v.type for v in node.outputs], regions=regions)
+    made = emit_many(node.op, args, kwargs, [v.type for v in node.outputs], regions=regions)
+    if node.kwargs.get("saved"):
+        saving.keep(made, [args[i] if i >= 0 else made[~i] for i in node.kwargs["saved"]])
+    return made
 
 
 def _hook(node: Node, args: tuple, regions: dict[str, Graph]) -> Any:

@@ -256,19 +256,27 @@ class _Custom(torch.autograd.Function):
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
         ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
+        ctx.set_materialize_grads("told" not in node.kwargs)
+        ctx.likes = [(x.shape, x.dtype, x.device) for x in output]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         node: Node = ctx.node
+        there = [g is not None for g in grads] if "told" in node.kwargs else []
+        grads = tuple(_zeros(*like) if g is None else g for g, like in zip(grads, ctx.likes))
         if "refused" in node.kwargs:
             raise GradientError(node.kwargs["refused"], node.location)
         args = list(ctx.rest)
         for i, x in zip(ctx.places, ctx.saved_tensors):
             args[i] = x
         found: list[Any] = [None] * len(args)
-        for i, g in zip(node.kwargs["wrt"], run(node.regions["gradient"], [*args, *grads])):
+        for i, g in zip(node.kwargs["wrt"], run(node.regions["gradient"], [*args, *grads, *there])):
             found[i] = g
         return None, *found
+
+
+def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype, device=device)
 
 
 def _call(node: Node, args: tuple) -> Sequence[Any]:

@@ -55,7 +55,8 @@ def _verify_regions(graph: Graph, node: Node) -> None:
 
 
 def _verify_gradient(graph: Graph, node: Node, region: Graph) -> None:
-    takes, gives = len(node.args) + len(node.outputs), len(node.kwargs["wrt"])
+    beside = 2 if "told" in node.kwargs else 1
+    takes, gives = len(node.args) + beside * len(node.outputs), len(node.kwargs["wrt"])
     if (len(region.inputs), len(region.outputs)) != (takes, gives):
         raise VerifyError(
             f"{graph.name}: {node.op}.gradient does not take {takes} and give {gives}"

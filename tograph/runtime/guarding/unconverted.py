@@ -142,7 +142,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
 
 def _variables(f: Any) -> Iterator[Location]:
     """The variables outside of a function that it assigns."""
-    if isinstance(f, types.MethodType) or is_library(f.__globals__.get("__name__")):
+    if isinstance(f, types.MethodType) or is_library(f.__globals__.get("__name__", "")):
         return
     cells, names = writes(f.__code__)
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):

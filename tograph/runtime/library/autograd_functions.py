@@ -70,7 +70,7 @@ class Context:
         self.dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Those of what is not differentiable may be None; the others are always there."""
+        """Whether zeros stand for the cotangents that are not there; otherwise they are None."""
         self.materialize = value
 
 
@@ -95,7 +95,9 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
         return _backward(cls, ctx, every, call, len(args))
 
     _check_dirty(ctx.dirty, values)
-    for i, made in zip(chosen, with_gradient([values[i] for i in chosen], before, gradient)):
+    outs = [values[i] for i in chosen]
+    made_of = with_gradient(outs, before, gradient, not ctx.materialize, ctx.saved_tensors)
+    for i, made in zip(chosen, made_of):
         if any(values[i] is x for x in ctx.dirty):
             values[i].copy_(made)
         else:

@@ -2,13 +2,16 @@
 
 In the graph such a value is a ``Call`` with two regions: ``function`` gives the value, which was computed before, as it is;
 ``gradient`` takes the arguments and the cotangents of the values and gives the cotangents of the arguments at the
-positions ``wrt``. It is a graph like any other, so it runs without the user's source and is differentiated again.
+positions ``wrt``. It is a graph like any other, so it runs without the user's source and is differentiated again. With ``told`` it takes for
+each cotangent a bool beside it, whether there is one: where not, the user's function gets None. ``saved``: what eager PyTorch keeps until the
+gradient frees it, and may not be written meanwhile, an argument ``i`` as ``i`` and a value as ``~i``.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,42 +19,74 @@ import torch
 from ...errors import GradientError
 from .. import control_flow
 from ..graph.ir import Graph, Node, Value
+from ..graph.types import BOOL
 from ..inference.infer import meta_of, tensor_type
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
 from ..symbols.misuse import check_callable
+from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, as_symbolic, value_of
 from ..values import flattening
+from ..writes import saving
 
 
 def with_gradient(
-    values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]
+    values: Sequence[torch.Tensor],
+    args: Sequence[Any],
+    gradient: Callable[..., Any],
+    told: bool = False,
+    kept: Sequence[Any] = (),
 ) -> list[torch.Tensor]:
-    """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument."""
+    """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument.
+
+    ``told``: a cotangent that is not there is None, not zeros. ``kept``: the tensors that are saved for ``gradient``.
+    """
     graph = current_graph()
     plain = [value_of(v.detach(), graph) for v in values]
     if not torch.is_grad_enabled():
         return [flattening.symbolic(v, graph) for v in plain]
     wrt = [i for i, a in enumerate(args) if is_differentiable(a)]
     inputs = [value_of(args[i], graph) for i in wrt]
-    region = gradient_region(plain, gradient, args, wrt)
-    node = call_of(plain, inputs, region.graph, "custom_gradient")
-    return [flattening.symbolic(v, graph) for v in node.outputs]
+    told = told and 1 < len(values) <= _TOLD
+    region = gradient_region(plain, gradient, args, wrt, told)
+    node = call_of(plain, inputs, region.graph, "custom_gradient", told=told)
+    outs = [flattening.symbolic(v, graph) for v in node.outputs]
+    _keep(node, outs, [next((o for v, o in zip(values, outs) if v is x), x) for x in kept], graph)
+    return outs
+
+
+_TOLD = 4  # with more values than that there would be too many ways to be told of
+
+
+def _keep(node: Node, outs: list[torch.Tensor], kept: Sequence[Any], graph: FuncGraph) -> None:
+    """Note which tensors are saved."""
+    places = {v: i for i, v in enumerate(node.args)} | {v: ~i for i, v in enumerate(node.outputs)}
+    found = [(places.get(value_of(x, graph)), x) for x in kept if isinstance(x, torch.Tensor)]
+    node.kwargs["saved"] = tuple(i for i, _ in found if i is not None)
+    saving.keep(outs, [x for i, x in found if i is not None])
 
 
 def call_of(
-    values: list[Value], inputs: list[Value], gradient: FuncGraph, name: str, **kwargs: Any
+    values: list[Value],
+    inputs: list[Value],
+    gradient: FuncGraph,
+    name: str,
+    told: bool = False,
+    **kwargs: Any,
 ) -> Node:
     """Record a ``Call`` that gives ``values``, as functions of ``inputs`` whose gradients a traced graph tells."""
+    if told:
+        kwargs["told"] = True
+    lead = len(values) * (2 if told else 1)
     captured = list(gradient.arguments.values())
     function = Graph("function")
     function.inputs = [Value(v.type) for v in (*values, *inputs, *captured)]
     function.input_names = [""] * len(function.inputs)
     function.outputs = function.inputs[: len(values)]
     backward = gradient.graph
-    own = backward.inputs[: len(values)]
+    own = backward.inputs[:lead]
     given = [Value(v.type) for v in (*values, *inputs)]
-    backward.inputs = [*given, *backward.inputs[len(values) :], *own]
+    backward.inputs = [*given, *backward.inputs[lead:], *own]
     backward.input_names = [""] * len(backward.inputs)
     wrt = tuple(range(len(values), len(given)))
     return current_graph().add(
@@ -64,21 +99,29 @@ def call_of(
 
 
 def gradient_region(
-    values: list[Value], gradient: Callable[..., Any], args: Sequence[Any], wrt: list[int]
+    values: list[Value],
+    gradient: Callable[..., Any],
+    args: Sequence[Any],
+    wrt: list[int],
+    told: bool = False,
 ) -> Any:
-    """The traced gradient: cotangents, then captures -> a cotangent for each argument of ``wrt``."""
-    cotangents: list[Any] = []
+    """The traced gradient: cotangents, whether they are there if it is ``told``, then captures -> a cotangent for each argument of ``wrt``."""
+    cotangents, there = list[Any](), list[Any]()
 
     def before(graph: FuncGraph) -> None:
         cotangents.extend(flattening.symbolic(graph.input(v.type), graph) for v in values)
+        there.extend(scalar(graph.input(BOOL), graph) for v in values if told)
 
-    def run() -> list[Any]:
-        found = gradient(*cotangents)
+    def run(*rows: Any) -> list[Any]:
+        found = gradient(*rows)
         found = list(found) if isinstance(found, (tuple, list)) else [found]
         found = _for_arguments(found, len(args), wrt)
         return [_checked(found[i], args[i]) for i in wrt]
 
-    region = control_flow.trace_region("gradient", run, before, stage_errors=False)
+    def whole() -> list[Any]:
+        return _as_told(run, there, cotangents) if told else run(*cotangents)
+
+    region = control_flow.trace_region("gradient", whole, before, stage_errors=False)
     if region.changed:
         names = ", ".join(f"'{p.name}'" for p, _ in region.changed.values())
         raise GradientError(
@@ -87,8 +130,23 @@ def gradient_region(
             user_location(),
         )
     outputs = [value_of(x, region.graph) for x in region.result]
-    control_flow.close(region.graph, list(region.graph.arguments), outputs, len(values))
+    own = len(cotangents) + len(there)
+    control_flow.close(region.graph, list(region.graph.arguments), outputs, own)
     return region
+
+
+def _as_told(
+    run: Callable[..., Any], there: Sequence[Any], cotangents: Sequence[Any], *rows: Any
+) -> Any:
+    """What ``run`` gives for the cotangents, after ``rows``, that a run has, and None for the others: one of all is there."""
+    k = len(rows)
+    if k == len(there):
+        return run(*rows)
+    having = partial(_as_told, run, there, cotangents, *rows, cotangents[k])
+    if k == len(there) - 1 and all(x is None for x in rows):
+        return having()
+    none = partial(_as_told, run, there, cotangents, *rows, None)
+    return control_flow.staged_if(there[k], having, none)
 
 
 def _for_arguments(found: list[Any], count: int, wrt: Sequence[int]) -> list[Any]:

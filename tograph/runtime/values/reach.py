@@ -202,7 +202,7 @@ class _Walk:
 
     def _global(self, space: dict[str, Any], names: Sequence[str], found: list[Any]) -> None:
         """Add what code of a module names there. A library's code changes nothing by attributes of the user's, so its names count there only."""
-        if is_library(space.get("__name__")):
+        if is_library(space.get("__name__", "")):
             found += [x for n in names if _is_object(x := space.get(n))]
             return
         self.names.update(names)
@@ -302,7 +302,7 @@ def named(f: types.FunctionType | types.MethodType) -> list[Any]:
     if isinstance(f, types.MethodType):
         return [f.__self__, f.__func__]
     found = [x for cell in f.__closure__ or () for x in _held(cell)]
-    if is_library(f.__globals__.get("__name__")):
+    if is_library(f.__globals__.get("__name__", "")):
         return found if f.__globals__["__name__"].startswith(_OURS) else []
     found += [f.__globals__[n] for n in code_names(f.__code__) if n in f.__globals__]
     found += [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]

@@ -175,6 +175,15 @@ class _Let:
         node.location = place or node.location
 
 
+def refuse(
+    error: str, x: torch.Tensor, version: int, here: FuncGraph, grads: Sequence[Any]
+) -> None:
+    """Record the error of a gradient that needs ``x`` as it was at ``version``, where it was written since."""
+    made = _Let(error, x, version)
+    made.settle([w for w in here.root.writes if here.within(w.graph)])
+    made.refuse(grads)
+
+
 def settle(nodes: Iterable[Any], surely: bool) -> None:
     """Let torch take what ``nodes`` of its autograd have saved and may have been written since; the graph raises where it was.
 

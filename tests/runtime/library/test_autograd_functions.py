@@ -1,0 +1,106 @@
+"""``torch.autograd.Function``: which cotangents are None, and histories that save nothing."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+class Told(torch.autograd.Function):
+    """What its gradient is shows which cotangents are None."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, w)
+        return x * w, x + w, (x * w).sum()
+
+    @staticmethod
+    def backward(ctx, a, b, c):
+        x, w = ctx.saved_tensors
+        gx = gw = None
+        if a is not None:
+            gx, gw = a * w * 2, a * x
+        if b is not None:
+            gx, gw = (b * 3, b) if gx is None else (gx + b * 5, gw + b)
+        if c is not None:
+            gx, gw = (c * w, x * c) if gx is None else (gx + 7 * c * w, gw - x * c)
+        return gx, gw
+
+
+def told(x, w, n):
+    if n > 1:
+        return Told.apply(x.sin(), w)
+    return Told.apply(x, w)
+
+
+def gradients(f, n, chosen, second):
+    x, w = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in ([0.3, 0.5], [0.7, -0.5]))  # fmt: skip
+    outs = f(x, w, torch.tensor(n))
+    found = torch.autograd.grad(sum(outs[i].sum() for i in chosen), (x, w), create_graph=second)
+    if second:
+        total = sum((g * g).sum() for g in found) + (x * w).sum()
+        found += torch.autograd.grad(total, (x, w))
+    return [g.detach() for g in found]
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("chosen", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_cotangents_that_are_not_there_are_none(chosen, second):
+    staged = tg.function(told)
+    for n in (1, 2):
+        torch.testing.assert_close(
+            gradients(staged, n, chosen, second), gradients(told, n, chosen, second)
+        )
+
+
+def test_none_in_gradients_that_are_taken_inside_and_by_torch_func():
+    def inside(x, w, n):
+        a, b, _ = told(x, w, n)
+        return torch.autograd.grad(a.sum(), x, retain_graph=True)[0] + torch.autograd.grad(b.sum(), x)[0]  # fmt: skip
+
+    x = torch.tensor([0.3, 0.5], requires_grad=True)
+    w = torch.tensor([0.7, -0.5])
+    staged = tg.function(inside)
+    for n in (1, 2):
+        torch.testing.assert_close(staged(x, w, torch.tensor(n)), inside(x, w, n))
+    of_b = torch.func.grad(lambda x: tg.function(told)(x, w, torch.tensor(1))[1].sum())(x.detach())
+    torch.testing.assert_close(of_b, torch.full((2,), 3.0))
+
+
+def test_what_cannot_do_with_none_raises_where_it_gets_it():
+    class Sums(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return x * 1, x * 2
+
+        @staticmethod
+        def backward(ctx, a, b):
+            return a + 2 * b
+
+    f = tg.function(Sums.apply)
+    x = torch.ones(2, requires_grad=True)
+    a, b = f(x)
+    (a + b).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((2,), 3.0))
+    with pytest.raises(TypeError, match="unsupported operand"):
+        f(x)[0].sum().backward()
+
+
+def test_a_function_that_saves_nothing_is_not_freed():
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def f(x):
+        y = Twice.apply(x) + 1
+        return torch.autograd.grad(y.sum(), x)[0] + torch.autograd.grad(y.sum(), x)[0]
+
+    x = torch.ones(2, requires_grad=True)
+    torch.testing.assert_close(tg.function(f)(x), f(x))
