@@ -5,7 +5,7 @@
 * Before that: ``list_types``, ``created``, ``pads``, ``alike``, ``packing``, ``added`` and ``saving`` change the graph, ``versions`` says which loops get two forms.
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
-  ``micro_kernels``, ``tall``, ``joined``, ``masked``,
+  ``micro_kernels`` (``tiling``), ``tall``, ``joined``, ``masked``,
   ``looks``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``), random numbers (``draws``, ``drawing``, ``generator``), matrices
   (``lapack``), prints (``telling``); the others are ``calls`` of torch (``callees``).
 * Branches and loops: ``control``, what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals
