@@ -7,7 +7,7 @@
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
   ``micro_kernels`` (``tiling``), ``tall``, ``joined``, ``masked``,
   ``looks``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``), random numbers (``draws``, ``drawing``, ``generator``), matrices
-  (``lapack``), prints (``telling``); the others are ``calls`` of torch (``callees``).
+  (``lapack``), sorts (``sorting``), prints (``telling``); the others are ``calls`` of torch (``callees``).
 * Branches and loops: ``control``, what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals
   (``polling``), torch's threads (``threading``).
 * Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results`` and ``rows`` make its values, ``plans`` keep
