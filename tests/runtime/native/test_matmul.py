@@ -8,7 +8,7 @@ import torch
 import tograph as tg
 from tests.runtime.native.checks import compiled
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import micro_kernels, threading
+from tograph.runtime.native import micro_kernels, threading, tiling
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -71,6 +71,42 @@ def test_what_is_added_to_a_product_in_pieces_is_added_to_the_whole_sum(in_place
         return c.clone().add_(a @ b) if in_place else c + a @ b
 
     compiled(added, torch.full((16, 16), 1e8), torch.ones(16, 2048), torch.ones(2048, 16), rtol=0, atol=0)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("m", "n"), [(9, 33), (16, 96), (300, 20)])
+def test_what_a_loop_adds_up_is_taken_in_pieces(m, n, threads, dtype, monkeypatch):
+    monkeypatch.setattr(threading, "PRODUCT", 1)
+    monkeypatch.setattr(micro_kernels, "LONG", 40)
+    monkeypatch.setattr(micro_kernels, "DEPTH", 16)
+
+    def gradient(c, x, g, steps):
+        while steps > 0:
+            c = c + x.t() @ g
+            g = g * 0.5
+            steps = steps - 1
+        return c
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        llvm = check(gradient, r(m, n, dtype=dtype), r(77, m, dtype=dtype), r(77, n, dtype=dtype), torch.tensor(3))  # fmt: skip
+    finally:
+        torch.set_num_threads(before)
+    assert "%K = add i64 77, 0" in llvm
+
+
+def test_each_product_that_a_loop_adds_up_is_rounded_once():
+    """Each term is less than half of what tells numbers next to a large one apart."""
+
+    def added(c, a, b, steps):
+        while steps > 0:
+            c = c + a.t() @ b
+            steps = steps - 1
+        return c
+
+    compiled(added, torch.full((16, 16), 1e8), torch.ones(2048, 16), torch.ones(2048, 16), torch.tensor(3), rtol=0, atol=0)  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", [(33,), (1, 33), (7, 33), (7, 1), (1,), ()])
@@ -160,26 +196,23 @@ def test_factors_of_several_dtypes_are_an_error_where_they_are_multiplied(produc
 @pytest.mark.parametrize("avx512", [True, False])
 def test_a_tile_fits_the_registers(avx512, monkeypatch):
     """Of 16 registers a step takes those of the tile, one for each of its vectors of columns, and one for the element of a row."""
-    monkeypatch.setattr(
-        micro_kernels, "host", lambda: dataclasses.replace(jit.host(), avx512=avx512)
-    )
+    monkeypatch.setattr(tiling, "host", lambda: dataclasses.replace(jit.host(), avx512=avx512))
     for rows in range(1, 40):
         for vectors in range(1, 20):
-            high, wide = micro_kernels.tile(rows, vectors, False)
+            high, wide = tiling.tile(rows, vectors, False)
             assert 1 <= high <= rows
             assert 1 <= wide <= vectors
             assert (
                 high * wide <= 24 if avx512 else (high + 1) * wide < 16 or rows == 1 and wide <= 12
             )
-    assert micro_kernels.tile(64, 48, False) == ((8, 3) if avx512 else (6, 2))
+    assert tiling.tile(64, 48, False) == ((8, 3) if avx512 else (6, 2))
 
 
 @pytest.mark.parametrize("avx512", [True, False])
 @pytest.mark.parametrize(("m", "n", "k"), [(7, 33, 31), (20, 65, 40), (32, 48, 64)])
 def test_tiles_of_both_kinds_of_hosts(m, n, k, avx512, monkeypatch):
-    monkeypatch.setattr(
-        micro_kernels, "host", lambda: dataclasses.replace(jit.host(), avx512=avx512)
-    )
+    for module in (tiling, micro_kernels):
+        monkeypatch.setattr(module, "host", lambda: dataclasses.replace(jit.host(), avx512=avx512))
 
     def products(a, b, bt):
         return torch.tanh(a @ b) + a @ bt.t()

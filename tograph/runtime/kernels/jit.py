@@ -5,7 +5,7 @@
 ``symbol``            the address of a C function of torch's libraries or of Python.
 
 Model: a module is optimised, compiled to an object for this very CPU, kept in the cache, and put into memory by ``objects`` or, where
-that knows too little, linked by LLJIT. Code is never freed: a program may be called as long as the process lives. An object in the
+that knows too little, linked by LLJIT. A long one is several modules (``parts``), each compiled by a thread of its own. Code is never freed: a program may be called as long as the process lives. An object in the
 cache is named by a digest of all that it depends on (text, CPU, features, versions of llvmlite, torch and this file) and carries a digest
 of itself, so a file of another machine or version is never found and a damaged one is compiled anew. A cache that cannot be read
 or written costs time, and one warning says so.
@@ -24,6 +24,7 @@ import json
 import sys
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,13 @@ import torch
 from ... import disk
 from ...disk import warn_once
 from ...lazy import lazy_module
-from . import objects
+from . import objects, parts
 
 llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
 
-GENERATOR = "2"  # part of every digest: raise it when the same text should give other code
+GENERATOR = "3"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
+MOST_THREADS = 8  # for one module
 _lock = threading.RLock()
 _linked: list[Any] = []  # resource trackers: dropping one frees its code
 _names = itertools.count()  # of libraries: one that could not be linked keeps its own
@@ -159,6 +161,10 @@ def symbols(*names: str) -> dict[str, int] | None:
 
 @functools.cache
 def _machine() -> Any:
+    return _new_machine()
+
+
+def _new_machine() -> Any:
     _initialize()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     cpu = host()
@@ -183,12 +189,16 @@ def compile_module(
     if host() is None:
         raise RuntimeError("there is no LLVM in this process")
     with _lock:
-        key = _digest(text, level)
-        image = disk.load(f"{key}.o")
-        if image is None:
-            image = _compile(text, level)
-            disk.store(f"{key}.o", image)
-        return _link(image, functions, imports or {})
+        name = f"{_digest(text, level)}.o"
+        kept = disk.load(name)
+        if kept is None:
+            kept = _packed(_compiled(parts.divided(text, _threads()), level))
+            disk.store(name, kept)
+        known = dict(imports or {})
+        *others, (_, last) = _unpacked(kept)
+        for names, image in others:
+            known |= _link(image, names, known)
+        return _link(last, functions, known)
 
 
 def target() -> tuple[str, ...]:
@@ -201,9 +211,27 @@ def _digest(text: str, level: int) -> str:
     return hashlib.sha256("\0".join((text, str(level), *target())).encode()).hexdigest()
 
 
+def _threads() -> int:
+    """How many threads compile a module."""
+    return min(torch.get_num_threads(), MOST_THREADS) if _unlocked() is not None else 1
+
+
+def _compiled(modules: list[parts.Part], level: int) -> list[tuple[list[str], bytes]]:
+    """What modules define for the ones behind them, and their objects. Each is compiled by a thread of its own."""
+    _machine()  # LLVM is made ready by one thread
+    if len(modules) == 1:
+        return [([], _compile(modules[0].text, level))]
+    *others, last = modules
+    with ThreadPoolExecutor(len(others), "tograph compiler") as threads:
+        started = [threads.submit(_compile, m.text, level) for m in others]
+        image = _compile(last.text, level)
+        return [*((m.names, s.result()) for m, s in zip(others, started, strict=True)), ([], image)]
+
+
 def _compile(text: str, level: int) -> bytes:
-    machine = _machine()
-    module = llvm.parse_assembly(text)
+    """The object of a module. What LLVM keeps, and several threads may not share, are the context and the machine of this call."""
+    machine = _new_machine()
+    module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()  # what LLVM only asserts later would end the process
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
@@ -212,8 +240,59 @@ def _compile(text: str, level: int) -> bytes:
     options.loop_unrolling = False  # but for loops that ask for it
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    return machine.emit_object(module)
+    passes = builder.getModulePassManager()
+    if (unlocked := _unlocked()) is None:
+        passes.run(module, builder)
+        return machine.emit_object(module)
+    run, emit = unlocked
+    run(passes, module, builder)
+    with llvm.ffi.OutputString() as error:
+        memory = emit(machine, module, 1, error)
+        if not memory:
+            raise RuntimeError(str(error))
+    try:
+        lib = llvm.ffi.lib
+        return ctypes.string_at(lib.LLVMPY_GetBufferStart(memory), lib.LLVMPY_GetBufferSize(memory))
+    finally:
+        lib.LLVMPY_DisposeMemoryBuffer(memory)
+
+
+@functools.cache
+def _unlocked() -> tuple[Any, Any] | None:
+    """What runs passes and what writes objects, as llvmlite calls them but without its lock, under which threads compile in turn.
+
+    None where this llvmlite has them in another form. LLVM itself asks for no lock between threads that share no context.
+    """
+    lib, pointers = llvm.ffi.lib, llvm.ffi
+    wanted = {
+        "LLVMPY_RunNewModulePassManager": [
+            pointers.LLVMModulePassManagerRef, pointers.LLVMModuleRef, pointers.LLVMPassBuilderRef,
+        ],
+        "LLVMPY_TargetMachineEmitToMemory": [
+            pointers.LLVMTargetMachineRef, pointers.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p),
+        ],
+    }  # fmt: skip
+    found = [getattr(getattr(lib, name), "_cfn", None) for name in wanted]
+    fit = all(
+        f is not None and f.argtypes == kinds
+        for f, kinds in zip(found, wanted.values(), strict=True)
+    )
+    return (found[0], found[1]) if fit else None
+
+
+def _packed(objects: list[tuple[list[str], bytes]]) -> bytes:
+    """Objects, and the names of the functions that they define for those behind them, as one file."""
+    head = json.dumps([[names, len(image)] for names, image in objects]).encode()
+    return b"\n".join((head, b"".join(image for _, image in objects)))
+
+
+def _unpacked(pack: bytes) -> list[tuple[list[str], bytes]]:
+    head, _, images = pack.partition(b"\n")
+    table = json.loads(head)
+    ends = itertools.accumulate((size for _, size in table), initial=0)
+    return [
+        (n, images[a:b]) for (n, _), (a, b) in zip(table, itertools.pairwise(ends), strict=True)
+    ]
 
 
 def _link(image: bytes, functions: list[str], imports: Mapping[str, int]) -> dict[str, int]:

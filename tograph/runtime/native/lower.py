@@ -38,6 +38,7 @@ from . import (
     moves,
     nests,
     scatters,
+    sorting,
     straight,
     tall,
     telling,
@@ -309,6 +310,8 @@ def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
         return draws.lower
     if node.op in lapack.RULES:
         return lapack.lower
+    if node.op in sorting.OPS:
+        return sorting.lower
     return None if groups.known(node) else calls.lower
 
 

@@ -9,7 +9,8 @@ A micro-kernel keeps a tile of the result in vector registers while it walks alo
 ``stream`` one row times a matrix of the first kind that no cache holds: rows of B are read one after the other, a few at a
            time, and added to the result, which stays in the cache.
 ``pieces`` the first form along a shared dimension that is long, or as long as only the run knows: in pieces, so that a piece of both
-           matrices stays in the cache, each added to the result.
+           matrices stays in the cache, each added to the result; where a product is added to what is there, to memory of its own
+           that is added at the end, so that it is rounded as often as the whole sum is.
 
 Sizes need not be multiples of a tile: the last tiles are smaller, and the last vector of columns is masked.
 """
@@ -24,6 +25,7 @@ from ..kernels.jit import host
 from ..kernels.loop_ir import Open, bound
 from .code import SIZE
 from .lanes import Lanes, accumulate, cases, choice, loop, only, opaque
+from .tiling import tile
 from .values import Decline
 
 if TYPE_CHECKING:
@@ -41,10 +43,6 @@ UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the right
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
-ACCUMULATORS = 24  # vector registers for the tile, of 32
-FEWER, FREE = 12, 14  # of 16, without AVX-512; and with a vector for each column of the tile
-# Multiply-adds that start until a sum can be added to again, and that a step's loads cost.
-LATENCY, STEP = 10, 4
 
 
 @dataclass(frozen=True)
@@ -59,29 +57,13 @@ class Matrix:
     apart: int = 0
 
 
-def tile(rows: int, vectors: int, joint: bool) -> tuple[int, int]:
-    """The rows and the vectors of columns of a tile of so large a result; ``joint``: the product runs together with others.
+@dataclass(frozen=True)
+class Place:
+    """Where sums are: rows ``apart`` elements apart; ``back`` is added to an index where less than the whole result lies there."""
 
-    A step of the shared dimension loads each of the tile's rows and vectors once for as many multiply-adds as it has places: of 32
-    registers 8 x 3 does with less than one load for two. Of 16, 6 x 2 is best, but for what is left at the edges.
-    """
-    if rows == 1:
-        room = ACCUMULATORS if host().avx512 else FEWER
-        return 1, min(vectors, room // 4 if joint else room)
-    if host().avx512:
-        high = min(rows, 8)
-        return high, min(vectors, ACCUMULATORS // high)
-    shapes = [(high, min(vectors, FREE // (high + 1))) for high in range(min(rows, 6), 0, -1)]
-    return min(shapes, key=lambda shape: _cost(rows, vectors, *shape))
-
-
-def _cost(rows: int, vectors: int, high: int, wide: int) -> int:
-    """What a step of the shared dimension costs in tiles of ``high`` rows and ``wide`` vectors, in multiply-adds (measured on Zen 3)."""
-    total = 0
-    for tall, blocks in ((high, rows // high), (rows % high, 1)):
-        for broad, panels in ((wide, vectors // wide), (vectors % wide, 1)):
-            total += blocks * panels * (max(tall * broad, LATENCY) + STEP) if tall and broad else 0
-    return total
+    start: str
+    apart: int
+    back: str = "0"
 
 
 class Writer(Lanes):
@@ -103,10 +85,11 @@ class Writer(Lanes):
             self.units = -(-a.rows // self.rows)
         self.panel = panel
         self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
+        opened = isinstance(a.columns, Open)
         parted = panel and self.parted and a.rows > self.rows
+        self.deep = opened or (parted and bound(a.columns) >= LONG)
         # What is added to the whole sum cannot be where the pieces are added up.
-        long = parted and not self.adds and bound(a.columns) >= LONG
-        self.deep = isinstance(a.columns, Open) or long
+        self.apart, self.room = self.adds and self.deep and not opened, ""
         self.high, self.chunks = max(a.rows, 1), 1  # rows of a chunk, and chunks of a panel
         self.panels = self.units
         self.across = panel and self._by_rows(fresh)
@@ -217,15 +200,20 @@ class Writer(Lanes):
 
     def _chunk(self, row: str, rows: int, first: str, columns: int) -> None:
         code = self.code
+        result = Place("%C", self.c.row_stride)
+        self.sums = self._own(row, first) if self.apart else result
 
-        def each(r: str, made: Callable[[str, int, int], str]) -> None:
-            line = self.at("%C", (row, self.c.row_stride), (r, self.c.row_stride), (first, 1))
+        def each(r: str, made: Callable[[str, int, int], str], into: Place) -> None:
+            sums, target = (self.at(p.start, (p.back, 1), (row, p.apart), (r, p.apart), (first, 1)) for p in (self.sums, into))  # fmt: skip
             for j, n in enumerate(self._lanes(columns)):
-                place = self.at(line, (str(j * self.width), 1))
-                self.store(made(place, j, n), place, n)
+                at = (str(j * self.width), 1)
+                self.store(made(self.at(sums, at), j, n), self.at(target, at), n)
+
+        def clear(r: str) -> None:
+            each(r, lambda *_: "zeroinitializer", self.sums)
 
         def add(r: str) -> None:
-            each(r, lambda place, j, n: self._with_bias(self.load(place, n), code.add(row, r), "0", first, j, n))  # fmt: skip
+            each(r, lambda place, j, n: self._with_bias(self.load(place, n), code.add(row, r), "0", first, j, n), result)  # fmt: skip
 
         def piece(k: str) -> None:
             left = code.do(f"sub i64 %K, {k}")
@@ -233,11 +221,20 @@ class Writer(Lanes):
             depth = code.do(f"call i64 @llvm.umin.i64(i64 {left}, i64 {DEPTH})")
             self._tiles(row, rows, first, columns, (k, depth))
 
-        if not self.adds:
-            loop(code, "0", str(rows), 1, lambda r: each(r, lambda *_: "zeroinitializer"))
+        if self.apart or not self.adds:
+            loop(code, "0", str(rows), 1, clear)
         only(code, ["icmp sgt i64 %K, 0"], lambda: loop(code, "0", "%K", DEPTH, piece))
-        if self.bias is not None and not self.adds:  # last: what is large would swallow the terms
+        # last: what is large would swallow the terms
+        if self.apart or (self.bias is not None and not self.adds):
             loop(code, "0", str(rows), 1, add)
+
+    def _own(self, row: str, first: str) -> Place:
+        """Memory of the stack for the sums of the chunk that begins at ``row`` and ``first``."""
+        wide = self.columns * self.width
+        if not self.room:
+            self.room = self.code.cell(f"[{min(self.a.rows, self.high) * wide} x {self.kind}]")
+        begin = self.code.add(self.code.multiply(row, wide), first)
+        return Place(self.room, wide, self.code.do(f"sub i64 0, {begin}"))
 
     def _lanes(self, columns: int) -> list[int]:
         count = -(-columns // self.width)
@@ -302,8 +299,9 @@ class Writer(Lanes):
                 out += [self.fma(x, v, sums[i * count + j]) for j, v in enumerate(vectors)]
             return out
 
-        corner = self.at("%C", (origin, c.row_stride), (first, 1))
-        places = [self.at(corner, (i, c.row_stride), (str(j * self.width), 1)) for i in at_row for j in range(count)]  # fmt: skip
+        to = self.sums if piece else Place("%C", c.row_stride)
+        corner = self.at(to.start, (to.back, 1), (origin, to.apart), (first, 1))
+        places = [self.at(corner, (i, to.apart), (str(j * self.width), 1)) for i in at_row for j in range(count)]  # fmt: skip
         pointers = {left: a.column_stride * SIZE[self.dtype], right: b.row_stride * SIZE[self.dtype]}  # fmt: skip
         sums = self._along(rows * count, depth, pointers, step)
         for i in range(rows):
