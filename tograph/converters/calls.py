@@ -157,7 +157,7 @@ def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
     form = BUILTINS.get(f)
     if form is not None:
         return form
-    if f.__code__ is standard.DISPATCHER or not is_user_function(f):
+    if f.__code__ is standard.DISPATCHER or f.__code__ is _NOT_COMPILED or not is_user_function(f):
         return None
     callables.read(f)
     return None if is_generator_function(f) and is_tracing() else converted(f)
@@ -167,10 +167,10 @@ def _function(f: Any, args, kwargs):
     """A generator of the user, or a function of a library."""
     if f.__code__ is standard.DISPATCHER:
         return standard.dispatch(call, f, args, kwargs)
-    if is_user_function(f):
-        return Generator(converted(f), generator_form(f), args, kwargs)
     if f.__code__ is _NOT_COMPILED:
         return call(f.__wrapped__, *args, **kwargs)
+    if is_user_function(f):
+        return Generator(converted(f), generator_form(f), args, kwargs)
     if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
         return converted(f)(*args, **kwargs)
     if f.__module__ == _INITIALS and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):

@@ -1,5 +1,7 @@
 """Generators, seeds and states in a graph: every call draws what eager PyTorch draws, and leaves torch's generator as it does."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -106,6 +108,13 @@ def test_seeds():
         return g.initial_seed() - before, torch.initial_seed(), torch.rand(1, generator=g)
 
     agree(told, 1, 2, 3)
+
+
+def test_seeds_where_the_compiler_of_torch_has_wrapped_them():
+    importlib.import_module(
+        "torch._dynamo"
+    )  # puts another function in the place of torch.manual_seed
+    test_seeds()
 
 
 def test_a_seed_that_nobody_foresees_is_the_one_of_the_generator():
