@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from tograph.runtime import passes  # noqa: E402
-from tograph.runtime.graph.ir import set_control_inputs  # noqa: E402
+from tograph.runtime.graph.ordering import set_control_inputs  # noqa: E402
 from tograph.runtime.graph.rewrite import copied, count_nodes  # noqa: E402
 from tograph.runtime.graph.text import parse_graph  # noqa: E402
 

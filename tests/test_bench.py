@@ -1,8 +1,11 @@
 """The benchmark's programs under tograph, and what its report says of given figures."""
 
+import ast
+import importlib
 import json
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,3 +143,16 @@ def test_worker_prints_a_line_of_figures(tmp_path, capsys, short_windows, own_pr
 def test_unknown_workload_is_one_line(capsys):
     assert main(["bench", "--only", "zz"]) == 1
     assert "no workload 'zz'" in capsys.readouterr().err
+
+
+BENCHMARKS = sorted((Path(__file__).parent.parent / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda p: p.stem)
+def test_benchmarks_import_what_there_is(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tograph":
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                if not hasattr(module, name.name):
+                    importlib.import_module(f"{node.module}.{name.name}")

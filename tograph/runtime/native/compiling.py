@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import set_control_inputs
 from ..graph.text import python_objects, show
 from ..kernels import jit
 from ..passes import optimize
@@ -44,12 +45,16 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
+    given = graph
     # Where something fails the host runs all of it.
     if commits(graph):
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
-    graph = copied_in_nests(added(alike(joined(packed(created(typed(graph)))))))
+    made = added(alike(joined(packed(created(typed(graph))))))
+    if made is not given:  # a copy, of which no pass above has kept what its nodes wait for
+        set_control_inputs(made)
+    graph = copied_in_nests(made)
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:

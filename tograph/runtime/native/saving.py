@@ -20,7 +20,7 @@ def copied_in_nests(graph: Graph) -> Graph:
     """``graph``, or a copy of it in which such states are cloned before they go into a list."""
     if not any(_pushes(body) for body in _bodies(graph)):
         return graph
-    made = copied(graph)
+    made = copied(graph, ordered=True)
     for body in _bodies(made):
         for push, reader in _pushes(body).items():
             nodes = [n for n in body.nodes if n is not push]
