@@ -39,6 +39,7 @@ from ..transpiler.templates import name
 from . import directives
 from .call_rules import DECIDING, is_user_function
 from .calls import call
+from .chosen_items import items_of
 from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import StagedRange, Steps, ViewItems, staged_rest, staged_source
@@ -99,6 +100,8 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
+    if is_union(x):
+        x = items_of(x)
     if isinstance(x, StagedString):
         return text_list("list", x)
     x = TABLE_KEYS[0](x) if is_table(x) else listing(x)

@@ -15,10 +15,10 @@ from typing import Any
 
 from ..errors import StagingError
 from ..runtime.guarding import reads, sources, unconverted
+from ..runtime.guarding.watch import now_in
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
-from ..runtime.symbols.journal import MISSING
 from .registry import METHODS
 
 _HOMES = {"posix": "os", "nt": "os", "genericpath": "os.path", "posixpath": "os.path", "ntpath": "os.path", "_io": "io", "_pickle": "pickle", "None": ""}  # fmt: skip
@@ -112,7 +112,7 @@ def _set_context(variable: contextvars.ContextVar[Any], value: Any) -> Any:
     """It is set while tracing. Where it stays so, every call traces."""
     watch = reads.current()
     if watch is not None:
-        watch.entered.setdefault(id(variable), (variable, variable.get(MISSING)))
+        watch.entered.setdefault(id(variable), (variable, now_in(variable)))
     return unconverted.run(variable.set, (value,), {})
 
 

@@ -11,9 +11,11 @@ from typing import Any
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values.staged_tuples import number_of
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .calls import call, is_user_function
+from .chosen_items import items_of
 from .consumers import gathered
 from .context import OPERATORS
 from .generators import Generator
@@ -24,6 +26,7 @@ from .lists import new_list
 from .members import is_conditional
 from .strings import fstring
 from .targets import Targets
+from .union import apply
 
 _DISPLAYS = (gast.Tuple, gast.List, gast.Constant, gast.Dict, gast.Set)
 
@@ -61,6 +64,10 @@ class Unpackings(Targets):
 
 def unpacked(items: Any, count: int) -> Any:
     """What Python is to unpack into ``count`` targets, or into any number where it is negative."""
+    if is_union(items):
+        if count >= 0:
+            return apply(lambda chosen: _exactly(unpacked(chosen, count), count), items)
+        items = items_of(items)
     if is_tracing() and (
         isinstance(items, Generator)
         or is_conditional(items)
@@ -79,6 +86,16 @@ def unpacked(items: Any, count: int) -> Any:
         _check(n > count, f"too many values to unpack (expected {count})")
         known = count
     return items if known is None else [items.item(i) for i in range(known)]
+
+
+def _exactly(items: Any, count: int) -> tuple[Any, ...]:
+    """That many items in a tuple, the same for all that a name may be."""
+    (*found,) = items
+    if len(found) > count:
+        raise ValueError(f"too many values to unpack (expected {count})")
+    if len(found) < count:
+        raise ValueError(f"not enough values to unpack (expected {count}, got {len(found)})")
+    return tuple(found)
 
 
 def unpacked_rest(items: Any, before: int, after: int) -> list[Any]:

@@ -10,6 +10,7 @@ from ...runtime.guarding import reads
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.values import locations
+from ...runtime.values.structure import is_union
 from .. import subscripts
 from ..call_rules import DECIDING
 from ..calls import call
@@ -19,12 +20,15 @@ from ..iterables import Steps
 from ..iterators import Advancing, SequenceIterator, View, advancing
 from ..registry import handles
 from ..staging import is_staged
+from ..union import apply
 from ..user_operators import method_of
 from .sequences import len_
 
 
 @handles(iter)
 def iter_(x, *rest):
+    if is_union(x):
+        return apply(iter_, x, *rest)
     begin = method_of(x, "__iter__")
     if begin is not None and is_tracing() and not rest:
         x = call(begin, x)
@@ -39,6 +43,12 @@ def iter_(x, *rest):
 
 
 @handles(next)
+def next_of(iterator, *default):
+    if is_union(iterator):
+        return apply(lambda one: next_of(one, *default), iterator)
+    return next_(iterator, *default)
+
+
 def next_(iterator, *default):
     step = method_of(iterator, "__next__")
     if step is not None and is_tracing():

@@ -37,6 +37,14 @@ from .place_checks import in_two_places, pre_content
 from .sources import Source, holder
 
 
+def now_in(variable: contextvars.ContextVar[Any]) -> Any:
+    """What a context variable holds: its default, where it is set to nothing else."""
+    try:
+        return variable.get()
+    except LookupError:
+        return MISSING
+
+
 class Watch(FunctionReads):
     """The reads of one trace."""
 
@@ -175,7 +183,7 @@ class Watch(FunctionReads):
     def left(self) -> None:
         """The trace ends. Where it leaves a context variable set, it serves this call only."""
         for variable, before in self.entered.values():
-            if variable.get(MISSING) is not before:
+            if now_in(variable) is not before:
                 source = self.source_of(variable) or sources.object_(variable, variable.name)
                 self.check(source, "once", "False", None, "what it holds")
 
