@@ -13,10 +13,11 @@ from .. import union
 from ..logical import or_
 from ..registry import METHODS, Form
 from ..staging import is_staged
+from . import new_lists  # noqa: F401  its forms run where all is known
 
 
 def _with_staged(name: str) -> Form:
-    own = getattr(str, name)
+    own = METHODS.get((str, name), getattr(str, name))
 
     def method(text: str, *args: Any, **named: Any) -> Any:
         given = (*args, *named.values())
