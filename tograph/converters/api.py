@@ -72,6 +72,7 @@ def function(
                 steps += 1
             return steps
     """
+    _check_flags(autograph=autograph, reduce_retracing=reduce_retracing)
     if fn is None:
         return functools.partial(
             function,
@@ -80,12 +81,15 @@ def function(
             autograph=autograph,
             name=name,
         )
-    for option, given in (("autograph", autograph), ("reduce_retracing", reduce_retracing)):
-        if not isinstance(given, bool):
-            raise SignatureError(f"{option!r} of tg.function must be a bool, not {given!r}")
     convert_ = _entry if autograph else None
     _check(fn)
     return Function(fn, convert_, input_signature, reduce_retracing, name)
+
+
+def _check_flags(**flags: Any) -> None:
+    for option, given in flags.items():
+        if not isinstance(given, bool):
+            raise SignatureError(f"{option!r} of tg.function must be a bool, not {given!r}")
 
 
 def _check(fn: Any) -> None:
