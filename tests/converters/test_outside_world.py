@@ -8,6 +8,7 @@ import uuid
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,6 +71,19 @@ def test_a_file_that_is_opened_inside_takes_no_text_of_the_run(tmp_path):
     for f in (log, shown):
         with pytest.raises(StagingError, match="this file is opened in the function"):
             tg.function(f)(X)
+
+
+def test_what_has_acted_is_not_traced_a_second_time(tmp_path):
+    def log(x):
+        with open(tmp_path / "log", "a") as f:
+            f.write("line\n")
+        return (
+            x * np.ones(np.random.randint(1, 3)).sum()
+        )  # found out late: the number is drawn while tracing
+
+    with pytest.raises(StagingError, match=r"open\(\) has acted while tracing"):
+        tg.function(log)(X)
+    assert (tmp_path / "log").read_text() == "line\n"
 
 
 def test_context_variables_are_read_at_every_call():

@@ -157,3 +157,24 @@ def test_generators_that_the_first_trace_loads(tmp_path, name, expected):
     path.write_text(UNLOADED)
     ran = subprocess.run([sys.executable, path, name], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == [expected]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda n: int(np.random.SeedSequence(entropy=n).generate_state(1)[0]) % 7,
+        lambda n: np.ones((n % 4, 2)).sum(),
+    ],
+    ids=["a seed", "an array"],
+)
+def test_what_numpy_alone_takes_is_drawn_while_tracing(use):
+    def f(x):
+        return x * use(np.random.randint(0, 1000))
+
+    made = tg.function(f)
+    for seed in range(3):
+        np.random.seed(seed)
+        expected = f(torch.ones(2)), np.random.rand()
+        np.random.seed(seed)
+        found = made(torch.ones(2)), np.random.rand()
+        assert torch.equal(expected[0], found[0]) and expected[1] == found[1]

@@ -92,13 +92,13 @@ class Tracer:
             with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
         except BaseException as error:
-            if isinstance(error, (Retrace, StagingError)):
+            late = self._drawn_too_late(error)
+            if late or isinstance(error, (Retrace, StagingError)):
                 self.watch.draws.put_back()
-            if isinstance(error, Retrace) and self.watch.acted:
-                raise StagingError(
-                    f"{self.watch.acted}() has acted while tracing, and this function has to be traced a second time in one call: "
-                    "call it outside of the function, or by tg.py_function"
-                ) from None
+            if late or isinstance(error, Retrace):
+                self._check_acts()
+            if late:
+                raise Retrace(drawn=True) from None
             if error is self.failed and not self.tentative:
                 try:
                     self._run_effects()
@@ -109,6 +109,19 @@ class Tracer:
         finally:
             self.root.root.release()
             conditional_items.forget()
+
+    def _drawn_too_late(self, error: BaseException) -> bool:
+        """Whether code that takes no staged numbers (numpy's own) may have asked for one that numpy's generators draw when the graph runs."""
+        root = self.root.root
+        return isinstance(error, TypeError) and root.draws and not root.drawn
+
+    def _check_acts(self) -> None:
+        """Tracing begins again: StagingError where the code has acted on what is outside of the program."""
+        if self.watch.acted:
+            raise StagingError(
+                f"{self.watch.acted}() has acted while tracing, and this function has to be traced a second time in one call: "
+                "call it outside of the function, or by tg.py_function"
+            ) from None
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""
