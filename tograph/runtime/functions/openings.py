@@ -105,9 +105,12 @@ class Openings:
             try:
                 return tracer.trace(key)
             except Retrace as again:
+                tracer.begins_again()
                 unnested = unnested or tracer.root.root.unnested
                 known = known | again
             except StagingError as error:
+                if tracer.watch.acted:  # another trace would do it again
+                    raise
                 unnested = unnested or tracer.root.root.unnested
                 known = _other_ways(known, tracer.root.root, error, unnested)
 

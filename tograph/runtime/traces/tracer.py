@@ -95,8 +95,6 @@ class Tracer:
             late = self._drawn_too_late(error)
             if late or isinstance(error, (Retrace, StagingError)):
                 self.watch.draws.put_back()
-            if late or isinstance(error, Retrace):
-                self._check_acts()
             if late:
                 raise Retrace(drawn=True) from None
             if error is self.failed and not self.tentative:
@@ -115,7 +113,7 @@ class Tracer:
         root = self.root.root
         return isinstance(error, TypeError) and root.draws and not root.drawn
 
-    def _check_acts(self) -> None:
+    def begins_again(self) -> None:
         """Tracing begins again: StagingError where the code has acted on what is outside of the program."""
         if self.watch.acted:
             raise StagingError(
