@@ -3,6 +3,8 @@
 import contextvars
 import datetime
 import os
+import subprocess
+import tempfile
 import time
 import uuid
 import warnings
@@ -118,3 +120,29 @@ def test_warnings_name_the_line_of_the_user():
         tg.function(warn)(X)
     assert found[0].filename == __file__
     assert found[0].lineno == warn.__code__.co_firstlineno + 1
+
+
+@pytest.mark.parametrize(
+    "make", [tempfile.NamedTemporaryFile, tempfile.TemporaryDirectory, tempfile.mkdtemp]
+)
+def test_files_without_a_name_in_a_branch_are_refused(make, tmp_path):
+    def f(x):
+        if x.sum() > 0:
+            make(dir=tmp_path)
+        return x + 1
+
+    with pytest.raises(StagingError, match=f"{make.__name__}.. acts"):
+        tg.function(f)(-torch.ones(3))
+    assert not list(tmp_path.iterdir())
+
+
+def test_processes_begin_at_every_call(tmp_path):
+    def f(x):
+        subprocess.Popen(["mkdir", str(tmp_path / "new")]).wait()
+        return x
+
+    made = tg.function(f)
+    made(X)
+    (tmp_path / "new").rmdir()
+    made(X)
+    assert (tmp_path / "new").is_dir()

@@ -16,7 +16,7 @@ import torch
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values.pytrees import base_container, blank, has_identity
-from . import standard
+from . import outside_world, standard
 from .call_rules import is_user_function, module_rule
 from .iterators import advancing
 from .registry import BUILTINS
@@ -86,6 +86,7 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
+        outside_world.called(cls, args, kwargs)
         return noted(cls(*args, **kwargs))
     if not _is_written(init.__code__) or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))

@@ -36,10 +36,15 @@ _ASKING = {
     "torch.serialization": "load",
 }
 _ACTING = {
-    "os": "remove unlink rename replace mkdir makedirs rmdir removedirs chdir system symlink link truncate chmod utime kill putenv unsetenv",
+    "os": "open write popen fdopen remove unlink rename replace mkdir makedirs rmdir removedirs chdir system symlink link truncate chmod utime kill putenv unsetenv",
     "shutil": "copy copy2 copyfile copytree move rmtree",
-    "subprocess": "run call check_call check_output",
-    "tempfile": "mkdtemp mkstemp",
+    "subprocess": "run call check_call check_output Popen",
+    "tempfile": "mkdtemp mkstemp NamedTemporaryFile TemporaryFile TemporaryDirectory SpooledTemporaryFile",
+    "gzip": "open",
+    "bz2": "open",
+    "lzma": "open",
+    "zipfile": "ZipFile",
+    "tarfile": "TarFile.open",
     "pathlib": "Path.write_text Path.write_bytes Path.mkdir Path.rmdir Path.unlink Path.rename Path.replace Path.touch",
     "numpy": "save savez savez_compressed savetxt",
     "torch.serialization": "save",
