@@ -57,7 +57,7 @@ class Storage:
 
     ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
     ``twins``: the same memory with other histories, those of detached tensors which were written; ``owner``: the tensor that is all of a local
-    storage that was written. ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
+    storage that was written. ``first``: its first base value. ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
     ``reshaped``: whether another tensor shares this memory, or is a copy of it, follows from how the tensors of the call lie in theirs.
     """
 
@@ -76,6 +76,10 @@ class Storage:
     written_in: FuncGraph | None = None
     parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
     reshaped: bool = False
+    first: Ref | None = None
+
+    def __post_init__(self) -> None:
+        self.first = self.ref
 
     def computed(self, graph: FuncGraph) -> Value | None:
         """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Value
+from ..symbols import symbolic
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.symbolic import SymTensor
 from ..values import listed
@@ -54,6 +55,9 @@ def _part(target: Any) -> None:
         x.chain, x.version = (), x.storage_.version
         if target is not x:
             target.storage_, target.chain, target.ref = x.storage_, target.chain[steps:], None
+
+
+symbolic.LEAF = _part
 
 
 def _living(storage: Storage, graph: FuncGraph) -> list[Storage]:
