@@ -248,6 +248,9 @@ class FuncGraph:
         )
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
+        self.torn: dict[
+            Storage, Any
+        ] = {}  # of the caller, written with a history: see ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
         self.closed = False
         self.repeats = False  # the body of a loop
