@@ -69,7 +69,7 @@ class Storage:
     argument: int | None = None
     version: int = 0
     home: FuncGraph | None = None
-    twins: Sequence[Storage] = ()
+    twins: Sequence[weakref.ref[Storage]] = ()
     late: Any = None  # of a .grad that is looked up at every call: its owner, or the owner's place among the arguments
     owner: torch.Tensor | None = None
     listed: Location | None = None
