@@ -425,6 +425,12 @@ def slices_of_strings_and_tuples(x):
     return s[:n], s[n:], s[:: n + 1], t[:n], t[n:] + t[:n], s[n:] + "!"
 
 
+@cases((torch.zeros(0), True), (torch.zeros(0, 2), False), (torch.tensor([-3.0, 2.0]), True))
+def of_nothing_with_a_key(x, c):
+    y = x if c else x + 1
+    return min(x, key=abs, default=5), max(x, key=lambda v: v, default=None), torch.equal(y, x)
+
+
 test_same = cases.test()
 
 
