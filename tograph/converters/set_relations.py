@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .left_alone import leave_alone
 from .logical import and_, not_, or_
 from .members import Listing, as_set, entries_of, is_conditional, present
 from .registry import METHODS, handles
@@ -57,7 +58,18 @@ def _of_keys(keys: Listing, other: Any) -> Any:
 
 
 handles(Listing.isdisjoint)(_of_keys)
-for _kind in (set, frozenset):
-    METHODS[_kind, "isdisjoint"] = _asked(_apart)
-    METHODS[_kind, "issubset"] = _asked(_within)
-    METHODS[_kind, "issuperset"] = _asked(lambda x, other: _within(other, x))
+def _of_frozen(name: str) -> Callable[..., Any]:
+    """A method of sets for one that does not change; Python's own where no condition is met."""
+
+    def method(x: frozenset, other: Any) -> Any:
+        found = METHODS[set, name](x, other)
+        return leave_alone(getattr(x, name), (other,), {}) if found is NotImplemented else found
+
+    return method
+
+
+METHODS[set, "isdisjoint"] = _asked(_apart)
+METHODS[set, "issubset"] = _asked(_within)
+METHODS[set, "issuperset"] = _asked(lambda x, other: _within(other, x))
+for _name in ("isdisjoint", "issubset", "issuperset"):
+    METHODS[frozenset, _name] = _of_frozen(_name)
