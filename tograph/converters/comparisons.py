@@ -23,6 +23,8 @@ from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import conditional_items
 from ..runtime.values.growing import StagedList
+from ..runtime.values.pytrees import is_value_class
+from ..runtime.values.staged_tuples import StagedTuple
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
@@ -238,9 +240,22 @@ def is_(a, b):
 
 
 def _may_be_one(a, b) -> None:
-    """StagingError for two containers, one of them read from a list or dict of the graph: each reading gives a new object."""
+    """StagingError for two containers, one of them read from a list or dict of the graph: each reading gives a new object.
+
+    So does each staged construct that a tuple goes through, and each call that it is an argument of.
+    """
     read = current_graph().root.read_items
-    if (id(a) in read or id(b) in read) and a.__class__ is b.__class__:
+    if not (id(a) in read or id(b) in read) or a.__class__ is not b.__class__:
+        return
+    if is_value_class(type(a)) or isinstance(a, tuple):
+        known = isinstance(a, tuple) and StagedTuple not in (type(a), type(b))
+        if not (known and len(a) != len(b)):
+            raise StagingError(
+                f"whether these objects of {a.__class__.__name__} are one is not known here: one is an argument, or comes from a staged branch or "
+                "loop; use ==",
+                user_location(),
+            )
+    else:
         raise StagingError(
             f"a {a.__class__.__name__} that is read from a list or dict whose content is known only when the graph runs may be this one or an equal one: "
             "use == , or compare their indices or keys",

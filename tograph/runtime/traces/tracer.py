@@ -230,6 +230,7 @@ class Tracer:
                 for n, x in self.bound.arguments.items()
             }
             self.root.root.lent = list(self.effects.spares)
+            self.root.root.read_items.update(arguments.tuples_in(given))
             return self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
 
     def _structured(self) -> tuple[TensorSpec, ...]:

@@ -159,10 +159,14 @@ def has_identity(x: Any) -> bool:
         return True
     if issubclass(cls, (tuple, list, dict, deque, slice)) or hasattr(cls, "__tograph_flatten__"):
         return False
+    return not is_value_class(cls) and (dataclasses.is_dataclass(cls) or is_plain_class(cls))
+
+
+@functools.cache
+def is_value_class(cls: type) -> bool:
+    """Whether objects of a class cannot change and are rebuilt from their parts: tuples and frozen dataclasses."""
     frozen = getattr(cls, "__dataclass_params__", None)
-    return not (frozen is not None and frozen.frozen) and (
-        dataclasses.is_dataclass(cls) or is_plain_class(cls)
-    )
+    return issubclass(cls, tuple) or (frozen is not None and frozen.frozen)
 
 
 def _is_structseq(cls: type) -> bool:
