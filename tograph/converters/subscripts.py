@@ -322,9 +322,13 @@ def delitem(x, key) -> None:
 _SETS = {"ior": "or_", "iand": "and_", "isub": "sub", "ixor": "xor"}
 
 
-def _made_here(x: list, value) -> bool:
-    """Whether Python would ask the class of ``value``, a list that the function made, before that of a list of the caller's."""
-    return isinstance(value, StagedList) and type(x).__iadd__ is list.__iadd__
+def _extends(x: list, value) -> bool:
+    """Whether ``x += value`` is ``x.extend(value)`` although Python would ask the class of ``value`` first (a list that the function made), or does in
+    vain (a generator)."""
+    if isinstance(value, StagedList):
+        return type(x).__iadd__ is list.__iadd__
+    own = type(x).__iadd__ in (list.__iadd__, StagedList.__iadd__)
+    return own and not isinstance(value, (list, tuple)) and not hasattr(type(value), "__radd__")
 
 
 def augment(op: str, x, value):
@@ -362,9 +366,9 @@ def _augmented(op: str, x, value):
         op == "iadd"
         and isinstance(x, list)
         and not is_table(x)
-        and (is_staged(value) or _made_here(x, value))
+        and (is_staged(value) or _extends(x, value))
     ):
-        x.extend(value)
+        call(x.extend, value)
         return x
     if op == "imul" and isinstance(x, StagedList) and not (x.frozen or is_table(x)):
         x.replace(times(x, value))
