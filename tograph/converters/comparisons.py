@@ -7,6 +7,7 @@ on some path does too.
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 
 import torch
@@ -266,5 +267,9 @@ def _may_be_one(a, b) -> None:
 def is_not(a, b):
     return not_(is_(a, b))
 
+
+handles(operator.is_)(is_)
+handles(operator.is_not)(is_not)
+handles(operator.contains)(lambda items, x: contains(x, items))
 
 _COMPARE = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne, "in": contains, "not in": not_contains, "is": is_, "is not": is_not}  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 
 from ...errors import StagingError
@@ -13,6 +15,8 @@ from ...runtime.symbols.required import require
 from ...runtime.symbols.scalars import new_scalar, to_python
 from ...runtime.traces.shown import shows_staged
 from .. import union
+from ..calls import call
+from ..logical import not_
 from ..registry import METHODS, handles
 from ..staging import is_staged
 from ..strings import fstring, str_format
@@ -47,6 +51,14 @@ def bool_(x=False):
         return bool(x)
     test = control_flow.predicate(x, "bool")
     return to_python(as_number(test), "bool")
+
+
+@handles(operator.truth)
+def truth(x):
+    return call(bool, x)
+
+
+handles(operator.not_)(not_)
 
 
 @unless_staged(abs)
