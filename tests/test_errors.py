@@ -147,7 +147,7 @@ def test_arguments_against_an_input_signature():
     assert f(torch.ones(3, 2)).shape == (3, 2)
 
 
-@pytest.mark.parametrize("thing", [{1, 2}, bytearray(b"a"), slice(1, 2)])
+@pytest.mark.parametrize("thing", [{1, 2}, slice(1, 2)])
 def test_unhashable_argument(thing):
     @tg.function
     def f(x, odd):

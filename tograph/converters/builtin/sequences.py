@@ -52,6 +52,7 @@ from ..tensor_index import as_place
 from ..user_operators import as_bool, defines_operators, holds_staged, lt
 from .forms import unless_staged
 from .reductions import tensor0
+from .zipping import listed, with_generator
 
 
 @handles(len)
@@ -99,7 +100,7 @@ def _sources_staged(iterables: Any) -> bool:
 
 @handles(enumerate)
 def enumerate_(iterable, start=0):
-    iterable = iterator_of(iterable)
+    iterable = listed(iterator_of(iterable))
     if isinstance(iterable, Generator) and iterable.fresh:
         return enumerated(iterable, start)
     source = staged_source(iterable)
@@ -112,7 +113,10 @@ def enumerate_(iterable, start=0):
 
 @handles(zip)
 def zip_(*iterables, strict=False):
-    iterables = tuple(map(iterator_of, iterables))
+    iterables = tuple([listed(iterator_of(x)) for x in iterables])
+    found = None if strict else with_generator(iterables)
+    if found is not None:
+        return found
     sources = beside(iterables) if _sources_staged(iterables) else None
     if sources is None:
         iterables = tuple(map(_items_of, iterables))
