@@ -25,7 +25,7 @@ from ..graph.types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from ..inference.infer import meta_of
 from ..inference.shapes import RULES, Meta
 from ..kernels.loop_ir import LONGEST
-from . import list_items
+from . import list_items, text_code
 from .callees import Call, Later, without_gaps
 from .extents import unknown
 from .values import Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
@@ -134,7 +134,7 @@ def block(low: Lowering, call: Call, operands: list[Any]) -> str:
     """The slots of a call, filled."""
     code = low.code
     slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
-    made = code.cell(f"[{max(len(slots) + 2 * len(call.later), 1)} x i64]")
+    made = code.cell(f"[{max(len(slots) + 2 * len(call.later) + call.spare, 1)} x i64]")
     for i, x in enumerate(slots):
         place = code.do(f"getelementptr i64, ptr {made}, i64 {i}")
         if isinstance(x, Later):
@@ -193,6 +193,9 @@ def placed(low: Lowering, v: Value) -> Mem | Reg:
     x = low.operand(v)
     if isinstance(v.type, ScalarType):
         x = low.register(x)
+        if x.dtype == "text":
+            own = text_code.string(low, x.text)
+            return Reg(low.code.do(f"ptrtoint ptr {own} to i64"), "text")
         if x.dtype not in ("i64", "f64", "bool"):
             raise Decline(f"a number of type {x.dtype}")
         return x

@@ -32,6 +32,7 @@ from .pads import joined
 from .program import Lowered, Native
 from .results import View
 from .saving import copied_in_nests
+from .text_types import texts_typed
 from .values import Decline, Noncontiguous
 
 KEPT = 64  # lowered graphs, for those that have the same text
@@ -51,7 +52,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
-    made = added(alike(joined(packed(created(typed(graph))))))
+    made = added(alike(joined(packed(created(texts_typed(typed(graph)))))))
     if made is not given:  # a copy, of which no pass above has kept what its nodes wait for
         set_control_inputs(made)
     graph = copied_in_nests(made)
@@ -104,7 +105,7 @@ def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
             try:
                 text = low.run()
                 if not low.surprises:
-                    return Lowered(text, low.kernels, low.arena.size, low.asked, low.buffers.count)
+                    return Lowered(text, low.kernels, low.arena.size, low.asked, low.buffers.count, list(low.texts))
             except Late:
                 in_place = False
             except (Decline, Noncontiguous):

@@ -42,6 +42,7 @@ from . import (
     straight,
     tall,
     telling,
+    text_code,
     transposes,
 )
 from .callees import Call
@@ -110,8 +111,9 @@ class Lowering(Storage):
         if not calls.worth(self):
             op = self.asked[0].node.op
             raise Decline(f"{op} has no native form, and too few other ops have")
-        code.fill(swept, self.buffers.sweep())
+        code.fill(swept, "\n  ".join(filter(None, [self.buffers.sweep(), text_code.reset(self)])))
         code.line(self.buffers.sweep())
+        code.line(text_code.reset(self))
         code.line(f"ret i32 {DONE}")
         code.label("declined")
         code.line(f"ret i32 {DECLINED}")

@@ -25,6 +25,8 @@ class Numbers:
     def run(self, op: str, kind: str, args: Sequence[Reg]) -> Reg:
         """The result, of dtype ``kind`` (i64, f64 or bool), of ``py.op`` on registers."""
         name = op.removeprefix("py.")
+        if any(a.dtype == "text" for a in args) and name != "select":
+            raise Decline(f"{op} of a text has no machine form")
         if name.startswith("math."):
             return self._math(name[5:], kind, args)
         if name in _COMPARE:
@@ -238,7 +240,7 @@ class Numbers:
         return self._extreme("gt", kind, a, b)
 
     def _choose(self, c: str, a: str, b: str, kind: str) -> str:
-        register = {"i64": "i64", "f64": "double", "bool": "i1"}[kind]
+        register = {"i64": "i64", "f64": "double", "bool": "i1", "text": "i64"}[kind]
         return self.code.do(f"select i1 {c}, {register} {a}, {register} {b}")
 
     def _select(self, kind: str, c: Reg, a: Reg, b: Reg) -> Reg:
