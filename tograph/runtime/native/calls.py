@@ -52,7 +52,6 @@ stop:
 }
 declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyObject_CallFunctionObjArgs(ptr, ptr, ...)
-declare void @Py_DecRef(ptr)
 declare i32 @PyObject_IsTrue(ptr)
 """
 
@@ -209,6 +208,7 @@ def placed(low: Lowering, v: Value) -> Mem | Reg:
 def ask(low: Lowering, call: Call, block: str) -> None:
     low.asked.append(call)
     low.globals["ask"] = _ASK
+    low.code.declare("Py_DecRef", "void {}(ptr)")
     low.work += 3000
     code = low.code
     table = code.do(f"load ptr, ptr {low.base}")

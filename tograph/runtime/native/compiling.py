@@ -105,7 +105,14 @@ def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
             try:
                 text = low.run()
                 if not low.surprises:
-                    return Lowered(text, low.kernels, low.arena.size, low.asked, low.buffers.count, list(low.texts))
+                    return Lowered(
+                        text,
+                        low.kernels,
+                        low.arena.size,
+                        low.asked,
+                        low.buffers.count,
+                        list(low.texts),
+                    )
             except Late:
                 in_place = False
             except (Decline, Noncontiguous):

@@ -68,7 +68,9 @@ class Sweep:
         places = [code.do(f"getelementptr i64, ptr {texts}, i64 {i}") for i in range(len(roots))]
         for place, root in zip(places, roots):
             code.line(f"store i64 {root}, ptr {place}")
-        given = f"ptr {pool(self.low)}, i64 {self.mark}, ptr {texts}, ptr {strings}, i64 {len(roots)}"
+        given = (
+            f"ptr {pool(self.low)}, i64 {self.mark}, ptr {texts}, ptr {strings}, i64 {len(roots)}"
+        )
         done = code.do(f"call i1 @text_sweep({given})")
         self.low.fail(code.do(f"xor i1 {done}, true"))
         left = code.do(f"load i64, ptr {self._word(3)}")

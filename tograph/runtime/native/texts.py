@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..graph import ops
 from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
 from . import calls, list_memory
@@ -155,8 +154,7 @@ def _form(low: Lowering, node: Node) -> Callable[..., Operand] | None:
     if name in _ORDERS:
         return lambda low, a, b: _compared(low, _ORDERS[name], a, b)
     if name == "slice":
-        start, stop, step = given[1:]
-        return _slice if step in (None, 1) and type(step) is not bool else None
+        return _slice if given[3] in (None, 1) and type(given[3]) is not bool else None
     own = {"__add__": _add, "__len__": _length, "__getitem__": _item}.get(name)
     if own is None and None in given:
         return None
