@@ -13,9 +13,11 @@ from typing import Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import set_control_inputs
+from ..graph.rewrite import copied
 from ..graph.text import python_objects, show
 from ..kernels import jit
 from ..passes import optimize
+from ..passes.fork import forked
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from . import results
@@ -51,7 +53,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
     if commits(graph):
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
-        graph = optimize(lifted(unwrapped(graph)), inference=False)
+        graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
     made = added(alike(joined(packed(created(texts_typed(typed(graph)))))))
     if made is not given:  # a copy, of which no pass above has kept what its nodes wait for
         set_control_inputs(made)

@@ -107,7 +107,11 @@ class Numbers:
             raise Decline("floor division of floats")
         code, x, y = self.code, self.number(a, "i64"), self.number(b, "i64")
         if not y.isdigit() or y == "0":
-            self.fail(code.do(f"icmp ult i64 {code.do(f'add i64 {y}, 1')}, 2"))  # 0 and -1
+            self.fail(code.do(f"icmp eq i64 {y}, 0"))
+            beyond = code.do(
+                f"icmp eq i64 {x}, {-(1 << 63)}"
+            )  # whose quotient by -1 has no 64 bits
+            self.fail(code.do(f"and i1 {beyond}, {code.do(f'icmp eq i64 {y}, -1')}"))
         q, r = code.do(f"sdiv i64 {x}, {y}"), code.do(f"srem i64 {x}, {y}")
         sign = code.do(f"icmp slt i64 {code.do(f'xor i64 {r}, {y}')}, 0")
         off = code.do(f"and i1 {code.do(f'icmp ne i64 {r}, 0')}, {sign}")
