@@ -21,7 +21,6 @@ from .values import (
     Operand,
     Reg,
     laid_out,
-    numel,
     strides,
     with_alias,
 )
@@ -42,7 +41,7 @@ def take(low: Lowering, i: int, v: Value) -> Operand:
         return _long_input(low, i, v)
     dtype, size = low.tensor(v)
     pointer = low.code.do(f"load ptr, ptr {low.slot(i)}")
-    if numel(size) == 1:
+    if one_element(v):
         return Reg(low.code.load(dtype, pointer), dtype, size, "true")
     stride = low.layout.get(i, strides(size))
     return Mem(pointer, dtype, size, stride, low.direct.owners(v), alias="true")

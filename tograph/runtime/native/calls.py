@@ -28,6 +28,7 @@ from ..kernels.loop_ir import LONGEST
 from . import list_items, text_code
 from .callees import Call, Later, without_gaps
 from .extents import unknown
+from .groups import one_element
 from .values import Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def lower(low: Lowering, node: Node) -> None:
     targets = _arrived(low, call, slots, targets)
     for v, x, known in zip(used, targets, exact):
         x = replace(x, dense=known)
-        low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
+        low.bind(v, x if not one_element(v) else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
     low.release(targets)
 
 

@@ -18,7 +18,7 @@ REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i
 FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
 UNSIGNED = frozenset(["bool", "u8"])
 BITS = {"bool": 1, "u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
-SIZE = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "text": 8}  # fmt: skip
+SIZE = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "text": 8, "c64": 8, "c128": 16}  # fmt: skip
 
 
 def memory(dtype: str) -> str:

@@ -23,6 +23,7 @@ from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from . import results
 from .added import added
 from .alike import alike
+from .complex_pairs import paired
 from .created import created
 from .direct import Late
 from .form import Layout, form_of
@@ -54,7 +55,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
-    made = added(alike(joined(packed(created(texts_typed(typed(graph)))))))
+    made = added(alike(joined(packed(created(texts_typed(typed(paired(graph))))))))
     if made is not given:  # a copy, of which no pass above has kept what its nodes wait for
         set_control_inputs(made)
     graph = copied_in_nests(made)

@@ -26,6 +26,7 @@ from . import (
     boundary,
     calls,
     chosen,
+    complex_parts,
     control,
     draws,
     groups,
@@ -61,7 +62,17 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !2 = !{{!"llvm.loop.unroll.disable"}}
 {}"""
 _SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise", "tg.print"])
-_KNOWN = frozenset(["tg.read", "tg.identity", "tg.written", "tg.constant", "tg.choose", *_SILENT])
+_KNOWN = frozenset(
+    [
+        *complex_parts.RULES,
+        "tg.read",
+        "tg.identity",
+        "tg.written",
+        "tg.constant",
+        "tg.choose",
+        *_SILENT,
+    ]
+)
 
 
 class Lowering(Storage):
@@ -300,6 +311,8 @@ def _known(node: Node) -> bool:
 
 def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
     """What writes a node whose positions only the data tell, that draws, a sum that runs with products, or a call of torch."""
+    if groups.has_complex(node):
+        return calls.lower
     if node.op in groups.SCATTERS:
         return scatters.lower
     if node.op in groups.COUNTS:

@@ -290,6 +290,7 @@ def _fits(x: Any, kind: Any, grad: bool) -> bool:
         and x.layout is torch.strided
         and not (grad and x.requires_grad)
         and not x.is_neg()
+        and not x.is_conj()
         and not x._is_zerotensor()
         and not is_wrapped(x)
     )
