@@ -4,7 +4,7 @@
   earlier processes made; ``operators`` is the namespace ``ag__``.
 * Statements: ``if_stmt``, ``while_stmt``, ``for_stmt``, ``try_stmt``, ``with_stmt`` and ``context_managers``, on local functions that ``functional`` makes
   (``places``); before them ``match_stmt`` (``patterns``), ``jumps``, ``finally_jumps``; ``asserts``, ``directives``, ``annotations``.
-* Expressions: ``logical``, ``comparisons``, ``conditional_expression`` (``thunks``), ``comprehensions``, ``lists``, ``displays``, ``strings``, ``powers``, ``user_operators``.
+* Expressions: ``logical``, ``comparisons``, ``conditional_expression`` (``thunks``), ``comprehensions``, ``lists``, ``displays``, ``strings`` (``text_options``), ``powers``, ``user_operators``.
 * Names and places: ``variables``, ``attributes`` (``attribute_writes``), ``subscripts`` (``tensor_index``, ``sequence_index``, ``list_slices``, ``list_keys``, ``keyed``), ``targets``, ``unpacking``, ``escapes``.
 * Calls: ``calls``, by ``call_rules`` and the tables of ``registry``, which ``builtin`` fills; ``construction``, ``recursion`` (``recursive_calls``, ``shared_results``), ``standard``, ``spread``, ``star_arguments``, ``module_hooks``; code
   that is not converted: ``left_alone`` (``outside_world``), ``resolved``, ``flags``.

@@ -22,7 +22,7 @@ from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import members, table_algebra, tables
+from . import members, table_algebra, tables, text_options
 from .attributes import augmented
 from .call_rules import is_user_function, missing_method
 from .calls import call
@@ -167,7 +167,8 @@ def _is_text(key) -> bool:
 def getitem(x, key):
     """``x[key]``"""
     if is_union(x) or holds_union(x, key):
-        return each_key(getitem, x, key)
+        found = text_options.item(getitem, x, key)
+        return each_key(getitem, x, key) if found is NotImplemented else found
     key = listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return tables.getitem(x, key) if is_table(x) else x[as_place(key)]

@@ -23,7 +23,7 @@ from ...runtime.values.growing import StagedList
 from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
-from .. import keyed, members, union
+from .. import keyed, members, text_options, union
 from ..call_rules import is_user_function
 from ..calls import call
 from ..consumers import gathered
@@ -57,6 +57,8 @@ from .zipping import listed, with_generator
 
 @handles(len)
 def len_(x):
+    if text_options.is_many(x):
+        return text_options.asked(len_, x)
     if is_union(x):
         return union.apply(len_, x)
     if isinstance(x, torch.Tensor):

@@ -418,6 +418,10 @@ register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=
 register(
     "tg.choose", run=lambda tag, options: options[tag], effects=PURE, gradient=REPLAY, kernel=NONE
 )
+# Complex tensors as two real ones, in native code: a part, one of two parts, and what is no view of an argument.
+register("tg.part", run=lambda x, k: torch.view_as_real(x)[..., k], effects=PURE, gradient=NONE, kernel=NONE)  # fmt: skip
+register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.isinstance",
     run=lambda x, kinds: isinstance(x, plain(kinds)),

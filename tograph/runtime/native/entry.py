@@ -248,7 +248,7 @@ def _record(kind: Any, first: int, last: int, stride: Sequence[int] | None = Non
 def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> list[int]:
     """The words of an output that a call leaves in buffers; a ``private`` list stays there."""
     head, row = [LEFT["object"], *[0] * (BLOCK - 1)], 0
-    if isinstance(kind, ListType) and isinstance(kind.element, ScalarType) and not private:
+    if isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private:
         head[0], head[2] = LEFT["numbers"], KINDS[kind.element.kind]
     elif isinstance(kind, TensorType) and None not in kind.shape[1:] and _plain(kind):
         one = replace(kind, shape=(1, *kind.shape[1:]))
