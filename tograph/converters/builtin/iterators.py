@@ -20,6 +20,7 @@ from ..iterables import Steps
 from ..iterators import Advancing, SequenceIterator, View, advancing
 from ..registry import handles
 from ..staging import is_staged
+from ..steady import steady
 from ..union import apply
 from ..user_operators import method_of
 from .sequences import len_
@@ -38,7 +39,7 @@ def iter_(x, *rest):
         return SequenceIterator(list(x.unbind(0)))
     if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
         return SequenceIterator(x)
-    made = iter(x, *rest)
+    made = iter(x, *rest) if rest else iter(steady(x))
     return made if made is x else advancing(made)
 
 

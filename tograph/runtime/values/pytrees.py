@@ -58,7 +58,7 @@ class Held:
 @functools.cache
 def base_container(cls: type) -> type | None:
     """The dict or list that a user's class extends, None for other classes."""
-    if not issubclass(cls, (dict, list)) or not cls.__flags__ & _HEAP or _standard(cls):
+    if not issubclass(cls, (dict, list)) or not cls.__flags__ & HEAP or _standard(cls):
         return None
     if cls.__module__.partition(".")[0] in _LIBRARIES or hasattr(cls, "__tograph_flatten__"):
         return None
@@ -172,7 +172,7 @@ def is_plain_class(cls: type) -> bool:
     ):
         return False
     ours = [c for c in cls.__mro__ if c is not object]
-    plain = all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in ours)
+    plain = all(c.__flags__ & HEAP and "__new__" not in vars(c) for c in ours)
     return plain and not any(_is_special(c, n) for c in ours for n in _SPECIAL)
 
 
@@ -199,7 +199,7 @@ _BOUND = (
 
 _SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
-_HEAP = 1 << 9
+HEAP = 1 << 9  # of the flags of a class: it was made by a class statement
 
 _DATA = "torch.distributions."  # plain classes of a library
 
