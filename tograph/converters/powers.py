@@ -48,8 +48,10 @@ TENSOR_METHODS["pow"] = _method
 def times(a: Any, b: Any) -> Any:
     """``a * b``"""
     for items, n in ((a, b), (b, a)):
-        if isinstance(n, torch.SymInt) and isinstance(items, (list, tuple, str)):
-            return _many(items, n)
+        if isinstance(n, SYMBOLS) and isinstance(items, (list, tuple, str)):
+            if isinstance(n, torch.SymFloat):
+                raise TypeError("can't multiply sequence by non-int of type 'float'")
+            return _many(items, n + 0)
     if isinstance(b, StagedList) and isinstance(a, Integral):
         return b * a  # numpy's integers make an array of what it does not know for a list
     return operator.mul(a, b)

@@ -36,6 +36,8 @@ def iter_(x, *rest):
         return x if method_of(x, "__next__") is not None else iter(x)
     x = x if rest else iterator_of(x)
     if isinstance(x, torch.Tensor) and is_staged(x):
+        if not x.dim():
+            raise TypeError("iteration over a 0-d tensor")
         return SequenceIterator(list(x.unbind(0)))
     if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
         return SequenceIterator(x)

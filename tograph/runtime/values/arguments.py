@@ -170,7 +170,8 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
             "key. Pass a tuple or a frozenset instead."
         )
-    if kind.__hash__ is None and not kind.__flags__ & HEAP and kind is not deque:
+    held = hasattr(x, "__dict__") or kind.__flags__ & HEAP or kind is deque
+    if kind.__hash__ is None and not held:
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
         )
