@@ -14,6 +14,7 @@ import torch
 from ..runtime.guarding import guards, outer_lists, reads, unconverted
 from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
+from ..runtime.symbols.required import require
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
@@ -33,6 +34,7 @@ from .keyed import update as dict_update
 from .list_keys import listed
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
+from .logical import and_
 from .powers import times
 from .sequence_index import select, sequence_item, set_list
 from .staging import is_staged, is_staged_key
@@ -315,7 +317,10 @@ def delitem(x, key) -> None:
         journal.record(locations.contents(x))
     if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
-        x.take(as_place(key))
+        at, n = as_place(key), x.length()
+        holds = and_(at >= -n, lambda: at < n)
+        require(holds, IndexError("list assignment index out of range"))
+        x.take(at)
         return
     del x[key]
 

@@ -47,6 +47,7 @@ from ..lists import new_list
 from ..logical import not_
 from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
+from ..steady import steady
 from ..tables import keys_of
 from ..tensor_index import as_place
 from ..user_operators import as_bool, defines_operators, holds_staged, lt
@@ -110,7 +111,9 @@ def enumerate_(iterable, start=0):
         return Enumerated(source, start)
     if type(iterable) is StagedList and is_tracing():
         return Steps(iterable, start)
-    return over((iterable,), lambda i, item: (start + i, item), lambda: enumerate(iterable, start))
+    return over(
+        (iterable,), lambda i, item: (start + i, item), lambda: enumerate(steady(iterable), start)
+    )
 
 
 @handles(zip)
@@ -136,7 +139,7 @@ def zip_(*iterables, strict=False):
 def _items_of(x: Any) -> Any:
     """What Python can go over: the items of a staged sequence of known length one by one."""
     source = staged_source(x)
-    return x if source is None else iter(source)
+    return steady(x) if source is None else iter(source)
 
 
 def _different_lengths(i, which):
@@ -213,7 +216,7 @@ def reversed_(x):
     source = staged_source(x)
     if source is not None:
         return Reversed(source)
-    return over((x,), lambda i, item: item, lambda: reversed(x), backwards=True)
+    return over((x,), lambda i, item: item, lambda: reversed(steady(x)), backwards=True)
 
 
 @handles(sorted)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import (
+    OF_THE_PROGRAM,
     Explained,
     Location,
     StagingError,
@@ -143,8 +144,10 @@ def raised_at(error: BaseException) -> Location | None:
 
 def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tuple]:
     """(kind, arguments) of an exception for ``tg.raise`` and ``tg.assert``."""
-    args = tuple(outside_value(a, graph) for a in error.args)
     kind = type(error)
+    if kind in OF_THE_PROGRAM:
+        return f"tg.{kind.__name__}", (error.message,)
+    args = tuple(outside_value(a, graph) for a in error.args)
     simple = (
         getattr(builtins, kind.__name__, None) is kind
         and not vars(error)

@@ -596,7 +596,15 @@ def _caught():
 
 _CHECKS = {
     f"tg.{c.__name__}": c
-    for c in (StagingError, GradientError, NoGradientError, NoIterationError, UnexpectedSizeError)
+    for c in (
+        StagingError,
+        GradientError,
+        NoGradientError,
+        NoIterationError,
+        UnexpectedSizeError,
+        InvalidArgumentError,
+        OutOfRangeError,
+    )
 }
 
 

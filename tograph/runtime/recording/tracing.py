@@ -30,7 +30,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import collectives, foreach
+from . import collectives, foreach, overflows
 from .schemas import asked_for, factory_options, of_default_generator
 
 
@@ -130,6 +130,8 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if graph.assumed:
         given = _with_lengths(given)
     found = infer(func, given, {k: metas(v) for k, v in kwargs.items()})
+    if overflows.is_checked(func):
+        overflows.check(func, args, kwargs, found.dtype)
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
         k: argument(graph, a)

@@ -373,8 +373,8 @@ def current_graph() -> FuncGraph:
     """The innermost graph being recorded; ScopeError outside of a trace."""
     if not stack.graphs:
         raise ScopeError(
-            "a symbolic tensor is out of scope and cannot be used here: its function has been traced already. "
-            "Return it from the function instead.",
+            "a tensor is out of scope and cannot be used here: it belongs to the graph of a function, and has a value only where that "
+            "runs. Return it from the function instead.",
         )
     return stack.graphs[-1]
 
