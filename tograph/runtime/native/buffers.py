@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..kernels import jit
+from .code import RARE
 from .values import Decline, Mem
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ done:
   %result = phi ptr [%data, %0], [%new, %more]
   ret ptr %result
 }}
-define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need, i1 %stays) noinline cold #0 {{
+define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need, i1 %stays) {RARE} {{
   %data = load ptr, ptr %place
   %capacity_place = getelementptr i8, ptr %place, i64 8
   %capacity = load i64, ptr %capacity_place
@@ -101,7 +102,7 @@ ready:
 none:
   ret ptr null
 }}
-define internal void @sweep(ptr %table) noinline #0 {{
+define internal void @sweep(ptr %table) {RARE} {{
   br label %look
 look:
   %block = load ptr, ptr %table
@@ -221,6 +222,11 @@ class Left:
     def data_ptr(self) -> int:
         """Where they are."""
         return self.block.data
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes they take."""
+        return torch.Size(self.shape).numel() * self.dtype.itemsize
 
     def tensor(self) -> torch.Tensor:
         """A tensor that owns the block."""

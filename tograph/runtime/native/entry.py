@@ -137,7 +137,8 @@ def make_entry(
     """
     inputs, outputs, written = form.inputs, form.outputs, form.assigned
     kinds = [kind for i, kind in enumerate(outputs) if i not in code.left]
-    if not _checkable(inputs) or not all(map(_plain, kinds)):
+    others = [kind for kind in inputs if pool.offsets() is None or not pool.fits(kind)]
+    if not _checkable(others) or not all(map(_plain, kinds)):
         return None
     found = _method() if len(written) * len(inputs) <= MOST_PAIRS else None
     if found is None:
@@ -197,7 +198,10 @@ def make_host_entry(
 
 def _checkable(inputs: Sequence[Any]) -> bool:
     """Whether an entry can tell if arguments fit."""
-    return all(map(_plain, inputs)) and not any(isinstance(t, TensorType) and None in t.shape for t in inputs)  # fmt: skip
+    return all(
+        isinstance(t, ScalarType) or (isinstance(t, TensorType) and None not in t.shape)
+        for t in inputs
+    ) and all(map(_plain, inputs))
 
 
 def _inputs(
@@ -266,8 +270,6 @@ def _nbytes(kind: Any) -> int:
 def _plain(kind: Any) -> bool:
     if isinstance(kind, ScalarType):
         return kind.kind in KINDS
-    if not isinstance(kind, TensorType):
-        return pool.offsets() is not None and pool.fits(kind)
     return kind.dtype in DTYPES and len(kind.shape) <= MAX_RANK
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sysconfig
 from collections.abc import Callable
 from typing import Any
 
@@ -31,14 +32,17 @@ def fits(kind: Type) -> bool:
 
 def maker(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[[], Any]:
     """What gives the result that a call left in buffers; a ``private`` one is read by other programs only."""
-    if private and fits(kind):
+    if private and fits(kind) and offsets() is not None:
         return Pool(block, kind, buffers)
     return leaver(block, kind, buffers, private)
 
 
 @functools.cache
 def offsets() -> tuple[int, int] | None:
-    """At which bytes of ``Rows`` machine code finds the type of the items and where the words are; None where that does not show."""
+    """At which bytes of ``Rows`` machine code finds the type of the items and where the words are; None where that does not show, or a count of
+    references does not tell who has an object."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
     made = Rows(ScalarType(bool), (), (ctypes.c_int64 * 4)())
     size, start = Rows.__basicsize__, id(made)
     found = [
@@ -63,6 +67,11 @@ class Memory:
     def data_ptr(self) -> int:
         """Where the items are."""
         return self.words[DATA]
+
+    @property
+    def nbytes(self) -> int:
+        """Of all items."""
+        return len(self) * torch.Size(self.shape).numel() * self.dtype.itemsize
 
     def tensor(self) -> torch.Tensor:
         """The items as a tensor over the block."""

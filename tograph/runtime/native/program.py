@@ -222,11 +222,12 @@ class Native:
 
     def _overlap(self, inputs: Sequence[Any]) -> bool:
         """Whether a tensor that is written shares memory with another input."""
-        spans = []
-        for i, given in enumerate(inputs):
-            for x in given.parts if type(given) is rows.Rows else (given,):
-                if isinstance(x, torch.Tensor):
-                    spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
+        spans: list[tuple[int, int, int]] = []
+        for i, x in enumerate(inputs):
+            if type(x) is rows.Rows:
+                spans += [(*span, i) for span in x.spans()]
+            elif isinstance(x, torch.Tensor):
+                spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
         spans.sort()
         written = set(self._assigned)
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip

@@ -53,6 +53,10 @@ class Rows:
         self._parts = made
         return made
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Where its buffers begin and end."""
+        return [(p.data_ptr(), p.data_ptr() + p.nbytes) for p in self._parts]
+
     def items(self) -> tuple:
         """The items as the host has them."""
         return _items(self.item, self.parts, 0, len(self.parts[0]))
