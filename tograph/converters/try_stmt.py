@@ -133,6 +133,11 @@ def caught() -> BaseException:
     return active
 
 
+def is_handling() -> bool:
+    """Whether the code stands in a handler of an exception that happens when the graph runs."""
+    return bool(_handled)
+
+
 def raised(error: Any) -> Any:
     """What ``raise error`` raises: where ``error`` is one thing or another, a branch for each raises it."""
     if is_union(error):

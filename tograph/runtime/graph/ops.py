@@ -577,7 +577,9 @@ def _short(x: Any) -> str:
     return str(x)
 
 
-def _reraise(error):
+def _reraise(error, **cause):
+    if cause:
+        raise error from plain(cause["cause"])
     raise error
 
 

@@ -183,6 +183,7 @@ class Root:
     mixed: bool = False
     draws: bool = False
     drawn: bool = False
+    pointwise: Exception | None = None  # see ``control_flow.trying``
     homes: dict[int, Any] = field(default_factory=dict)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
