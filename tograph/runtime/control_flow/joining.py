@@ -28,9 +28,10 @@ from . import made_leaves
 from .joint import Joint
 from .learning import learn_by_flag, learn_outcome
 from .leaves import noting
+from .merged import Merged
 from .raising import Unreachable
 from .regions import Region, as_before, close, forget_written, replayed, structure_argument, unmoved
-from .telling import Before, Merged, told_apart
+from .telling import Before, told_apart
 
 
 def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **attrs):
@@ -57,8 +58,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     values, made, joined = iter(node.outputs), [], []
     _mind_order(places, live)
     result = MISSING
-    for (place, contents), spec in zip(slots, specs):
+    for i, ((place, contents), spec) in enumerate(zip(slots, specs)):
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
+        x = merged.one(i, x)
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         joined.append((x, spec, [as_value(c) for c in contents]))
         learn_outcome(op, heads, *joined[-1], live)

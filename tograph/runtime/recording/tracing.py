@@ -31,7 +31,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import foreach
+from . import collectives, foreach, overflows
 from .schemas import asked_for, factory_options, of_default_generator
 
 
@@ -113,6 +113,8 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
     facts = facts_of(func)
     if facts.mutated:
         return write_in_place(func, facts, args, kwargs, record)
+    if func.namespace == collectives.LIBRARY:
+        return collectives.communicate(func, args, kwargs)
     if facts.unsupported:
         raise UnsupportedOpError(
             f"{func} has no functional form and cannot be part of a graph", user_location()
@@ -129,6 +131,8 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if graph.assumed:
         given = _with_lengths(given)
     found = infer(func, given, {k: metas(v) for k, v in kwargs.items()})
+    if overflows.is_checked(func):
+        overflows.check(func, args, kwargs, found.dtype)
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
         k: argument(graph, a)

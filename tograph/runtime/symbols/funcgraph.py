@@ -129,7 +129,8 @@ class Root:
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
     ``grown``, ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
-    ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object.
+    ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object, and tuples that stand for
+    those of arguments and of staged constructs.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -182,6 +183,7 @@ class Root:
     mixed: bool = False
     draws: bool = False
     drawn: bool = False
+    pointwise: Exception | None = None  # see ``control_flow.trying``
     homes: dict[int, Any] = field(default_factory=dict)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
@@ -380,8 +382,8 @@ def current_graph() -> FuncGraph:
     """The innermost graph being recorded; ScopeError outside of a trace."""
     if not stack.graphs:
         raise ScopeError(
-            "a symbolic tensor is out of scope and cannot be used here: its function has been traced already. "
-            "Return it from the function instead.",
+            "a tensor is out of scope and cannot be used here: it belongs to the graph of a function, and has a value only where that "
+            "runs. Return it from the function instead.",
         )
     return stack.graphs[-1]
 

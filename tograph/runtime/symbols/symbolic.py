@@ -86,8 +86,8 @@ class SymTensor(Valueless, torch.Tensor):
         if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
             return True  # asked when a tensor becomes another view in place
         raise ScopeError(
-            f"a symbolic tensor is out of scope and cannot be used here ({func}): its function has been traced "
-            "already. Return it from the function instead."
+            f"a tensor is out of scope and cannot be used here ({func}): it belongs to the graph of a function, and has a value "
+            "only where that runs. Return it from the function instead."
         )
 
     __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
@@ -141,7 +141,7 @@ class SymTensor(Valueless, torch.Tensor):
         return torch.Tensor.untyped_storage(made)
 
     def __repr__(self, **kwargs) -> str:
-        return f"<symbolic tensor {tensor_type(self.meta)}>"
+        return f"<tensor {tensor_type(self.meta)}, known when the graph runs>"
 
     def __iter__(self):
         if not self.meta.rank:

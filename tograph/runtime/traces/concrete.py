@@ -371,12 +371,15 @@ class ConcreteFunction(pickling.Unpicklable):
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
-            with (
-                ambient.plain(),
-                ambient.uncast(),
-                torch.enable_grad() if self._enabled() else nullcontext(),
-            ):
+            if ambient.usual() and not self._enabled():  # with nothing to put aside
                 outputs = self._outputs(inputs)
+            else:
+                with (
+                    ambient.plain(),
+                    ambient.uncast(),
+                    torch.enable_grad() if self._enabled() else nullcontext(),
+                ):
+                    outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)
             raise

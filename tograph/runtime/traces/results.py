@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from ...errors import StructureError
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
+from ..control_flow.raising import Rebuild, shown_by
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
 from ..graph.types import INT
@@ -297,12 +298,17 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
         )
     if isinstance(x, structure.STAGED.lists) and x.handle is None:
         return _container(x, None, list(x), seen, tensor)
+    if kind is Counter and not structure.OUTSIDE[0](x):
+        counts = [_leaving(v, seen, tensor) for v in x.values()]
+        return _Rebuilt(_DictOf(Counter, None), [*_fixed(x), *counts])
     if kind in _ANEW and not structure.OUTSIDE[0](x):
         return _ANEW[kind](x)
     found = None if hasattr(kind, "__tograph_flatten__") else pytrees.parts_of(x)
     if found is not None:
         outside = pytrees.has_identity(x) and structure.OUTSIDE[0](x)
         return x if outside else _container(x, *found, seen, tensor)
+    if not structure.OUTSIDE[0](x) and _is_made(x, kind):
+        return _object(x, kind, seen, tensor)
     keeping.check(x)
     make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
     return x if make is None else _Rebuilt(_Made(make), [])
@@ -319,6 +325,22 @@ def _container(x: Any, aux: Any, old: list[Any], seen: Forms, tensor: Callable[[
     return type(x)(new) if isinstance(x, list) and aux is None else pytrees.rebuild(type(x), aux, new)  # fmt: skip
 
 
+def _is_made(x: Any, kind: type) -> bool:
+    """Whether an object leaves as one with the same attributes: an exception, one that acts by being used, a module of tensors that the code made."""
+    if isinstance(x, torch.nn.Module):
+        return any(keeping.holds(vars(m)) for m in x.modules())
+    return isinstance(x, BaseException) or pytrees.is_acting_class(kind)
+
+
+def _object(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> _Rebuilt:
+    """An exception, or an object that acts by being used, that the code made: each call makes one with the same attributes."""
+    names, old = shown_by(x) if isinstance(x, BaseException) else pytrees.attributes(x)
+    new = [_leaving(v, seen, tensor) for v in old]
+    if seen[id(x)][1] is not _OPEN:
+        raise _holds_itself(kind)
+    return _Rebuilt(_ObjectOf(kind, names), new)
+
+
 def _fixed(items: Iterable[Any]) -> list[Any]:
     return list(map(structure.Identity, items))
 
@@ -327,7 +349,6 @@ def _fixed(items: Iterable[Any]) -> list[Any]:
 _ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
     set: lambda x: _Rebuilt(set, _fixed(x)),
     bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
-    Counter: lambda x: _Rebuilt(_DictOf(Counter, None), _fixed([*x, *x.values()])),
 }
 _COPIED = (np.ndarray, array.array, io.StringIO, io.BytesIO)
 _ANEW |= dict.fromkeys(
@@ -346,6 +367,13 @@ class _Made:
 
     def __call__(self, parts: list[Any]) -> Any:
         return self.make()
+
+
+class _ObjectOf(Rebuild):
+    """Makes an object of its attributes, an exception of its arguments too."""
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return super().__call__(*parts)
 
 
 class _SetOf:
