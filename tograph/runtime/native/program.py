@@ -32,6 +32,7 @@ from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
 from .nests import Nest
 from .telling import printed, tells
+from .text_pool import Pool
 from .values import Decline, alike
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -45,13 +46,14 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 @dataclass
 class Lowered:
     """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
-    and how many buffers grow while it runs. The nests, which people read, are not kept on disk (``plans``)."""
+    how many buffers grow while it runs, and the texts that it knows. The nests, which people read, are not kept on disk (``plans``)."""
 
     text: str
     kernels: list[Nest] | None
     scratch: int
     asked: list[Call]
     buffers: int
+    texts: list[str]
     _address: int = 0
 
     def address(self) -> int:
@@ -82,8 +84,9 @@ class Native:
         self._tells = tells(self._calls)
         self._later = [c for c in self._calls if c.later]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
-        arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
-        arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
+        self._pool = Pool(low.texts)
+        arena = (ctypes.c_int64 * 3).from_address(self._slots[-1])
+        arena[:] = [ctypes.addressof(self._table), self._buffers.address, self._pool.address]
         self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
         self._leave = {
             i: pool.maker(block, self._outputs[i], self._buffers, i in self._private)
@@ -293,6 +296,7 @@ def _fits(x: Any, kind: Any, grad: bool) -> bool:
         and x.layout is torch.strided
         and not (grad and x.requires_grad)
         and not x.is_neg()
+        and not x.is_conj()
         and not x._is_zerotensor()
         and not is_wrapped(x)
     )

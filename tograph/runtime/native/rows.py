@@ -17,10 +17,11 @@ import torch
 from torch.utils._pytree import register_pytree_node
 
 from ..gradients.transforms import is_wrapped
-from ..graph.types import ListType, ScalarType, TensorType, Type
+from ..graph.types import STR, ListType, ScalarType, TensorType, Type
 from .buffers import Buffers
 from .extents import unknown
 from .list_items import depth, inside, paired
+from .text_pool import taken
 
 _WORD = torch.int64
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -93,17 +94,21 @@ _LETTERS = {torch.int64: "q", torch.float64: "d", torch.bool: "?"}  # of ``struc
 
 def grows(kind: Type) -> bool:
     """Whether a result leaves in buffers."""
-    return paired(kind)
+    return kind == STR or paired(kind)
 
 
 def block(kind: Type) -> Any:
     """Memory for the length of a result and the places of its buffers."""
-    return (ctypes.c_int64 * (1 + depth(inside(kind))))()
+    return (ctypes.c_int64 * (1 + (0 if kind == STR else depth(inside(kind)))))()
 
 
 def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[[], Any]:
     """What gives the result that a call left in buffers."""
+    if kind == STR:
+        return lambda: taken(block[0])
     item = inside(kind)
+    if item == STR:
+        return lambda: _strings(buffers.read(block[1], 8 * block[0]))
     if isinstance(item, ScalarType) and not private:
         letter, word = _LETTERS[item.dtype], item.dtype.itemsize
         return lambda: struct.unpack(f"{block[0]}{letter}", buffers.read(block[1], word * block[0]))
@@ -117,6 +122,10 @@ def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[
         return _turned(x, d) if d else x
 
     return tensor
+
+
+def _strings(words: bytes) -> tuple[str, ...]:
+    return tuple(taken(x) for (x,) in struct.iter_unpack("q", words))
 
 
 def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
