@@ -35,7 +35,7 @@ from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
-from . import directives
+from . import directives, special_results
 from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .chosen_items import items_of
@@ -108,9 +108,9 @@ def iterator_of(x):
     if is_tracing():
         begin, item = getattr(type(x), "__iter__", None), getattr(type(x), "__getitem__", None)
         if is_user_function(begin):
-            x = call(begin, x)
-        elif begin is None and is_user_function(item):
-            return call(_indexed, x)
+            x = special_results.iterator(call(begin, x))
+        elif begin is None:
+            return call(_indexed, x) if is_user_function(item) else x
         if is_user_function(getattr(type(x), "__next__", None)):
             return call(_stepped, x)
     rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
