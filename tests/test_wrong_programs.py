@@ -610,7 +610,7 @@ def numpy_array_in_place(x):
     return torch.tensor(a)
 
 
-@wrong(RuntimeError, "x is float32 tensor of shape [3]", "torch's, not math's", args=(THREE,))
+@wrong(ValueError, "x is float32 tensor of shape [3]", "torch's, not math's", args=(THREE,))
 def math_of_many(x):
     return math.sqrt(x)  # <-
 

@@ -35,7 +35,7 @@ from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
-from . import directives, special_results
+from . import directives, special_results, text_options
 from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .chosen_items import items_of
@@ -81,6 +81,7 @@ def rewrite(pass_, node):
 
 def for_stmt(iterable, body, names, test=None, options=None) -> None:
     """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met."""
+    iterable = text_options.as_text(iterable)
     if is_union(iterable):
         places = places_of(names, test, body)
         distribute(
@@ -100,6 +101,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
+    x = text_options.as_text(x)
     if is_union(x):
         x = items_of(x)
     if isinstance(x, StagedString):

@@ -23,7 +23,7 @@ from ...runtime.values.growing import StagedList
 from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
-from .. import keyed, members, special_results, union
+from .. import keyed, members, special_results, text_options, union
 from ..call_rules import is_user_function
 from ..calls import call
 from ..consumers import gathered
@@ -53,10 +53,13 @@ from ..tensor_index import as_place
 from ..user_operators import as_bool, defines_operators, holds_staged, lt
 from .forms import unless_staged
 from .reductions import tensor0
+from .zipping import listed, with_generator
 
 
 @handles(len)
 def len_(x):
+    if text_options.is_many(x):
+        return text_options.asked(len_, x)
     if is_union(x):
         return union.apply(len_, x)
     if isinstance(x, torch.Tensor):
@@ -100,7 +103,7 @@ def _sources_staged(iterables: Any) -> bool:
 
 @handles(enumerate)
 def enumerate_(iterable, start=0):
-    iterable = iterator_of(iterable)
+    iterable = listed(iterator_of(iterable))
     if isinstance(iterable, Generator) and iterable.fresh:
         return enumerated(iterable, start)
     source = staged_source(iterable)
@@ -115,7 +118,10 @@ def enumerate_(iterable, start=0):
 
 @handles(zip)
 def zip_(*iterables, strict=False):
-    iterables = tuple(map(iterator_of, iterables))
+    iterables = tuple([listed(iterator_of(x)) for x in iterables])
+    found = None if strict else with_generator(iterables)
+    if found is not None:
+        return found
     sources = beside(iterables) if _sources_staged(iterables) else None
     if sources is None:
         iterables = tuple(map(_items_of, iterables))

@@ -22,7 +22,8 @@ from .. import union
 from ..call_rules import WRAPPERS
 from ..calls import call
 from ..growing_lists import JOINS, is_growing, nested_tensor
-from ..registry import TENSOR_METHODS, handles
+from ..registry import METHODS, TENSOR_METHODS, handles
+from ..resolved import resolved
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -148,17 +149,22 @@ _of_memory(torch.utils.dlpack.to_dlpack, "to_dlpack")
 
 
 def _lists_of_tensors(function):
+    def joined(tensors, *args, **kwargs):
+        if not (args or kwargs):
+            return function(tensors)
+        return resolved(lambda a, k: function(*a, **k), function, (tensors, *args), kwargs)
+
     @handles(function)
     def run(tensors, *args, **kwargs):
         if is_union(tensors):
             return union.apply(run, tensors, *args, **kwargs)
         if isinstance(tensors, StagedList):
             if tensors.handle is None:
-                return function(list(tensors), *args, **kwargs)
+                return joined(list(tensors), *args, **kwargs)
             return JOINS[function](tensors, *args, **kwargs)
         if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
-            return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
-        return function(tensors, *args, **kwargs)
+            return union.apply(lambda *t: joined(list(t), *args, **kwargs), *tensors)
+        return joined(tensors, *args, **kwargs)
 
     return run
 
@@ -206,12 +212,12 @@ def _while_tracing(function, form):
     """``form`` in a trace, option by option of unions among the arguments and of the items of lists."""
 
     @union.each
-    def resolved(*args, **kwargs):
+    def each(*args, **kwargs):
         return union.apply_to_items(form, *args, **kwargs)
 
     @handles(function)
     def run(*args, **kwargs):
-        return (resolved if is_tracing() else function)(*args, **kwargs)
+        return (each if is_tracing() else function)(*args, **kwargs)
 
 
 _while_tracing(torch.autograd.grad, grads.grad)
@@ -246,12 +252,17 @@ _apply: Any = torch.autograd.Function.apply
 _ZERO_GRAD = _zero_grad.__wrapped__
 
 
-@handles(_apply.__func__)
 def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
     if not is_tracing():
         return cls.apply(*args)
     return union.apply(lambda *given: autograd_functions.apply_function(cls, given, call), *args)
+
+
+if hasattr(_apply, "__func__"):
+    handles(_apply.__func__)(apply_function)
+else:  # torch 2.14 has it in C
+    METHODS[type(torch.autograd.Function), "apply"] = apply_function
 
 
 def as_called(f):

@@ -151,7 +151,7 @@ RULES: list[Rule] = [
     Rule((IndexError,), r"out of bounds|out of range for tensor|list index out of range|tuple index out of range|index out of range", _INDEX),
     Rule((IndexError,), r"Dimension out of range", "dim counts from 0, or from -1 backwards; the tensor has fewer dimensions"),
     Rule((IndexError,), r"tensors used as indices must be", "convert the index with .long() or int(...)"),
-    Rule((RuntimeError,), r"cannot be converted to Scalar|only one element tensors can be converted", _SCALAR),
+    Rule((RuntimeError, ValueError), r"cannot be converted to Scalar|only one element tensors can be converted", _SCALAR),
     Rule((RuntimeError,), r"shape '.*' is invalid for input of size", "the product of the new sizes must be the number of elements; one size may be -1"),
     Rule((RuntimeError,), r"does not require grad and does not have a grad_fn",
          "no input of the function requires grad: pass tensors with requires_grad=True, or use parameters or tg.Variable"),
