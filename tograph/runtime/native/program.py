@@ -197,6 +197,8 @@ class Native:
         given = {*results.places, *(o for _, options in results.chosen.values() for o in options)}
         if not (given | set(self._assigned)).isdisjoint(numbers):  # those are tensors
             return None
+        if any(self._inputs[i].dtype.is_complex for i in numbers):
+            return None
         if len(self._inputs) - len(captured) > MOST or self._lists or self._tells or self._later:
             return None
         left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
