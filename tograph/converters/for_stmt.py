@@ -28,7 +28,6 @@ from ..runtime.library import debug
 from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
-from ..runtime.symbols.required import require
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
@@ -44,11 +43,12 @@ from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import StagedRange, Steps, ViewItems, staged_rest, staged_source
 from .iterators import Advancing, Counting, SequenceIterator, moved, place_now
-from .logical import and_, not_, or_
+from .logical import and_
 from .members import Listing, listing
 from .places import places_of
 from .registry import TABLE_KEYS
 from .staging import is_staged
+from .steady import alike, asked, content, keeps_size, size_of, steady
 from .union import distribute
 
 
@@ -153,6 +153,7 @@ def _python_for(iterable, body, names, test) -> None:
         _for_listing(iterable, body, names, test)
         return
     check_keys(iterable)
+    iterable = steady(iterable)
     if type(iterable) is StagedList and is_tracing():
         iterable = Steps(iterable)
     if isinstance(iterable, Steps):
@@ -201,7 +202,7 @@ def _one_by_one(iterable, counting, body, names, test) -> bool:
     lost = False
     if not rolls:
         decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
-    for item in iterable:
+    for item in asked(iter(iterable), test):
         if unrolled is not None:
             unrolled.step()
         if test is None:
@@ -228,6 +229,8 @@ def _one_by_one(iterable, counting, body, names, test) -> bool:
 def _for_listing(iterable, body, names, test):
     """The items of a set or dict that are there, one by one."""
     places = _variables(names, test, body)
+    holder, size = iterable.x, size_of(iterable.x)
+    held = content(holder)
     for there, item in iterable.entries():
         go = there if test is None else and_(test(), lambda there=there: there)
         if is_staged(go):
@@ -235,6 +238,8 @@ def _for_listing(iterable, body, names, test):
             control_flow.staged_if(taken, lambda item=item: body(item()), _nothing, places)
         elif go:
             body(item())
+        if not alike(content(holder), held):
+            keeps_size(size_of(holder) == size, type(holder), test)
 
 
 def _guarded(item, body, names, test):
@@ -360,14 +365,6 @@ def _unrolled(source, length: int, body, names, test) -> None:
         _unrolling.copies = copies
 
 
-def _keeps_size(x, test) -> None:
-    """After an iteration: RuntimeError where another one is asked for of a dict that has got or lost keys."""
-    same = x.same_size()
-    if same is not True:
-        holds = same if test is None else or_(not_(test()), lambda: same)
-        require(holds, RuntimeError("dictionary changed size during iteration"))
-
-
 def _while(source, length, body, names, test, options) -> None:
     """``length`` None: ask for it before each iteration."""
     cell = [0]
@@ -384,7 +381,7 @@ def _while(source, length, body, names, test, options) -> None:
         for x in source.lists():
             x.notice()
             if isinstance(x, ViewItems):
-                _keeps_size(x, test)
+                keeps_size(x.same_size(), dict, test)
         counter.set(index + 1)
 
     places = _variables(names, test, body)

@@ -22,7 +22,7 @@ from ..runtime.library.staged_string import StagedString
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import StagedTable, View, is_table
 from ..transpiler.syntax import gast
-from . import members, powers, text_options
+from . import members, powers, set_relations, text_options
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
@@ -150,6 +150,8 @@ def _conditional(a: Any, b: Any) -> bool:
 def _compared(name: str, a: Any, b: Any) -> Any:
     """A comparison of dicts or sets whose items depend on a staged condition."""
     if name not in ("eq", "ne"):
+        if (order := set_relations.ordered(name, a, b)) is not NotImplemented:
+            return order
         unconverted.check_keys(a)
         unconverted.check_keys(b)
     same = members.equal(a, b, lambda v, w: as_bool(eq(v, w)))

@@ -99,7 +99,7 @@ def deliver(low: Lowering, i: int, v: Value, x: Operand, dest: Mem | None) -> No
         low.code.store(x.dtype, x.text, place)
     elif dest is None:
         low.code.store(x.dtype, low.register(x).text, low.code.do(f"load ptr, ptr {place}"))
-    elif x != dest:
+    elif not isinstance(x, Mem) or (x.pointer, x.stride) != (dest.pointer, dest.stride):
         low.copy(x, dest)
 
 

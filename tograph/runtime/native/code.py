@@ -62,6 +62,9 @@ UNROLLING = "".join(
     for i, (n, way) in enumerate(_WAYS.items())
 )
 
+# The attributes of a function that runs seldom, or once a call: LLVM translates it as it stands, in a third of the time.
+RARE = "noinline optnone nounwind"
+
 
 class Code:
     """The body of one function. ``block`` is the label of the block that is being written."""

@@ -317,7 +317,15 @@ def _carry(low: Lowering, body: Graph, i: int, start: Operand, mode: str, result
         return ListCarry(low, i, body, start, mode, result)
     if mode in _OPEN:
         return _OPEN[mode](low, i, body, start, mode, result)
-    return Carry(low, i, body, start, mode)
+    return Carry(low, i, body, start, mode, _caller_memory(low, result, mode))
+
+
+def _caller_memory(low: Lowering, result: Value, mode: str) -> Mem | None:
+    """Where the caller wants the result of a loop that is carried in one place, such as a sum: it is added up there, and not copied at the end."""
+    dest = low.dests.get(result)
+    if mode != "in place" or low.inside > 1 or getattr(dest, "pointer", None) not in low.callers:
+        return None
+    return low.dests.pop(result)
 
 
 def _bound(low: Lowering, cond: Graph, bound: Value | int, args: list[Operand]) -> str:

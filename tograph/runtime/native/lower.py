@@ -98,6 +98,7 @@ class Lowering(Storage):
         self.joint: joined.Joint | None = None  # the products that are being joined
         self.parts = Parts(self)
         self.inside = 0  # loops around what is being written
+        self.callers: frozenset[str] = frozenset()  # pointers to the caller's memory for results
         self.moving: set[Value] = set()  # what the bodies of loops get anew in each iteration
         self.steps: dict[Node, int] = {}  # what takes items out of lists, one after the other
         self.coming: list[ahead.Item] = []  # the items that come next
@@ -118,6 +119,7 @@ class Lowering(Storage):
             self.bind(v, boundary.take(self, i, v))
         places = {i: boundary.place(self, i, v) for i, v in enumerate(graph.outputs)}
         dests = {i: place for i, place in places.items() if place is not None}
+        self.callers = frozenset(place.pointer for place in dests.values())
         results = self.region(graph, None, dests)
         boundary.require_contiguous(self, results)
         for v, x in zip(graph.outputs, results):

@@ -23,7 +23,7 @@ from ..graph import prints
 from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
 from ..recording.variables import Variable
-from . import results, rows
+from . import pool, results, rows
 from .buffers import Buffers
 from .callees import Call
 from .drawing import draws
@@ -89,7 +89,7 @@ class Native:
         arena[:] = [ctypes.addressof(self._table), self._buffers.address, self._pool.address]
         self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
         self._leave = {
-            i: rows.leaver(block, self._outputs[i], self._buffers, i in self._private)
+            i: pool.maker(block, self._outputs[i], self._buffers, i in self._private)
             for i, block in self._blocks.items()
         }
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
@@ -113,7 +113,7 @@ class Native:
         if self._whole is not None:
             made = self._whole(*inputs)
             if made is not MISS:
-                return self._in_order(inputs, made)
+                return list(made) if self._direct else self._in_order(inputs, made)
         elif self._runs < SETTLED:
             self._runs += 1
             if self._runs == SETTLED:
@@ -128,6 +128,10 @@ class Native:
             return made if made is None else self._in_order(inputs, made)
         finally:
             self._mutex.release()
+
+    def quick(self, inputs: Sequence[Any]) -> Any:
+        """The outputs where an entry takes these inputs, which looks at all there is to them; else ``MISS``."""
+        return self._whole(*inputs) if self._direct and self._whole is not None else MISS
 
     def layout(self, inputs: Sequence[Any]) -> Layout:
         """The strides of the inputs that are not contiguous; empty where other code would be of no use."""
@@ -199,7 +203,9 @@ class Native:
             return None
         if any(self._inputs[i].dtype.is_complex for i in numbers):
             return None
-        if len(self._inputs) - len(captured) > MOST or self._lists or self._tells or self._later:
+        if len(self._inputs) - len(captured) > MOST or self._tells or self._later:
+            return None
+        if self._lists and (owner is not None or self._assigned):  # others have no ``Rows``
             return None
         left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
         code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip
@@ -221,21 +227,21 @@ class Native:
 
     def _overlap(self, inputs: Sequence[Any]) -> bool:
         """Whether a tensor that is written shares memory with another input."""
-        spans = []
-        for i, given in enumerate(inputs):
-            for x in given.parts if type(given) is rows.Rows else (given,):
-                if isinstance(x, torch.Tensor):
-                    spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
+        spans: list[tuple[int, int, int]] = []
+        for i, x in enumerate(inputs):
+            if type(x) is rows.Rows:
+                spans += [(*span, i) for span in x.spans()]
+            elif isinstance(x, torch.Tensor):
+                spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
         spans.sort()
         written = set(self._assigned)
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
 
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
-        slots, kept = self._slots, []
+        slots = self._slots
         for i, (x, kind) in enumerate(zip(inputs, self._inputs)):
             if type(x) is rows.Rows:
-                kept.append(x.words())
-                slots[i] = ctypes.addressof(kept[-1])
+                slots[i] = x.address()
             else:
                 slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
         made = self._prepare()

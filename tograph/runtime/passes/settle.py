@@ -75,7 +75,8 @@ def _raises_again(node: Node) -> bool:
 def _only_raises(handler: Graph) -> bool:
     for node in handler.nodes:
         if node.op == "tg.reraise":
-            return True
+            raised = node.args[0].node
+            return raised is not None and raised.op == "tg.caught" and not node.kwargs
         if node.op != "tg.caught" and not node_effects(node).removable:
             return False
     return False
