@@ -301,10 +301,10 @@ def test_calls_nest_as_deep_as_the_stack_allows(monkeypatch):
     def depth(n):
         return 0 if n <= 0 else 1 + depth(n - 1)
 
-    assert depth(torch.tensor(2)) == 2
     monkeypatch.setattr(recursive_calls._stack, "room", 50)
-    with pytest.raises(RecursionError, match="room in the C stack"):
+    with pytest.raises(RecursionError, match="room in the C stack"):  # by the host: a first call compiles nothing
         depth(torch.tensor(100))
+    assert depth(torch.tensor(2)) == 2
 
 
 def test_gradients_of_arguments_and_captured_parameters():

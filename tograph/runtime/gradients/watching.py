@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Graph, all_nodes
+from ..graph.ir import Graph, Node, all_nodes
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
 from ..recording.variables import Variable
@@ -28,14 +28,26 @@ def is_watched(values: Iterable[Any]) -> bool:
     return transforms.active()
 
 
-def calls_python(graph: Graph) -> bool:
-    """Whether a graph gets values from Python code, which may be tensors that autograd watches."""
+def calls_python(graph: Graph, seen: tuple[Graph, ...] = ()) -> bool:
+    """Whether a graph gets values from Python code, which may be tensors that autograd watches. ``seen``: graphs that were looked at."""
     for node in all_nodes(graph):
-        if node.op not in REGION_OPS and node.outputs:
+        called = called_graph(node)
+        if called is not None:
+            if called not in seen and calls_python(called, (*seen, called)):
+                return True
+        elif node.op not in REGION_OPS and node.op != "tg.py_item" and node.outputs:
             effects = node_effects(node)
             if effects.io and effects.may_fail:
                 return True
     return False
+
+
+def called_graph(node: Node) -> Graph | None:
+    """The graph of the function that a node calls, which may call itself."""
+    if node.op != "tg.recursion":
+        return None
+    found = getattr(getattr(node.args[0].value, "__self__", None), "graph", None)
+    return found if isinstance(found, Graph) else None
 
 
 def keeps_histories(graph: Graph) -> bool:

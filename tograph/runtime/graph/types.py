@@ -21,16 +21,26 @@ from typing import Any
 
 import torch
 
-DTYPE_NAMES = {
+TEXT: Any = "text"  # stands where numbers have a dtype
+
+
+class _Names(dict[torch.dtype, str]):
+    """The names of dtypes; a text, which is no element of a tensor, is not among them, but has one."""
+
+    def __missing__(self, key: Any) -> str:
+        if key is TEXT:
+            return "text"
+        raise KeyError(key)
+
+
+DTYPE_NAMES = _Names({
     torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64",
     torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
     torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
     torch.bool: "bool", torch.complex32: "c32", torch.complex64: "c64", torch.complex128: "c128",
     torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2",
-}  # fmt: skip
+})  # fmt: skip
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
-TEXT: Any = "text"  # stands where numbers have a dtype
-DTYPE_NAMES[TEXT] = "text"
 SCALARS = {int: torch.int64, float: torch.float64, bool: torch.bool, str: TEXT}
 
 Shape = tuple[int | None, ...]

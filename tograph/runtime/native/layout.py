@@ -18,7 +18,7 @@ MAX_RANK = 4  # sizes of up to five dims are inside the object; one less is chec
 _WORDS = 24
 SAMPLES = 16  # tensors that are looked at together: padding holds anything, but not the same in all of them
 DTYPES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
-          torch.float32: 6, torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}  # fmt: skip
+          torch.float32: 6, torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15}  # fmt: skip
 
 
 @dataclass(frozen=True)

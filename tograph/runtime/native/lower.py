@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
@@ -38,6 +39,7 @@ from . import (
     matmul,
     moves,
     nests,
+    recursion,
     scatters,
     sorting,
     straight,
@@ -65,6 +67,7 @@ _SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise", "tg.print"])
 _KNOWN = frozenset(
     [
         *complex_parts.RULES,
+        *recursion.RULES,
         "tg.read",
         "tg.identity",
         "tg.written",
@@ -100,6 +103,11 @@ class Lowering(Storage):
         self.steps: dict[Node, int] = {}  # what takes items out of lists, one after the other
         self.coming: list[ahead.Item] = []  # the items that come next
         self.branching = False  # whether branches stay branches
+        self.callees: dict[Any, str] = {}  # functions that call themselves, by name
+        self.depth, self.top = (
+            "1",
+            "",
+        )  # how many of their calls nest in the next one; where the stack was before the first
 
     def run(self) -> str:
         """The text of the module."""

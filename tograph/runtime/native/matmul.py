@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..graph.ir import Node
-from ..graph.types import TensorType
+from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open, bound
-from . import joined, masked, threading
+from . import calls, joined, masked, threading
 from .code import SIZE, literal
 from .groups import ALONE
 from .masked import Kept
@@ -33,15 +33,15 @@ SHARED = 192  # rows of A that make up for a copy of B that is contiguous along 
 
 def lower(low: Lowering, node: Node) -> None:
     """Write a matrix product and bind its result."""
-    if node.op not in ALONE or node.kwargs or len(node.args) > 3:
-        raise Decline(f"{node.op} with factors")
+    dtype = DTYPE_NAMES[node.outputs[0].type.dtype]
+    if node.op not in ALONE or node.kwargs or len(node.args) > 3 or dtype not in ("f32", "f64"):
+        calls.lower(low, node)
+        return
     name = node.op.split(".")[1]
     bias = node.args[0] if name in ("addmm", "baddbmm") else None
     a, b = (low.operand(x) for x in node.args[(bias is not None) :])
     out = node.outputs[0]
     dtype, size = low.tensor(out)
-    if dtype not in ("f32", "f64"):
-        raise Decline(f"{node.op} in {dtype}")
     target = low.target(out)
     a, b = low.memory(a), low.memory(b)
     added = None if bias is None else broadcast(low, low.operand(bias), size)

@@ -201,6 +201,8 @@ class Native:
         given = {*results.places, *(o for _, options in results.chosen.values() for o in options)}
         if not (given | set(self._assigned)).isdisjoint(numbers):  # those are tensors
             return None
+        if any(self._inputs[i].dtype.is_complex for i in numbers):
+            return None
         if len(self._inputs) - len(captured) > MOST or self._tells or self._later:
             return None
         if self._lists and (owner is not None or self._assigned):  # others have no ``Rows``
