@@ -29,7 +29,18 @@ def a_row_of_columns(x, n):
     return v
 
 
-@pytest.mark.parametrize("f", [columns, rows, a_row_of_columns])
+def pieces(x, n):
+    n = int(n)
+    left, right = x.split([n, 4 - n], dim=1)
+    left += 1
+    right *= 5
+    above, below = x.split([n, 3 - n])
+    below -= 2
+    x[:, n:].transpose(0, 1).unsqueeze(0).mul_(3)
+    return left, right, above
+
+
+@pytest.mark.parametrize("f", [columns, rows, a_row_of_columns, pieces])
 def test_what_is_known_to_be_a_view_or_is_only_read(f):
     staged = tg.function(f)
     for n in (2, 0, 3):

@@ -248,7 +248,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
 def _lies_otherwise(x: SymTensor, y: SymTensor) -> bool:
     """Whether what is written to all of a storage has other strides than ``x``, which keeps its own."""
     one, two = x.meta, y.meta
-    if one.stride == two.stride or not (one.static and one.laid_out and two.laid_out):
+    if not (one.static and one.laid_out and two.laid_out) or one.stride == two.stride:
         return False
     return (
         math.prod(one.size) == math.prod(x.storage_.meta.size)
