@@ -88,6 +88,20 @@ def by_a_bool(x):
     return [1, 2, 3][c], "abc"[c], range(5)[c], (4, 5)[c], xs, {0: "a", 1: "b"}[c]
 
 
+@cases((3,), (-2,), (0,), (20,))
+def slices_of_ranges(x):
+    n, r = int(x), range(int(x))
+    found = [
+        range(10)[n:],
+        range(10)[:n:-2],
+        range(2, 20, 3)[n:5],
+        r[1:],
+        r[::-1],
+        range(n, 10)[2:4],
+    ]
+    return [list(v) for v in found], len(range(10)[n:])
+
+
 test_same = cases.test()
 
 

@@ -23,6 +23,25 @@ def by_the_whole(x, n):
     return s
 
 
+def written_before(x, n):
+    x += 1
+    v = x[1:]
+    for _ in range(n):
+        v.copy_(v * 2 + 1)
+    return x * 1
+
+
+def written_before_in_a_branch(x, n):
+    x += 1
+    v = x[1:]
+    if n > 1:
+        for _ in range(n):
+            v.add_(v.sum())
+    else:
+        v.zero_()
+    return x * 1
+
+
 def by_another_view(x, n):
     v, u, s = x.view(2, 2).t(), x[2:], torch.zeros(())
     while n > 0:
@@ -60,7 +79,7 @@ def descent(x, n):
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-@pytest.mark.parametrize("f", [detached, by_the_whole, by_another_view, of_a_captured_tensor, nested, descent])  # fmt: skip
+@pytest.mark.parametrize("f", [detached, by_the_whole, written_before, written_before_in_a_branch, by_another_view, of_a_captured_tensor, nested, descent])  # fmt: skip
 def test_as_in_eager(f, n):
     found = []
     for g in (f, tg.function(f)):

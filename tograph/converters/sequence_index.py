@@ -10,11 +10,14 @@ import torch
 
 from ..errors import StagingError
 from ..runtime import control_flow
+from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.symbols.required import require
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import locations
+from .call_rules import DECIDING
+from .calls import call
 from .iterables import Indexed, StagedRange, exact_dtype
 from .tensor_index import as_place
 from .text_options import one_of
@@ -28,10 +31,7 @@ def sequence_item(x, key):
         kind = type(x).__name__
         raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
     if isinstance(key, slice):
-        raise StagingError(
-            "a slice of a range whose bounds are known only when the graph runs is not supported: make the range with other bounds",
-            user_location(),
-        )
+        return _range_slice(x, key)
     n, at = x.length(), as_place(key)
 
     def outside():
@@ -41,6 +41,30 @@ def sequence_item(x, key):
     return control_flow.staged_if(inside, lambda: x.item(at % n), outside)
 
 
+def _range_slice(x: StagedRange, key: slice):
+    """A slice of a range, where the range or a bound is known only when the graph runs."""
+    if isinstance(key.step, SYMBOLS) or x.tensors:
+        raise StagingError(
+            "a slice of a range with a step that is known only when the graph runs, and one of tg.range, is not supported: make the range with other bounds",
+            user_location(),
+        )
+    return call(_cut, x.start, x.step, x.length(), as_place(key.start), as_place(key.stop), 1 if key.step is None else key.step)  # fmt: skip
+
+
+def _cut(first, by, n, start, stop, step):
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    low, high = (0, n) if step > 0 else (-1, n - 1)
+    begin = (low if step > 0 else high) if start is None else _place(start, n, low, high)
+    end = (high if step > 0 else low) if stop is None else _place(stop, n, low, high)
+    return range(first + begin * by, first + end * by, by * step)
+
+
+def _place(at, n, low, high):
+    return max(at + n, low) if at < 0 else min(at, high)
+
+
+DECIDING.update((_cut, _place))
 _PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
 
 

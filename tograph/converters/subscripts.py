@@ -181,7 +181,7 @@ def getitem(x, key):
         return tensor_item(x, key)
     if is_staged(key):
         reads.whole(x)
-    if is_staged(key) and isinstance(x, range):
+    if isinstance(x, range) and staged_parts(key):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
     if is_staged(key) and isinstance(x, (list, tuple, str)):
         return select(x, as_place(key))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ...errors import TographError
+from ..graph.ir import Value
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import joins
@@ -121,6 +122,7 @@ class Rounds:
         self.moving: list[tuple[Place, Spec]] = []
         self.taken_over: list[Place] = []  # from an earlier search, not yet seen to be changed
         self.depths: list[int] = []
+        self.stale: set[Value] = set()
 
     def entry(self, place: Place) -> Spec:
         """The spec of what a place holds before the loop."""
@@ -159,7 +161,7 @@ class Rounds:
             return False
         if self.history.change(self.loop, self.state) or self._merged() or not self._stable():
             return False
-        if stale_views.taken(self.loop.graph, [self.cond.graph]):
+        if stale_views.taken(self.loop.graph, [self.cond.graph], self.stale):
             return False
         return not self.history.unsettled(self.loop)
 

@@ -23,6 +23,7 @@ from ..guarding import reads
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from ..symbols.open_layouts import is_open
 from ..symbols.scalars import new_scalar
 from ..symbols.symbolic import SymTensor, value_of, wrap
 from ..values.listed import moved, parts
@@ -62,9 +63,7 @@ class Picked(Storage):
         pass
 
     def strided(self) -> bool:
-        return self.meta.static and any(
-            o.storage_.strided() or not torch.Tensor.is_contiguous(o) for o in self.options
-        )
+        return any(map(_out_of_order, self.options))
 
     def unfollowed(self, x: SymTensor, what: str) -> None:
         """``x`` shares memory with the tensors that lie in memory as it does, and is a copy of the others: none of them may change."""
@@ -129,6 +128,13 @@ class Picked(Storage):
             values = [value if k == i else old for k in range(len(options))]
             write(x, wrap(chosen(graph, which, values, x.meta), x.meta, graph))
         return True
+
+
+def _out_of_order(x: SymTensor) -> bool:
+    """Whether the elements of a tensor do not lie in order in memory, or may not."""
+    if x.storage_.strided():
+        return True
+    return not torch.Tensor.is_contiguous(x) if x.meta.laid_out else is_open(x.chain, x.meta)
 
 
 class Lost(Storage):

@@ -26,6 +26,7 @@ from ..inference.shapes import Meta, contiguous, same_shape
 from ..symbols.assumptions import settled
 from ..symbols.carrier import Carrier, dispatch_carrier
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
+from ..symbols.open_layouts import is_open
 from ..symbols.packing import is_packing
 from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
@@ -188,8 +189,9 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
     flat = found if isinstance(found, list) else [found]
     outs = []
     for i, (value, meta) in enumerate(zip(node.outputs, flat)):
-        step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta)
         meta = _with_symbols(meta, value, graph)
+        unsure = func is aten.view.default and not same_shape(meta, base.meta) and is_open(base.chain, base.meta)  # fmt: skip
+        step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta, unsure=unsure)  # fmt: skip
         made = SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph))
         if func is aten.view.default and (len(meta.size) == 1 or not same_shape(meta, base.meta)):
             base.storage_.reshaped = True

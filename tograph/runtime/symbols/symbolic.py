@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import ScopeError, StagingError, UnsupportedOpError
+from ...errors import AliasError, ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import infer, meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import products
+from . import open_layouts, products
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .retrace import Retrace
 from .scalars import new_scalar
@@ -26,7 +27,8 @@ from .valueless import Valueless
 class View:
     """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output.
 
-    ``quiet``: autograd does not count the writes through it, which are those through ``x.data``.
+    ``quiet``: autograd does not count the writes through it, which are those through ``x.data``. ``unsure``: eager PyTorch may copy here,
+    see ``open_layouts``.
     """
 
     func: Any
@@ -35,6 +37,7 @@ class View:
     index: int | None
     base: Meta
     quiet: bool = False
+    unsure: bool = False
 
 
 class SymTensor(Valueless, torch.Tensor):
@@ -107,6 +110,10 @@ class SymTensor(Valueless, torch.Tensor):
         return super().requires_grad_(requires_grad)
 
     def contiguous(self, memory_format=torch.contiguous_format):
+        if memory_format is torch.contiguous_format and open_layouts.is_open(self.chain, self.meta):
+            made = self.view(self.shape)
+            made.chain = (*made.chain[:-1], dataclasses.replace(made.chain[-1], unsure=True))
+            return made
         if memory_format is not torch.contiguous_format or not self.storage_.strided():
             self.storage_.reshaped = True
             return super().contiguous(memory_format=memory_format)
@@ -302,6 +309,16 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     return value
 
 
+def check_layout(x: SymTensor, what: str) -> None:
+    """AliasError for what ``reshape`` or ``contiguous`` made of a view, where only the run knows whether that is a copy."""
+    if any(v.unsure for v in x.chain):
+        raise AliasError(
+            "the result of reshape(), flatten() or contiguous() of a slice shares memory with it or is a copy, by sizes that are known only when the graph "
+            f"runs; so it cannot be {what} here. Use clone() where it is assigned.",
+            user_location(),
+        )
+
+
 def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     storage = x.storage_
     if (
@@ -311,6 +328,8 @@ def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
         and x.ref.value not in x.ref.graph.undone
     ):
         return graph.resolve(x.ref)
+    if x.ref is not None and x.version != storage.version:
+        check_layout(x, "read after a change in place of what it may share memory with")
     value = graph.current(storage)
     for view in x.chain:
         value = apply_view(graph, view, value)

@@ -19,7 +19,15 @@ from ..inference.infer import Facts, facts_of, tensor_type
 from ..inference.shapes import same_shape
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
-from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
+from ..symbols.symbolic import (
+    SymTensor,
+    apply_view,
+    argument,
+    as_symbolic,
+    check_layout,
+    value_of,
+    wrap,
+)
 from . import histories, out_arguments, overlap, stale, torn, twins
 from .view_writes import scatter, scatter_by_index, steps
 
@@ -206,6 +214,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     """Give ``target`` the content of ``result``, which has its shape or broadcasts to it."""
     graph = current_graph()
     x = as_symbolic(target)
+    check_layout(x, "changed in place")
     y = as_symbolic(result)
     value = value_of(y, graph)
     if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta) or _lies_otherwise(x, y):
@@ -239,7 +248,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
 def _lies_otherwise(x: SymTensor, y: SymTensor) -> bool:
     """Whether what is written to all of a storage has other strides than ``x``, which keeps its own."""
     one, two = x.meta, y.meta
-    if one.stride == two.stride or not (one.static and one.laid_out and two.laid_out):
+    if not (one.static and one.laid_out and two.laid_out) or one.stride == two.stride:
         return False
     return (
         math.prod(one.size) == math.prod(x.storage_.meta.size)

@@ -122,9 +122,9 @@ def _split_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Valu
     dim = view.args[1] if len(view.args) > 1 else view.kwargs.get("dim", 0)
     sizes = [m.size[dim] for m in _pieces(view)]
     start = sum(sizes[: view.index])
-    stop = start + sizes[view.index or 0]
+    ends = [argument(graph, n) for n in (start, start + sizes[view.index or 0])]
     return graph.emit(
-        "aten.slice_scatter.default", base, value, dim, start, stop, 1, type=tensor_type(view.base)
+        "aten.slice_scatter.default", base, value, dim, *ends, 1, type=tensor_type(view.base)
     )
 
 

@@ -1,0 +1,43 @@
+"""Views whose place in memory follows from sizes that only the run knows: ``x[:, :n]``.
+
+Their strides are told as if the elements lay in order, so that torch's code does not compare sizes. Where they do not, eager PyTorch copies in
+``reshape``, ``flatten`` and ``contiguous``: what these give of such a view is one or the other, and is not written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..inference.shapes import Meta, contiguous
+
+
+def is_open(chain: tuple[Any, ...], meta: Meta) -> bool:
+    """Whether the elements of a view may lie otherwise than in order, where its strides say that they do. ``meta``: of the view itself."""
+    made = [*(v.base for v in chain[1:]), meta]
+    return any(map(_opens, chain, made))
+
+
+def _opens(view: Any, made: Meta) -> bool:
+    name = view.func._schema.name.split("::")[-1]
+    if made.static or name not in ("slice", "expand"):
+        return False
+    given = view.base
+    if name == "expand":
+        return len(made.size) > len(given.size) or any(
+            _is_one(n) and not _is_one(m) for n, m in zip(given.size, made.size)
+        )
+    dim = view.args[0] if view.args else 0
+    step = view.args[3] if len(view.args) > 3 else 1
+    before = given.size[: dim % len(given.size)]
+    return not (_is_one(step) and all(map(_is_one, before)) and _in_order(given))
+
+
+def _is_one(n: Any) -> bool:
+    return type(n) is int and n == 1
+
+
+def _in_order(x: Meta) -> bool:
+    """Whether strides are those of a tensor that is made anew, as far as they are known."""
+    plain = contiguous(x.dtype, x.size, x.device).stride
+    pairs = [(s, t) for s, t, n in zip(x.stride, plain, x.size) if not _is_one(n)]
+    return all(s == t for s, t in pairs if type(s) is int and type(t) is int)
