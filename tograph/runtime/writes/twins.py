@@ -42,7 +42,7 @@ def _part(target: Any) -> None:
     if not isinstance(x, SymTensor) or not x.chain or x.chain != target.chain[: len(x.chain)]:
         return
     steps, old = len(x.chain), x.storage_
-    known = x.ref is not None and x.version == old.version and old.twin is None
+    known = x.ref is not None and x.version == old.version and _twin(old, current_graph()) is None
     if not known or old.derived or any(v.func is not aten.detach.default for v in x.chain):
         return
     if current_graph().within(x.ref.graph):
@@ -55,6 +55,14 @@ def _part(target: Any) -> None:
 
 def follow(storage: Storage, value: Value, graph: FuncGraph) -> None:
     """``storage`` was given a content: its twin has it too."""
-    if storage.twin is not None:
+    if _twin(storage, graph) is not None:
         old = graph.current(storage.twin)
         graph.assign(storage.twin, graph.emit("tg.written", old, value, type=old.type))
+
+
+def _twin(storage: Storage, graph: FuncGraph) -> Storage | None:
+    """The twin of ``storage``; one of a branch or body that is done has no name any more."""
+    twin = storage.twin
+    if twin is not None and twin.home is not None and not graph.within(twin.home):
+        storage.twin = None
+    return storage.twin
