@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import TographError, refused
+from ..errors import ConditionError, TographError, refused
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.guarding import reads
@@ -133,6 +133,11 @@ def caught() -> BaseException:
     return active
 
 
+def is_handling() -> bool:
+    """Whether the code stands in a handler of an exception that happens when the graph runs."""
+    return bool(_handled)
+
+
 def raised(error: Any) -> Any:
     """What ``raise error`` raises: where ``error`` is one thing or another, a branch for each raises it."""
     if is_union(error):
@@ -176,9 +181,10 @@ def _python_try(body, handlers, orelse, final) -> None:
             raise
         except BaseException as error:
             for kind, handler in handlers:
-                if _catches(kind, error):
+                caught = _caught(kind, error)
+                if caught is not None:
                     with creation.condition():
-                        handler(error)
+                        handler(caught)
                     break
             else:
                 raise
@@ -190,15 +196,23 @@ def _python_try(body, handlers, orelse, final) -> None:
             final()
 
 
-def _catches(kind: Any, error: BaseException) -> bool:
-    """Whether an ``except`` takes an exception. What tograph refuses is no error of the program: only its own name catches it."""
+def _caught(kind: Any, error: BaseException) -> BaseException | None:
+    """The exception that an ``except`` takes, None where it does not take this one.
+
+    What tograph refuses is no error of the program: only its own name catches it. A condition that is neither true nor false is torch's error.
+    """
     wanted = BaseException if kind is None else kind()
+    own = not isinstance(error, TographError) or _names_own(wanted)
+    if not own and isinstance(error, ConditionError):
+        error, own = RuntimeError(error.plain), True
     if not isinstance(error, wanted):
-        return False
+        return None
     if control_flow.is_leaf_error(error):
         reads.leaf_written()
-    if not refused(error):
-        return True
+    return error if own or not refused(error) else None
+
+
+def _names_own(wanted: Any) -> bool:
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
     return any(issubclass(k, TographError) for k in kinds)
 

@@ -80,8 +80,8 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
     elif isinstance(manager, contextlib.suppress):
         kinds: Any = vars(manager)["_exceptions"]
         try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
-    elif isinstance(getattr(manager, "generator__", None), Generator):
-        _through_generator(manager.generator__, body, places_of(names, body))
+    elif (generator := _generator_of(manager)) is not None:
+        _through_generator(generator, body, places_of(names, body))
     elif _user(kind):
         _with_exit(manager, body, names)
     elif kind is contextlib.nullcontext or type(kind.__exit__) is not types.FunctionType:
@@ -97,6 +97,12 @@ _NO_MANAGER = "{0!r} object does not support the context manager protocol"
 
 def _nothing(error: Any) -> None:
     return None
+
+
+def _generator_of(manager: Any) -> Generator | None:
+    """The generator that a manager of ``contextlib.contextmanager`` runs, where it may be run the other way round."""
+    found = getattr(manager, "generator__", None) or getattr(manager, "gen", None)
+    return found if isinstance(found, Generator) and found.fresh else None
 
 
 def _user(kind: type) -> bool:

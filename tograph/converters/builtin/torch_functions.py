@@ -135,11 +135,17 @@ def from_numpy(array):
     )
 
 
-@handles(np.from_dlpack)
-def from_dlpack(x, **options):
-    if is_tracing() and isinstance(x, torch.Tensor):
-        raise no_array("from_dlpack")
-    return np.from_dlpack(x, **options)
+def _of_memory(function, name):
+    @handles(function)
+    def handler(x, *args, **options):
+        if is_tracing() and isinstance(x, torch.Tensor):
+            raise no_array(name)
+        return function(x, *args, **options)
+
+
+_of_memory(np.from_dlpack, "from_dlpack")
+_of_memory(torch.from_dlpack, "from_dlpack")
+_of_memory(torch.utils.dlpack.to_dlpack, "to_dlpack")
 
 
 def _lists_of_tensors(function):

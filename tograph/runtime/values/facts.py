@@ -35,10 +35,17 @@ class _State(threading.local):
         ] = {}  # (condition, sizes by its answer)
         self.numbers: dict[Value, tuple[Any, tuple[int, int]]] = {}  # the same of numbers
         self.depth = 0
+        self.all = frozenset(range(64))  # what a tag may be of which nothing is known
 
 
 _state = _State()
-_ALL = frozenset(range(64))
+FEW = 4  # options up to which a test of several is one of each
+
+
+def _make_room(x: TaggedUnion) -> None:
+    """Let the numbers of all options of ``x`` be among those that tags have."""
+    if len(x.options_) > len(_state.all):
+        _state.all = frozenset(range(2 * len(x.options_)))
 
 
 def _tag_value(x: TaggedUnion) -> Value:
@@ -47,13 +54,14 @@ def _tag_value(x: TaggedUnion) -> Value:
 
 def possible(x: TaggedUnion) -> list[int]:
     """The options that ``x`` may be here, in order."""
+    _make_room(x)
     left = _left(_tag_value(x)) & frozenset(range(len(x.options_)))
     return sorted(left) or [len(x.options_) - 1]
 
 
 def _left(tag: Value) -> frozenset[int]:
     """What a tag may be here, by what is known of it and of the one that it follows from."""
-    left = _ALL
+    left = _state.all
     for known in _state.known:
         left &= known.get(tag, left)
     if tag in _state.source:
@@ -100,10 +108,16 @@ def is_option(x: TaggedUnion, i: int) -> Any:
 
 def is_one_of(x: TaggedUnion, options: list[int]) -> Any:
     """The staged condition that ``x`` is one of the options."""
+    _make_room(x)
     test: Any = None
-    for i in options:
-        one = x.tag_ == i
-        test = one if test is None else test | one
+    if len(options) > FEW:
+        table = [i in options for i in range(len(x.options_))]
+        graph = current_graph()
+        test = new_scalar("tg.choose", (x.tag_.node.value(graph), table), bool, graph)
+    else:
+        for i in options:
+            one = x.tag_ == i
+            test = one if test is None else test | one
     if test is None:
         graph = current_graph()
         test = new_scalar("py.constant", (False,), bool, graph)
@@ -178,7 +192,7 @@ def _value(x: Any) -> Value | None:
 
 def negated(test: Any, result: Any) -> None:
     """``result`` is ``not test``: its meaning follows."""
-    _mean(test, result, lambda options: _ALL - options)
+    _mean(test, result, lambda options: _state.all - options)
 
 
 def same(test: Any, result: Any) -> None:
@@ -231,10 +245,10 @@ def learn(test: Any, answer: bool) -> None:
     if meaning is None:
         return
     tag, options = meaning
-    known = {tag: options if answer else _ALL - options}
+    known = {tag: options if answer else _state.all - options}
     while tag in _state.source:
         source, of = _state.source[tag]
-        known[source] = frozenset(i for i in _ALL if of(i) & known[tag])
+        known[source] = frozenset(i for i in _state.all if of(i) & known[tag])
         tag = source
     _state.known.append(known)
 
