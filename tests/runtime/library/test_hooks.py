@@ -294,7 +294,6 @@ def test_old_backward_hooks_of_modules_are_refused():
         tg.function(lambda x: net(x))(torch.ones(1, 2, requires_grad=True))
 
 
-<<<<<<< HEAD
 def fixed_point(x):
     """The gradient at a fixed point, by a loop of its own; the hook works on a copy that is computed from the tensor itself."""
 
@@ -342,7 +341,8 @@ def test_a_gradient_that_passes_by_a_hook_is_refused():
     x = torch.ones(2, dtype=D, requires_grad=True)
     with pytest.raises(GradientError, match="pass by|by way of"):
         torch.autograd.grad(f(x), x)
-=======
+
+
 def test_behind_a_try_of_which_only_the_body_goes_on():
     """What such a tensor requires does not depend on the path: a branch of it is none, and may register a hook."""
 
@@ -361,4 +361,3 @@ def test_behind_a_try_of_which_only_the_body_goes_on():
     f(x).backward()
     tg.function(f)(y).backward()
     torch.testing.assert_close(x.grad, y.grad)
->>>>>>> main
