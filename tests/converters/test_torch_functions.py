@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import UnsupportedOpError
 
 X = torch.tensor([1.1, 2.3], dtype=torch.float64)
 
@@ -111,3 +112,13 @@ def test_a_tensor_of_lists_that_a_branch_picks(x):
 
     for wanted, made in zip(rows(x), tg.function(rows)(x), strict=True):
         torch.testing.assert_close(made, wanted)
+
+
+def test_a_tensor_of_a_class_of_its_own_is_not_made_inside():
+    class Points(torch.Tensor):
+        pass
+
+    for make in (lambda x: x.as_subclass(Points), lambda x: torch.Tensor.as_subclass(x, Points)):
+        with pytest.raises(UnsupportedOpError, match="makes a Points"):
+            tg.function(make)(torch.ones(2))
+    assert type(torch.ones(2).as_subclass(Points)) is Points

@@ -294,6 +294,55 @@ def test_old_backward_hooks_of_modules_are_refused():
         tg.function(lambda x: net(x))(torch.ones(1, 2, requires_grad=True))
 
 
+def fixed_point(x):
+    """The gradient at a fixed point, by a loop of its own; the hook works on a copy that is computed from the tensor itself."""
+
+    def step(z):
+        return torch.tanh(z * 0.3 + x)
+
+    with torch.no_grad():
+        z = torch.zeros_like(x)
+        while (step(z) - z).norm() > 1e-9:
+            z = step(z)
+    z = step(z)
+    copy = z.clone().detach().requires_grad_()
+    value = step(copy)
+
+    def hook(g):
+        y = g
+        while (made := torch.autograd.grad(value, copy, y, retain_graph=True)[0] + g).sub(
+            y
+        ).norm() > 1e-9:
+            y = made
+        return made
+
+    z.register_hook(hook)
+    return z
+
+
+def test_a_hook_that_uses_what_was_computed_from_its_tensor():
+    found = []
+    for g in (fixed_point, tg.function(fixed_point)):
+        x = torch.linspace(-1, 1, 4, dtype=D, requires_grad=True)
+        y = g(x)
+        found.append((y.detach(), *torch.autograd.grad((y**2).sum(), x)))
+    torch.testing.assert_close(*found)
+
+
+def test_a_gradient_that_passes_by_a_hook_is_refused():
+    @tg.function
+    def f(x):
+        y = x * 2
+        z = y.sin()
+        scale = z.detach()
+        y.register_hook(lambda g: g * scale)
+        return y.sum() + z.sum() if x[0] > 0 else y.sum()
+
+    x = torch.ones(2, dtype=D, requires_grad=True)
+    with pytest.raises(GradientError, match="pass by|by way of"):
+        torch.autograd.grad(f(x), x)
+
+
 def test_behind_a_try_of_which_only_the_body_goes_on():
     """What such a tensor requires does not depend on the path: a branch of it is none, and may register a hook."""
 

@@ -101,3 +101,86 @@ def test_inside():
 
     w, x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.ones(3)
     torch.testing.assert_close(tg.function(f)(w, x), f(w, x))
+
+
+class Kept:
+    """A tensor outside that is written by ``.data`` while gradients are on: it gets no history."""
+
+    average = torch.zeros(3)
+
+
+def once(x):
+    Kept.average.data.copy_(x * 2)
+    return Kept.average * 2 + x.detach()
+
+
+def twice(x):
+    Kept.average.data.copy_(x * 2)
+    Kept.average.data.mul_(x * 3)
+    return Kept.average * 2
+
+
+def in_a_branch(x):
+    if x.sum() > 0:
+        Kept.average.data.copy_(x * 2)
+    return Kept.average * 2
+
+
+def in_a_branch_and_behind_it(x):
+    if x.sum() > 0:
+        Kept.average.data.copy_(x * 2)
+    Kept.average.data.lerp_(x * 3, 0.5)
+    return x.sum()
+
+
+def of_its_own_in_a_branch_and_behind_it(x):
+    y = torch.zeros(3)
+    if x.sum() > 0:
+        y.data.copy_(x * 2)
+    y.data.mul_(x * 3)
+    return x.sum() * y
+
+
+def in_a_loop(x):
+    k = 0
+    while k < 2:
+        Kept.average.data.add_(x * 2)
+        k += 1
+    Kept.average.data.mul_(x)
+    return Kept.average * 2
+
+
+def by_a_name_from_outside_of_the_branch(x):
+    v = Kept.average.data
+    if x.sum() > 0:
+        v.copy_(x * 2)
+    return Kept.average * 2 + v
+
+
+def in_a_branch_of_a_branch(x):
+    if x.sum() > 0:
+        v = Kept.average.detach()
+        if x.sum() > 1:
+            v.copy_(x * 2)
+        v.mul_(x * 3)
+    return Kept.average * 2
+
+
+OUTSIDE = (
+    once, twice, in_a_branch, in_a_branch_and_behind_it, of_its_own_in_a_branch_and_behind_it, in_a_loop,
+    by_a_name_from_outside_of_the_branch, in_a_branch_of_a_branch,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("f", OUTSIDE)
+def test_what_is_written_by_data_has_no_history(f):
+    found = []
+    for g in (f, tg.function(f)):
+        Kept.average, rows = torch.zeros(3), []
+        for start in (1.0, -1.0, 1.0):
+            x = torch.full((3,), start, requires_grad=True)
+            y = g(x)
+            gradient = torch.autograd.grad(y.sum(), x)[0].tolist() if y.requires_grad else None
+            rows.append((y.tolist(), gradient, Kept.average.tolist(), Kept.average.requires_grad))
+        found.append(rows)
+    assert found[0] == found[1]

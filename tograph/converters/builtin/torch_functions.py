@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...errors import UnsupportedOpError
 from ...runtime.gradients import determinants, grad_fields
 from ...runtime.library import autograd_functions, custom, grads, hooks
 from ...runtime.symbols import journal
-from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import to_python
 from ...runtime.symbols.symbolic import scalar_of
 from ...runtime.symbols.valueless import no_array
@@ -206,6 +207,20 @@ def _requires_grad_(x, requires_grad=True):
 
 
 TENSOR_METHODS["requires_grad_"] = _requires_grad_
+
+
+def _as_subclass(x, cls):
+    if is_staged(x) and cls is not torch.Tensor:
+        raise UnsupportedOpError(
+            f"as_subclass makes a {cls.__name__} of a tensor that is known only when the graph runs: tensors of a class of their own are not made in "
+            "a function. Make it outside, or work on the plain tensor",
+            user_location(),
+        )
+    return x.as_subclass(cls)
+
+
+TENSOR_METHODS["as_subclass"] = _as_subclass
+handles(torch.Tensor.as_subclass)(_as_subclass)
 
 
 def _while_tracing(function, form):

@@ -108,6 +108,8 @@ def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Depen
         return [NOTHING] * count
     if node.op in REGION_OPS:
         return _regions(node, known)
+    if node.op == "tg.written":  # the content of the second with the history of the first
+        return [known[node.args[0]]]
     return [frozenset().union(*(known[v] for v in node.inputs))] * count
 
 

@@ -716,7 +716,7 @@ def _assign(x, value):
 def _written(old, new):
     """The content ``new`` with the history of ``old``: what a write that autograd does not see makes of a tensor."""
     if not torch.is_grad_enabled() or not getattr(old, "requires_grad", False):
-        return new
+        return new.detach() if getattr(new, "requires_grad", False) else new
     made = old.clone()
     with torch.no_grad():
         made.copy_(new)

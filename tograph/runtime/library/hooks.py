@@ -79,6 +79,7 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
     optional_grads.check(required.required(x), "RuntimeError", _UNREQUIRED)
     node = _node(x, value, hook)
     _place(graph.graph, node, value)
+    _bypassed(x, node, value, graph)
     if options:
         hooked.note(node, {value_of(o, graph) for o in options}, graph)
     _stand_for(x, value, node.outputs[0], graph)
@@ -99,8 +100,7 @@ def refuse(x: Any, why: str) -> None:
         return
     graph = current_graph()
     value = value_of(x, graph)
-    region = custom.gradient_region([value], lambda g: g, [x], [0])
-    node = custom.call_of([value], [value], region.graph, NAME, refused=why)
+    node = _refusing(x, value, why)
     _place(graph.graph, node, value)
     _stand_for(x, value, node.outputs[0], graph)
 
@@ -138,12 +138,10 @@ def _node(x: SymTensor, value: Value, hook: Callable[[Any], Any]) -> Node:
 def _place(graph: Graph, node: Node, value: Value) -> None:
     """Put a node in front of the first use of ``value``, whose uses become uses of its output.
 
-    What the hook itself is computed from keeps the value, where no gradient goes that way.
+    What the hook itself is computed from keeps the value.
     """
     needed = _ancestors(node)
-    uses = [n for n in graph.nodes if value in n.inputs and n is not node]
-    plain = [n for n in uses if n in needed and (n.op == "aten.detach.default" or not n.grad)]
-    rest = [n for n in uses if n not in plain]
+    rest = [n for n in graph.nodes if value in n.inputs and n is not node and n not in needed]
     first = graph.nodes.index(rest[0]) if rest else len(graph.nodes) - 1
     if not needed.isdisjoint(graph.nodes[first:-1]):
         raise GradientError(
@@ -155,6 +153,32 @@ def _place(graph: Graph, node: Node, value: Value) -> None:
     for user in rest:
         user.replace_inputs(lambda v: node.outputs[0] if v is value else v)
     graph.nodes.insert(first, node)
+
+
+def _bypassed(x: SymTensor, node: Node, value: Value, graph: FuncGraph) -> None:
+    """Refuse gradients that come to ``x`` by way of what its hook is computed from: they would pass by the hook."""
+    needed = _ancestors(node)
+    users = [n for n in graph.graph.nodes if value in n.inputs and n in needed]
+    users = [n for n in users if n.grad and n.op != "aten.detach.default"]
+    if not users:
+        return
+    nodes, first = graph.graph.nodes, graph.graph.nodes.index(users[0])
+    before = len(nodes)
+    other = graph.emit("aten.alias.default", value, type=value.type)  # a tensor of its own to torch
+    guard = _refusing(x, other, _BYPASSED)
+    made, nodes[before:] = nodes[before:], []
+    nodes[first:first] = made
+    for user in users:
+        user.replace_inputs(lambda v: guard.outputs[0] if v is value else v)
+
+
+_BYPASSED = "a gradient comes to a tensor with a hook by way of values that the hook itself is computed from: detach what it uses"
+
+
+def _refusing(x: SymTensor, value: Value, why: str) -> Node:
+    """A node that gives a value as it is, and that no gradient passes."""
+    region = custom.gradient_region([value], lambda g: g, [x], [0])
+    return custom.call_of([value], [value], region.graph, NAME, refused=why)
 
 
 def _ancestors(node: Node) -> set[Node]:

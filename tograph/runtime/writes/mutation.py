@@ -232,7 +232,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     histories.note(x.storage_, target)
     if not _unseen(x):
         x.storage_.refuse_leaf(graph, bool(x.chain))
-    elif _may_have_history(x.storage_, graph):
+    elif _may_have_history(x.storage_, graph) or _has_gradient(value):
         old = graph.current(x.storage_)
         value = graph.emit("tg.written", old, value, type=old.type)
     graph.assign(x.storage_, value)
@@ -270,10 +270,13 @@ def _may_have_history(storage: Storage, graph: FuncGraph) -> bool:
         return storage.external.requires_grad or isinstance(storage.external, torch.nn.Parameter)
     if storage.argument is not None or storage.derived or storage.ref is None:
         return True
-    node = storage.ref.value.node
-    if node is None or storage.ref.graph is not graph:
-        return True
-    if node.op in REGION_OPS:
+    return storage.ref.graph is not graph or _has_gradient(storage.ref.value)
+
+
+def _has_gradient(value: Value) -> bool:
+    """Whether a value may have a gradient in a call whose arguments require one."""
+    node = value.node
+    if node is None or node.op in REGION_OPS:
         return True
     return (
         node.grad
