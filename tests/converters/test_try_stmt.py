@@ -746,6 +746,33 @@ def the_text_of_an_error(x):
     return y, how
 
 
+@cases((torch.ones(3), 1.0), (torch.ones(3), -1.0))
+def a_condition_of_many_elements_is_the_error_of_torch(x, c):
+    x += 1
+    print("before")
+    try:
+        if x:
+            print("never")
+    except ValueError:
+        print("ValueError")
+    except RuntimeError as error:
+        print(error)
+    x *= 2
+    if c > 0 and x > 1:
+        return 0
+    return 1
+
+
+@cases((torch.ones(3), [1]), (torch.ones(1), [1]))
+def effects_before_such_a_condition(x, log):
+    x.add_(1)
+    log.append(2)
+    print("before", x)
+    while not x:
+        x = x - 1
+    return x
+
+
 test_same = cases.test()
 
 

@@ -32,6 +32,7 @@ from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
+from . import text_options
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
@@ -151,7 +152,8 @@ def attr(owner, name):
     if name in _DATA and isinstance(owner, torch.Tensor):
         return getattr(owner, name)
     if is_union(owner):
-        return apply(lambda o: attr(o, name), owner)
+        found = text_options.method(owner, name)
+        return found or apply(lambda o: attr(o, name), owner)
     return _attribute(owner, name)
 
 

@@ -252,13 +252,12 @@ def _list_method(f: types.MethodType, args, kwargs):
     if is_table(items):
         return TABLE_METHODS[0](items, f.__name__, args, kwargs)
     args = tuple(map(union.settled, args))
-    form = METHODS.get((StagedList, f.__name__))
-    if form is not None and items.handle is None:
-        return form(items, *args, **kwargs)
+    plain = items.handle is None
+    form = METHODS.get((StagedList, f.__name__)) if plain else GROWING.get(f.__name__)
     if journal.active() and f.__name__ in CHANGING:
         journal.record(locations.contents(items))
-    form = GROWING.get(f.__name__) if items.handle is not None else None
-    return f(*args, **kwargs) if form is None else form(items, *args, **kwargs)
+    result = NotImplemented if form is None else form(items, *args, **kwargs)
+    return f(*args, **kwargs) if result is NotImplemented else result
 
 
 def _unbound(f: Any, args, kwargs):

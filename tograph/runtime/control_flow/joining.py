@@ -23,7 +23,7 @@ from ..values.joins import join
 from ..values.list_specs import join_lists
 from ..values.listed import tensors_in
 from ..values.structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
-from ..writes import freed, histories, stale
+from ..writes import freed, histories, rebasing, stale
 from . import made_leaves, tensor_attributes
 from .joint import Joint
 from .learning import learn_by_flag, learn_outcome
@@ -180,10 +180,11 @@ def put_back(place: Place, x: Any) -> None:
     """Write what a staged construct made of a location."""
     if isinstance(place.keep, Storage):
         if place.keep.owner is not None and isinstance(x, structure.SymTensor):
-            histories.note(place.keep, place.keep.owner)
+            owner = place.keep.owner
+            histories.note(place.keep, owner)
             made = symbolic.value_of(x, current_graph())
-            with stale.joined(place.keep.owner, place.get(), made, current_graph()):
-                histories.rebase(place.keep.owner, x)
+            with stale.joined(owner, place.get(), made, current_graph()):
+                rebasing.rebase(owner, None if histories.detached(owner) else x)
         if isinstance(x, structure.SymTensor):
             x = structure.Ref(symbolic.value_of(x, current_graph()), current_graph())
         else:
