@@ -667,3 +667,70 @@ def test_functions_of_torchscript_keep_their_branches():
     for x in ([3.0, 4.0], [-30.0, 40.0], [0.1, 0.1]):
         close(scripted_search(torch.tensor(x)), f(torch.tensor(x)))
     assert f.trace_count == 1
+
+
+# ---- classes that refuse what containers have, and wrappers without source
+
+
+class Count(tuple):
+    """A pair that is no sequence to its users."""
+
+    def __new__(cls, count, kind):
+        return super().__new__(cls, (count, kind))
+
+    count = property(lambda self: tuple.__getitem__(self, 0))
+
+    def __len__(self):
+        raise NotImplementedError
+
+    def __iter__(self):
+        raise NotImplementedError
+
+
+def test_a_tuple_without_length():
+    plan, seen = (Count(2, "a"), Count(4, "b")), {}
+
+    def f(x):
+        if x.sum() > 0:
+            seen["n"] = x.sum()
+        y = x * plan[0].count
+        return y / y.norm() if y.norm() > 1 else y
+
+    compare(f, torch.ones(3))
+    compare(f, -torch.ones(3) / 9)
+
+
+def checked(inner):
+    """A decorator that writes the code of its wrapper, as those that check types do."""
+    names = {"inner_": inner, "Tensor_": torch.Tensor}
+    lines = [
+        "def wrapper(*args, inner_=inner_):",
+        "    if not isinstance(args[0], Tensor_):",
+        "        raise TypeError('not a tensor')",
+        "    found = inner_(*args)",
+        "    if not isinstance(found, Tensor_):",
+        "        raise TypeError('gave no tensor')",
+        "    return found",
+    ]
+    exec("\n".join(lines), names)
+    return functools.wraps(inner)(names["wrapper"])
+
+
+def test_wrappers_without_source():
+    @checked
+    def step(x, n):
+        if x.sum() > 0:
+            return x * n
+        return -x
+
+    def loop(x):
+        y = step(x, 2)
+        while y.norm() < 9:
+            y = step(y, 3)
+        return y
+
+    compare(loop, torch.ones(2))
+    compare(loop, -torch.ones(2))
+    compare(step, torch.ones(2), 2)
+    with pytest.raises(TypeError, match="not a tensor"):
+        tg.function(lambda x: step(3, x))(torch.ones(2))

@@ -335,3 +335,25 @@ def test_operators_that_containers_do_not_have(f):
     with pytest.raises(TypeError) as found:
         tg.function(f)(torch.ones(2))
     assert str(expected.value) in str(found.value)
+
+
+class Operator:
+    """Stands for a matrix, and takes part in functions of torch, as linear operators of libraries do."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def __matmul__(self, other):
+        return self.matrix @ other if self.matrix.sum() > 0 else other
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+def test_operators_of_a_class_with_torch_function():
+    def f(x):
+        return Operator(x * 3) @ x
+
+    for x in (torch.eye(2), -torch.eye(2)):
+        torch.testing.assert_close(tg.function(f)(x), f(x))

@@ -10,13 +10,13 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
-from ..errors import ConversionError, NotAFunctionError, SignatureError
+from ..errors import ConversionError, NotAFunctionError, SignatureError, SourceError
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction, WeakMethod
 from . import recursion
 from .call_rules import MARK
 from .calls import call
-from .conversion import record_writes
+from .conversion import converted, record_writes, wraps_users
 from .pipeline import conversion, convert_function
 
 P = ParamSpec("P")
@@ -119,7 +119,12 @@ def _entry(fn: Any) -> Callable[..., Any]:
     if getattr(fn, MARK, False):
         return fn
     if isinstance(fn, types.FunctionType):
-        made = convert_function(fn)
+        try:
+            made = convert_function(fn)
+        except SourceError:
+            if not wraps_users(fn):
+                raise
+            made = converted(fn)
         record_writes(made)
         return recursion.entry(fn, made)
     return functools.partial(call, fn)

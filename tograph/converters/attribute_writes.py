@@ -12,7 +12,7 @@ import torch
 from ..runtime.gradients import grad_fields
 from ..runtime.guarding import unconverted
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, inner_lists, locations
 from ..runtime.values.growing import check_attribute
@@ -75,8 +75,13 @@ def _store(how, found, owner, name, value) -> None:
         unconverted.run(how, (owner, name, value), {})
         return
     if not journal.active() or isinstance(found, property):
+        if isinstance(owner, SymTensor) and is_tracing():
+            current_graph().root.tagged = True
         how(owner, name, value)
         return
+
+    if isinstance(owner, SymTensor):
+        current_graph().root.tagged = True
 
     def write() -> None:
         held = getattr(owner, "__dict__", None)

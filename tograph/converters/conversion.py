@@ -5,6 +5,7 @@ The pipeline makes it, which imports the modules that ask for it; it says how by
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import locations
 from ..runtime.values.code_names import writes
-from .call_rules import is_straight, is_user_function
+from .call_rules import is_straight, is_unconverted, is_user_function
 
 _convert: Callable[[types.FunctionType], types.FunctionType]
 
@@ -37,9 +38,36 @@ def converted(f: types.FunctionType) -> types.FunctionType:
         record_writes(made)
         return made
     except SourceError as error:
+        if wraps_users(f):
+            return _around(f)
         if is_straight(f.__code__):
             return lambda *args, **kwargs: unconverted.run(f, args, kwargs)
         raise SourceError(str(error), user_location()) from None
+
+
+def wraps_users(f: types.FunctionType) -> bool:
+    """Whether a decorator says that a function wraps one of the user's."""
+    return is_unconverted(getattr(f, "__wrapped__", None))
+
+
+def _around(f: types.FunctionType) -> types.FunctionType:
+    """A wrapper whose code some decorator wrote (one that checks types): it runs as it is, on converted forms of the user's functions that it holds."""
+
+    def held(x: Any) -> Any:
+        ends = x is f.__wrapped__ or not hasattr(x, "__wrapped__")
+        return converted(x) if ends and is_unconverted(x) else x
+
+    own = f.__globals__
+    if (
+        vars(sys.modules.get(own.get("__name__", ""), f)) is not own
+        and f.__wrapped__ in own.values()
+    ):
+        own = {name: held(x) for name, x in own.items()}
+    cells = tuple(types.CellType(held(c.cell_contents)) for c in f.__closure__ or ())
+    made = types.FunctionType(f.__code__, own, f.__name__, None, cells or None)
+    made.__defaults__ = f.__defaults__ and tuple(map(held, f.__defaults__))
+    made.__kwdefaults__ = f.__kwdefaults__ and {n: held(x) for n, x in f.__kwdefaults__.items()}
+    return made
 
 
 def generator_form(f: types.FunctionType) -> Any:

@@ -70,7 +70,7 @@ class UserOperators(Converter):
 @functools.lru_cache(maxsize=4096)
 def defines_operators(cls: type) -> bool:
     """Whether a class has an operator that is a user's function."""
-    if issubclass(cls, torch.Tensor) or hasattr(cls, "__torch_function__"):
+    if issubclass(cls, torch.Tensor):
         return False
     return any(is_user_function(getattr(cls, m, None)) for m in _METHODS)
 

@@ -24,7 +24,7 @@ from ..values.list_specs import join_lists
 from ..values.listed import tensors_in
 from ..values.structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
 from ..writes import freed, histories, rebasing, stale
-from . import made_leaves
+from . import made_leaves, tensor_attributes
 from .joint import Joint
 from .learning import learn_by_flag, learn_outcome
 from .leaves import noting
@@ -59,7 +59,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _mind_order(places, live)
     result = MISSING
     for i, ((place, contents), spec) in enumerate(zip(slots, specs)):
+        start = len(made)
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
+        tensor_attributes.carry(made[start:], list(map(as_value, contents)), spec)
         x = merged.one(i, x)
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         joined.append((x, spec, [as_value(c) for c in contents]))

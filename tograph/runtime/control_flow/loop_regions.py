@@ -22,7 +22,7 @@ from ..values.joins import option_of
 from ..values.listed import tensors_in
 from ..values.structure import UNSET, Leaf, Spec, leaf_types
 from ..writes import histories
-from . import made_leaves
+from . import made_leaves, tensor_attributes
 from .carried import Carried
 from .joining import as_value, mind_iterations, note_rewritten, put_back
 from .leaves import noting
@@ -113,7 +113,10 @@ class _Opening:
         self.lead += len(values)
         if values or _made_anew(place, spec, self.told):
             make = self.known.maker(place, graph) if self.known else flattening.plain_maker(graph)
-            put_back(place, flattening.unflatten(spec, iter(values), noting(make, made)))
+            before, start = as_value(place.get()), len(made)
+            x = flattening.unflatten(spec, iter(values), noting(make, made))
+            tensor_attributes.forget(made[start:], before, spec)
+            put_back(place, x)
 
     def moved(self, changed: dict[Any, Any]) -> bool:
         """Whether a region leaves another value than it found in a place; ``changed``: (place, value) by key."""
@@ -249,7 +252,12 @@ def _after(
     """Write the outputs of the loop to the places of the state; ``made`` gets the tensors that stand for them."""
     graph = current_graph()
     for place, spec in zip(state, specs):
+        start = len(made)
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
+        if not loop.raised:
+            left = as_value(loop.content(place))
+            outcomes = [left] if surely_runs(node) else [as_value(place.get()), left]
+            tensor_attributes.carry(made[start:], outcomes, spec)
         if not loop.raised and made_leaves.made_in(loop.content(place), loop.graph):
             before = place.get()
             if surely_runs(node) or made_leaves.made_in(before, graph.root.graphs[0]):

@@ -25,6 +25,7 @@ from ..symbols import journal, symbolic
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
+from ..symbols.symbolic import SymTensor
 from ..values import facts, homes, structure
 from ..values.growing import StagedList
 from ..values.reach import reachable
@@ -149,6 +150,8 @@ def _is_outside(place: Place, graph: FuncGraph, known: set[int]) -> bool:
         return place.keep.home is None or not place.keep.home.within(graph)
     if kind == "grad":
         return place.keep.outside or not _made_in(place.keep.owner, graph)
+    if kind == "attr" and isinstance(place.keep, SymTensor):
+        return not _made_in(place.keep, graph)
     return kind == "world" or (
         kind in _OWNED and (id(place.keep) in known or is_module_globals(place))
     )

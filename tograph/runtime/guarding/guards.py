@@ -319,8 +319,9 @@ class Check:
 def show(x: Any) -> str:
     if isinstance(x, torch.Tensor):
         return f"a tensor of shape {tuple(x.shape)}"
-    if isinstance(x, CONTAINERS):
-        return f"a {type(x).__name__} of {len(x)}"
+    base = next((c for c in CONTAINERS if isinstance(x, c)), None)
+    if base is not None:
+        return f"a {type(x).__name__} of {base.__len__(x)}"  # a user's class may refuse to have one
     text = repr(x) if isinstance(x, ATOMS) or x is None else f"a {type(x).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."
 

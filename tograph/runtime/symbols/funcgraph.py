@@ -183,6 +183,9 @@ class Root:
     mixed: bool = False
     draws: bool = False
     drawn: bool = False
+    tagged: bool = (
+        False  # the code gave a tensor an attribute, see ``control_flow.tensor_attributes``
+    )
     pointwise: Exception | None = None  # see ``control_flow.trying``
     homes: dict[int, Any] = field(default_factory=dict)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop

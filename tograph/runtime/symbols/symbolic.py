@@ -56,6 +56,7 @@ class SymTensor(Valueless, torch.Tensor):
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
     picked_ = False  # a staged condition may pick it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees
+    unknown_: frozenset[str] = frozenset()  # attributes of the user's that it has on some path
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -83,6 +84,15 @@ class SymTensor(Valueless, torch.Tensor):
 
     def __init__(self, *args, **kwargs):
         pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.unknown_:
+            raise StagingError(
+                f"attribute {name!r} of a tensor depends on a staged condition or loop, and which one it is is known only when the graph runs: "
+                "keep it in a variable of its own",
+                user_location(),
+            )
+        raise AttributeError(f"'Tensor' object has no attribute {name!r}")
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
@@ -371,6 +381,15 @@ def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
     return graph.add(ops.overload_name(view.func), (base, *args), view.kwargs, types).outputs[
         view.index or 0
     ]
+
+
+def given_attributes(x: torch.Tensor) -> dict[str, Any]:
+    """The attributes that code has given to a tensor."""
+    own = _OWN if isinstance(x, SymTensor) else ()
+    return {n: v for n, v in x.__dict__.items() if n not in own and not n.endswith("_")}
+
+
+_OWN = frozenset(["meta", "storage_", "chain", "ref", "version", "born", "requires_grad"])
 
 
 def argument(graph: FuncGraph, x: Any) -> Any:

@@ -276,9 +276,9 @@ def _items(x: Any) -> list[Any]:
         return [*dict.keys(x), *dict.values(x), *_reserved(x)]
     if isinstance(x, list):
         return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
-    if isinstance(x, (tuple, set, frozenset, deque)):
-        return list(x)
-    return x.__tograph_holds__()
+    base = next((c for c in (tuple, set, frozenset, deque) if isinstance(x, c)), None)
+    # past what a class of the user's makes of iteration and length
+    return x.__tograph_holds__() if base is None else [*base.__iter__(x)]
 
 
 def _reserved(x: dict) -> list[Any]:
