@@ -163,7 +163,9 @@ class Regions:
         if not isinstance(kind, TensorType) or not isinstance(known, TensorType) or None not in kind.shape:  # fmt: skip
             return rep
         dims = tuple(d for d, n in enumerate(kind.shape) if n is None)
-        shape = tuple(max(self.capacity, n or 0) if d in dims else n for d, n in enumerate(known.shape))
+        shape = tuple(
+            max(self.capacity, n or 0) if d in dims else n for d, n in enumerate(known.shape)
+        )
         form = Padded(replace(known, shape=shape), dims)
         return Rep(form, self.fit(rep, form))
 
