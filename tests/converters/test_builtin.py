@@ -425,6 +425,46 @@ def slices_of_strings_and_tuples(x):
     return s[:n], s[n:], s[:: n + 1], t[:n], t[n:] + t[:n], s[n:] + "!"
 
 
+@cases((torch.zeros(0), True), (torch.zeros(0, 2), False), (torch.tensor([-3.0, 2.0]), True))
+def of_nothing_with_a_key(x, c):
+    y = x if c else x + 1
+    return min(x, key=abs, default=5), max(x, key=lambda v: v, default=None), torch.equal(y, x)
+
+
+KINDS = [(torch.tensor(v),) for v in (2, [3], True, 2.5, [1, 2])]
+
+
+@cases(*KINDS)
+def repeated_by_a_tensor(x):
+    return x * [1], (1, 2) * x, "ab" * x, x * "ab"
+
+
+@cases(*KINDS)
+def digits_of_a_tensor(x):
+    return hex(x), bin(x), chr(x + 65)
+
+
+@cases(*KINDS)
+def whole_numbers_of_a_tensor(x):
+    return math.gcd(x, 4), math.factorial(x), math.comb(5, x)
+
+
+@cases(*KINDS)
+def math_of_a_tensor(x):
+    return math.floor(x), math.sqrt(x), math.isfinite(x), math.hypot(x, 2)
+
+
+@cases(*KINDS)
+def rounded_tensor(x):
+    return round(x)
+
+
+@cases((1,), (-1,))
+def truth_of_a_text(x):
+    some, maybe = f"{x}", f"{x}" if x > 0 else ""
+    return bool(some), bool(maybe), not maybe, maybe and 1, maybe or 2
+
+
 test_same = cases.test()
 
 

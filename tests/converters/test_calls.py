@@ -1,7 +1,9 @@
 """Calls: callees of every kind, *args, super(), decorators, recursion, unconverted code."""
 
+import enum
 import functools
 import linecache
+import operator
 
 import pytest
 import torch
@@ -294,6 +296,44 @@ def yield_from_and_send(x):
     g = outer()
     first = next(g)
     return first, g.send(x)
+
+
+def doubled(generator):
+    def run(*args):
+        for v in generator(*args):
+            yield v * 2
+
+    return run
+
+
+@cases((1,), (-1,))
+def a_decorated_generator(x):
+    @doubled
+    def steps(n):
+        for i in range(n):
+            yield i if x > i else -i
+
+    return list(steps(3))
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 5
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.HIGH if value > 100 else None
+
+
+@cases((1,), (5,), (300,), (7,))
+def members_of_enums(x):
+    found = Level(int(x))
+    return found, found + 1, found is Level.HIGH, Level(Level.LOW if x > 1 else Level.HIGH)
+
+
+@cases((1,), (0,))
+def functions_of_operator(x):
+    return operator.not_(x), operator.truth(x), operator.contains([1, 3], x), operator.is_(x, None)
 
 
 test_same = cases.test()

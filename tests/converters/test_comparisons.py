@@ -1,7 +1,11 @@
 """Comparisons, chains, in, is."""
 
+import dataclasses
+
+import pytest
 import torch
 
+import tograph as tg
 from tests.converters.both import Cases
 
 cases = Cases()
@@ -204,3 +208,33 @@ def members_by_the_method(x):
 
 
 test_same = cases.test()
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    n: int
+
+
+PAIR, FIXED = (1, 2), Fixed(3)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, pair: pair is PAIR,
+        lambda x, pair: (pair if x > 0 else (3, 4)) is pair,
+        lambda x, pair: (FIXED if x > 0 else Fixed(3)) is FIXED,
+    ],
+)
+def test_whether_values_that_cannot_change_are_one_is_not_told_wrongly(f):
+    with pytest.raises(tg.errors.StagingError, match="are one is not known here"):
+        tg.function(f)(torch.tensor(1.0), PAIR)
+
+
+def test_tuples_that_may_not_be_one():
+    @tg.function
+    def f(x, pair):
+        other = (x, 1)
+        return pair is other[:1], pair is None, other is other, pair is pair
+
+    assert f(torch.tensor(1.0), PAIR) == (False, False, True, True)

@@ -57,6 +57,12 @@ def compared(x):
     return near, torch.float_power(x.abs(), s), torch.isclose(x, x + 0.7, atol=s), x.isclose(x * 2, rtol=s), torch.isclose(nan - nan, nan - nan, atol=s, equal_nan=True)  # fmt: skip
 
 
+def of_two_numbers(x):
+    s = x[2].item()
+    found = torch.div(s, 2), torch.div(7, s, rounding_mode="trunc"), torch.true_divide(int(s), 2)
+    return *found, torch.div(1, 3), torch.float_power(s, x.abs()), torch.float_power(2, x)
+
+
 def losses_and_gradients(x):
     s = abs(x[2]).item()
     w = x.clone().requires_grad_()
@@ -76,7 +82,7 @@ def same(a, b):
 
 @pytest.mark.parametrize(
     "f",
-    [drawn_in_place, dropped, dropped_never_always_and_wrongly, initialised, padded, compared, losses_and_gradients],
+    [drawn_in_place, dropped, dropped_never_always_and_wrongly, initialised, padded, compared, of_two_numbers, losses_and_gradients],
     ids=lambda f: f.__name__,
 )  # fmt: skip
 def test_same(f):

@@ -80,6 +80,14 @@ def text_of_letters(n):
     return out, letters[count - 6] in out
 
 
+@cases((0.0,), (2.0,))
+def by_a_bool(x):
+    c = bool(x > 1)
+    xs = [10, 20, 30]
+    xs[c] += 1
+    return [1, 2, 3][c], "abc"[c], range(5)[c], (4, 5)[c], xs, {0: "a", 1: "b"}[c]
+
+
 test_same = cases.test()
 
 

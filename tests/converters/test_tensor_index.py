@@ -162,3 +162,17 @@ def test_slices_with_a_staged_step_are_read(f):
 def test_a_slice_with_a_staged_step_does_not_change():
     with pytest.raises(tg.errors.AliasError, match="a slice with a staged step"):
         tg.function(lambda x, n: x[:: int(n)].add_(1))(torch.arange(6.0), torch.tensor(2))
+
+
+def test_one_item_of_a_length_that_the_run_knows_is_written_to_a_place():
+    def f(x, m):
+        y = torch.zeros(3)
+        y[0] = x[m]
+        y[1:] = x[m]
+        return y, torch.zeros(0) * x[m]
+
+    x, staged = torch.arange(1.0, 4.0), tg.function(f)
+    for m in (torch.tensor([False, True, False]), x > 2.5):
+        torch.testing.assert_close(staged(x, m), f(x, m))
+    with pytest.raises(RuntimeError, match="the number of sizes provided"):
+        staged(x, x > 1.5)

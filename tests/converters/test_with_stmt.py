@@ -278,6 +278,38 @@ def generators_that_yield_not_once(x, log):
     return x
 
 
+@cases((1,), (-1,))
+def generators_that_are_defined_inside(x):
+    log = [0]
+
+    @contextlib.contextmanager
+    def swallowing(n):
+        log[0] += n
+        try:
+            yield n * 2 if x > 0 else n
+        except KeyError:
+            log[0] = -log[0]
+        finally:
+            print("end of", n)
+
+    class Keeper:
+        @contextlib.contextmanager
+        def holding(self, v):
+            self.v = v
+            try:
+                yield self
+            finally:
+                self.v = -1
+
+    keeper = Keeper()
+    with swallowing(2) as a, keeper.holding(a) as k:
+        if x > 0:
+            k.v = 5
+            raise KeyError("x")
+        log[0] = log[0] + k.v
+    return a, log, keeper.v, k is keeper
+
+
 test_same = cases.test()
 
 

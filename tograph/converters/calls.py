@@ -52,6 +52,7 @@ from .registry import (
     TENSOR_METHODS,
     form_of,
 )
+from .staged_class import StagedClass
 
 _FRAME = ("locals", "globals", "vars", "dir", "eval", "exec", "breakpoint")
 
@@ -251,13 +252,12 @@ def _list_method(f: types.MethodType, args, kwargs):
     if is_table(items):
         return TABLE_METHODS[0](items, f.__name__, args, kwargs)
     args = tuple(map(union.settled, args))
-    form = METHODS.get((StagedList, f.__name__))
-    if form is not None and items.handle is None:
-        return form(items, *args, **kwargs)
+    plain = items.handle is None
+    form = METHODS.get((StagedList, f.__name__)) if plain else GROWING.get(f.__name__)
     if journal.active() and f.__name__ in CHANGING:
         journal.record(locations.contents(items))
-    form = GROWING.get(f.__name__) if items.handle is not None else None
-    return f(*args, **kwargs) if form is None else form(items, *args, **kwargs)
+    result = NotImplemented if form is None else form(items, *args, **kwargs)
+    return f(*args, **kwargs) if result is NotImplemented else result
 
 
 def _unbound(f: Any, args, kwargs):
@@ -357,12 +357,17 @@ def _module(m: torch.nn.Module, args, kwargs):
     return call(forward, *args, **kwargs)
 
 
+def _class_of_failure(f, args, kwargs):
+    return f.another(args, kwargs)
+
+
 _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     types.MethodType: _bound,
     types.BuiltinFunctionType: _builtin,  # methods of C types are of this kind too
     types.MethodWrapperType: _wrapper,
     types.MethodDescriptorType: _unbound,
     types.WrapperDescriptorType: _unbound,
+    StagedClass: _class_of_failure,
     weakref.ref: _referent,
     torch.jit.ScriptFunction: _scripted,
     functools._lru_cache_wrapper: _cached,

@@ -7,6 +7,7 @@ on some path does too.
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 
 import torch
@@ -23,11 +24,13 @@ from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import conditional_items
 from ..runtime.values.growing import StagedList
+from ..runtime.values.pytrees import is_value_class
+from ..runtime.values.staged_tuples import StagedTuple
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import growing_lists, members, tables
+from . import growing_lists, members, tables, text_options
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
@@ -81,7 +84,8 @@ def chain(first, *links):
 def contains(x, items):
     """``x in items``: a bool, plain or staged, also where tensors are compared."""
     if is_union(items) or is_union(x):
-        return apply(contains, x, items)
+        found = text_options.both(contains, x, items)
+        return apply(contains, x, items) if found is NotImplemented else found
     if isinstance(items, members.Listing) and items.kind == "keys":
         items = items.x
     found = tables.contains(items, x) if is_table(items) else _contains(x, items)
@@ -183,7 +187,8 @@ def _note(x, items) -> None:
 
 def _equal(a, b):
     if is_union(a) or is_union(b):
-        return apply(_equal, a, b)
+        found = text_options.both(_equal, a, b)
+        return apply(_equal, a, b) if found is NotImplemented else found
     if type(b) is StagedClass:
         return b.exactly(a)
     if type(a) is tuple and type(b) is tuple and (is_staged_key(a) or is_staged_key(b)):
@@ -238,9 +243,22 @@ def is_(a, b):
 
 
 def _may_be_one(a, b) -> None:
-    """StagingError for two containers, one of them read from a list or dict of the graph: each reading gives a new object."""
+    """StagingError for two containers, one of them read from a list or dict of the graph: each reading gives a new object.
+
+    So does each staged construct that a tuple goes through, and each call that it is an argument of.
+    """
     read = current_graph().root.read_items
-    if (id(a) in read or id(b) in read) and a.__class__ is b.__class__:
+    if not (id(a) in read or id(b) in read) or a.__class__ is not b.__class__:
+        return
+    if is_value_class(type(a)) or isinstance(a, tuple):
+        known = isinstance(a, tuple) and StagedTuple not in (type(a), type(b))
+        if not (known and len(a) != len(b)):
+            raise StagingError(
+                f"whether these objects of {a.__class__.__name__} are one is not known here: one is an argument, or comes from a staged branch or "
+                "loop; use ==",
+                user_location(),
+            )
+    else:
         raise StagingError(
             f"a {a.__class__.__name__} that is read from a list or dict whose content is known only when the graph runs may be this one or an equal one: "
             "use == , or compare their indices or keys",
@@ -251,5 +269,9 @@ def _may_be_one(a, b) -> None:
 def is_not(a, b):
     return not_(is_(a, b))
 
+
+handles(operator.is_)(is_)
+handles(operator.is_not)(is_not)
+handles(operator.contains)(lambda items, x: contains(x, items))
 
 _COMPARE = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne, "in": contains, "not in": not_contains, "is": is_, "is not": is_not}  # fmt: skip

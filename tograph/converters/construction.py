@@ -6,6 +6,7 @@ Objects that hold parameters and state (modules, optimisers) are made once, for 
 
 from __future__ import annotations
 
+import enum
 import linecache
 import types
 from collections.abc import Callable
@@ -30,6 +31,8 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     form = BUILTINS.get(cls)
     if form is not None:
         return _held(form(*args, **kwargs))
+    if issubclass(cls, enum.Enum) and len(args) == 1 and not kwargs and standard.holds_staged(args):
+        return call(standard.member_of, cls, args[0])
     if (
         issubclass(cls, _MADE_ONCE)
         and is_tracing()

@@ -18,11 +18,11 @@ from . import subscripts
 from .calls import call
 from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
-from .iterables import ListItems
+from .iterables import ListItems, StagedSequence, staged_source
 from .lists import new_list
 from .logical import and_, not_
 from .members import Listing
-from .registry import METHODS
+from .registry import GROWING, METHODS
 from .staging import is_staged
 from .tensor_index import as_place
 from .user_operators import as_bool, eq
@@ -136,7 +136,24 @@ def _sort(items, *, key=None, reverse=False):
         items[:] = call(sorted, list(items), key=key, reverse=reverse)
 
 
+# What holds its items: nothing runs while these are taken.
+_HELD = (list, tuple, dict, set, frozenset, str, bytes, range)
+
+
+def extend(items: Any, others: Any) -> Any:
+    """``items.extend(others)`` with each item appended as it comes: a generator may have staged conditions, and may read the list that grows."""
+    if not is_tracing() or isinstance(others, _HELD) or is_staged(others):
+        return NotImplemented
+    others = iterator_of(others)
+    lazy = isinstance(others, (Generator, StagedSequence)) or staged_source(others) is not None
+    if not lazy:
+        return NotImplemented
+    for_stmt(others, lambda item: call(items.append, item), ())
+
+
+GROWING["extend"] = extend
 for _kind in (list, StagedList):
+    METHODS[_kind, "extend"] = extend
     for _name, _form in (
         ("index", _index),
         ("count", _count),

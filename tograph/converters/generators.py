@@ -94,6 +94,8 @@ class NestedGenerators(Converter):
     def gen(n): ...    ->    def gen(n): ...
                              def gen_1(channel__, n): ...
                              gen = ag__.two_forms(gen, gen_1)
+
+    Its decorators take what has both forms: ``gen = contextmanager(ag__.two_forms(gen, gen_1))``.
     """
 
     def convert(self, tree):
@@ -101,8 +103,9 @@ class NestedGenerators(Converter):
 
     def visit_FunctionDef(self, node):
         node = self.generic_visit(node)
-        if node.decorator_list or not can_hand_over(node):
+        if not can_hand_over(node):
             return node
+        decorators, node.decorator_list = node.decorator_list, []
         pushing = HandOver(self.context).convert(copy.deepcopy(node))
         pushing.name = self.context.namer.fresh(node.name)
         both = self.fill(
@@ -111,6 +114,9 @@ class NestedGenerators(Converter):
             name_=node.name,
             push_=pushing.name,
         )
+        for decorator in reversed(decorators):
+            made = gast.Call(decorator, [both[0].value], [])
+            both[0].value = gast.copy_location(made, decorator)
         return [node, pushing, *both]
 
 

@@ -133,7 +133,7 @@ def update(x: set, *others: Any) -> Any:
     if not _by_item(x, others):
         return NotImplemented
     for other in others:
-        for test, item in _entries(other):
+        for test, item in entries_of(other):
             _where(test, lambda item=item: _put(x, item))
     return None
 
@@ -144,7 +144,7 @@ def difference_update(x: set, *others: Any) -> Any:
         return NotImplemented
     _look(x)
     for other in others:
-        for test, item in _entries(other):
+        for test, item in entries_of(other):
             _where(test, lambda item=item: _drop(x, item))
     return None
 
@@ -155,7 +155,7 @@ def intersection_update(x: set, *others: Any) -> Any:
         return NotImplemented
     _look(x)
     for other in others:
-        rest = {item: test for test, item in _entries(other)}
+        rest = {item: test for test, item in entries_of(other)}
         for item in list(x):
             test = rest.get(item, False)
             if is_staged(test):
@@ -170,7 +170,7 @@ def symmetric_difference_update(x: set, other: Any) -> Any:
     if not _by_item(x, (other,)):
         return NotImplemented
     _look(x)
-    for test, item in _entries(set(other) if not is_conditional(other) else other):
+    for test, item in entries_of(set(other) if not is_conditional(other) else other):
         _where(test, lambda item=item: _flip(x, item))
     return None
 
@@ -186,12 +186,24 @@ def _flip(x: set, item: Any) -> None:
 
 
 def pop(x: set) -> Any:
-    if is_conditional(x):
-        raise StagingError(
-            "pop() of a set whose items depend on a staged condition is not possible: which one it takes is not known here",
-            user_location(),
-        )
-    return NotImplemented
+    """Take the first item that is there, as a ``for`` goes over them."""
+    if not is_conditional(x):
+        return NotImplemented
+    _look(x)
+
+    def take(item: Any) -> Any:
+        _drop(x, item)
+        return item
+
+    def first(entries: list[tuple[Any, Any]]) -> Any:
+        if not entries:
+            raise KeyError("pop from an empty set")
+        (test, item), *rest = entries
+        if not is_staged(test):
+            return take(item) if test else first(rest)
+        return control_flow.staged_if(test, lambda: take(item), lambda: first(rest))
+
+    return first(entries_of(x))
 
 
 def copy(x: set) -> Any:
@@ -298,7 +310,7 @@ class Listing:
 
     def __tograph_len__(self) -> Any:
         n: Any = 0
-        for test, _ in _entries(self.x, any_order=True):
+        for test, _ in entries_of(self.x, any_order=True):
             n = n + (
                 control_flow.staged_if(test, lambda: 1, lambda: 0) if is_staged(test) else int(test)
             )
@@ -307,7 +319,7 @@ class Listing:
     def __contains__(self, x: Any) -> NoReturn:  # converted code asks by ``comparisons.contains``
         self.refuse()
 
-    def isdisjoint(self, other: Any) -> NoReturn:
+    def isdisjoint(self, other: Any) -> NoReturn:  # of keys by ``set_relations``
         self.refuse()
 
     def refuse(self) -> NoReturn:
@@ -318,10 +330,11 @@ class Listing:
         )
 
     def entries(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
-        for test, key in _entries(self.x, self.any_order):
-            yield test, lambda key=key: self._item(key)
+        for test, key in entries_of(self.x, self.any_order):
+            yield test, lambda key=key: self.item(key)
 
-    def _item(self, key: Any) -> Any:
+    def item(self, key: Any) -> Any:
+        """What is given for a key that is there."""
         if self.kind == "keys":
             return key
         held = dict.__getitem__(self.x, key)
@@ -343,10 +356,11 @@ def as_sets(a: Any, b: Any, compared: bool = False) -> tuple[Any, Any]:
     for x in listings:
         if x.kind == "items" or (keys and x.kind == "values" and not compared):
             x.refuse()
-    return (_as_set(a, compared), _as_set(b, compared)) if keys else (a, b)
+    return (as_set(a, compared), as_set(b, compared)) if keys else (a, b)
 
 
-def _as_set(x: Any, compared: bool) -> Any:
+def as_set(x: Any, compared: bool) -> Any:
+    """The keys in a ``Listing``, or what else can be gone over, as a set; of what keys are ``compared`` with, only sets and keys."""
     if isinstance(x, Listing):
         if x.kind != "keys":
             return x
@@ -356,7 +370,7 @@ def _as_set(x: Any, compared: bool) -> Any:
     ):
         return x
     made: set[Any] = set()
-    for test, key in _entries(x, any_order=True):
+    for test, key in entries_of(x, any_order=True):
         _where(test, lambda key=key: _put(made, key))
     return made
 
@@ -376,7 +390,8 @@ def in_any_order(x: Any) -> Any:
     return x
 
 
-def _entries(x: Any, any_order: bool = False) -> list[tuple[Any, Any]]:
+def entries_of(x: Any, any_order: bool = False) -> list[tuple[Any, Any]]:
+    """The items of a set or keys of a dict, each with whether it is there: a bool, plain or staged."""
     if is_conditional(x):
         if isinstance(x, dict) and not any_order:
             conditional_items.need_order(x)

@@ -18,6 +18,8 @@ from ..runtime.values.staged_tuples import as_tuple
 from .call_rules import DECIDING
 from .calls import call
 from .registry import TENSOR_METHODS, handles
+from .staging import is_staged
+from .tensor_index import as_place
 
 
 def _as_tensor(n: Any, x: Any) -> Any:
@@ -48,8 +50,12 @@ TENSOR_METHODS["pow"] = _method
 def times(a: Any, b: Any) -> Any:
     """``a * b``"""
     for items, n in ((a, b), (b, a)):
-        if isinstance(n, torch.SymInt) and isinstance(items, (list, tuple, str)):
-            return _many(items, n)
+        if isinstance(items, (list, tuple, str)) and is_staged(n):
+            if isinstance(n, torch.SymFloat):
+                raise TypeError("can't multiply sequence by non-int of type 'float'")
+            n = n + 0 if isinstance(n, torch.SymBool) else as_place(n)
+            if isinstance(n, torch.SymInt):
+                return _many(items, n)
     if isinstance(b, StagedList) and isinstance(a, Integral):
         return b * a  # numpy's integers make an array of what it does not know for a list
     return operator.mul(a, b)

@@ -3,6 +3,7 @@
 ``functools.lru_cache``  a call without tensors among its arguments runs outside of the graph, once, as Python would run it; its result,
     made of real tensors, is captured. A call with tensors is traced where it stands.
 ``functools.singledispatch``  the function for the kind that the first argument has when the graph runs.
+``enum``  ``Color(n)`` looks for the member by comparing, where ``n`` is known when the graph runs.
 ``dataclasses``  the ``__init__`` that is generated for a class calls ``__post_init__``; ``replace`` calls ``__init__``.
 """
 
@@ -22,7 +23,7 @@ from ..runtime.recording.tracing import suspended
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values.pytrees import blank, parts_of
 from ..runtime.values.structure import is_union
-from .call_rules import WRAPPERS, is_user_function
+from .call_rules import DECIDING, WRAPPERS, is_user_function
 from .staging import is_staged
 
 
@@ -54,6 +55,20 @@ def cached(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any:
         return call(inner, *args, **kwargs)
 
 
+def member_of(cls, value):
+    """The member of an ``Enum`` with a value, converted."""
+    for member in (
+        () if isinstance(value, torch.Tensor) else cls
+    ):  # tensors are equal to themselves only
+        if member is value or member.value == value:
+            return member
+    found = cls._missing_(value)
+    if found is None:
+        raise ValueError(f"{value!r} is not a valid {cls.__qualname__}")
+    return found
+
+
+DECIDING.add(member_of)
 _dispatched: Any = functools.singledispatch(lambda x: x)
 DISPATCHER: types.CodeType = _dispatched.__code__
 WRAPPERS.add(DISPATCHER)

@@ -12,6 +12,8 @@ import torch
 
 from ..runtime import control_flow
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols.required import require
+from ..runtime.symbols.scalars import to_python
 from ..runtime.symbols.symbolic import SymTensor, as_symbolic, index_of, scalar_of
 from .staging import is_staged
 
@@ -38,6 +40,8 @@ def as_int(x):
 
 def as_place(x):
     """An index of a sequence, or a bound of a slice: a staged number for a tensor; TypeError for one that is no whole number."""
+    if isinstance(x, torch.SymBool):
+        return to_python(x, "int")
     return index_of(x) if isinstance(x, torch.Tensor) and is_staged(x) else x
 
 
@@ -191,4 +195,24 @@ def set_tensor(x, key, value) -> None:
             torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
             return
         key = tuple(map(plain_bounds, key)) if isinstance(key, tuple) else plain_bounds(key)
+        value = _without_ones(value, x, key)
     x[key] = value
+
+
+def _without_ones(value, x, key):
+    """What is written, without leading dimensions beyond those of its target: these are 1, also where only the run knows."""
+    if not isinstance(value, torch.Tensor) or _static(value):
+        return value
+    target = x[key]
+    while value.dim() > target.dim():
+        n = value.shape[0]
+        if not isinstance(n, SYMBOLS):
+            break
+        size, given = list(target.shape), list(value.shape)
+        message = (
+            f"expand(torch.{value.type().split('.')[-1]}{{{given}}}, size={size}): the number of sizes provided ({len(size)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({value.dim()})"
+        )
+        require(n == 1, RuntimeError(message))
+        value = value.select(0, 0)
+    return value

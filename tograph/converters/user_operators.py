@@ -22,7 +22,7 @@ from ..runtime.library.staged_string import StagedString
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import StagedTable, View, is_table
 from ..transpiler.syntax import gast
-from . import members, powers
+from . import members, powers, set_relations, text_options
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
@@ -150,6 +150,8 @@ def _conditional(a: Any, b: Any) -> bool:
 def _compared(name: str, a: Any, b: Any) -> Any:
     """A comparison of dicts or sets whose items depend on a staged condition."""
     if name not in ("eq", "ne"):
+        if (order := set_relations.ordered(name, a, b)) is not NotImplemented:
+            return order
         unconverted.check_keys(a)
         unconverted.check_keys(b)
     same = members.equal(a, b, lambda v, w: as_bool(eq(v, w)))
@@ -162,7 +164,8 @@ def _comparison(name: str) -> Any:
     def run(a, b):
         a, b = resolved(name, a, b)
         if is_union(a) or is_union(b):
-            return apply(run, a, b)
+            found = text_options.both(function, a, b)
+            return apply(run, a, b) if found is NotImplemented else found
         a, b = members.as_sets(a, b, compared=True)
         if _conditional(a, b):
             return _compared(name, a, b)

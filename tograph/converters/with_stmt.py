@@ -36,7 +36,7 @@ from .if_stmt import if_stmt
 from .places import places_of
 from .registry import handles
 from .staged_class import StagedClass
-from .try_stmt import can_fail, handling, try_stmt
+from .try_stmt import attempted, handling, try_stmt
 
 # Takes the class, the exception and its traceback; a true result ends the exception.
 Exit = Callable[..., Any]
@@ -80,8 +80,8 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
     elif isinstance(manager, contextlib.suppress):
         kinds: Any = vars(manager)["_exceptions"]
         try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
-    elif isinstance(getattr(manager, "generator__", None), Generator):
-        _through_generator(manager.generator__, body, places_of(names, body))
+    elif (generator := _generator_of(manager)) is not None:
+        _through_generator(generator, body, places_of(names, body))
     elif _user(kind):
         _with_exit(manager, body, names)
     elif kind is contextlib.nullcontext or type(kind.__exit__) is not types.FunctionType:
@@ -97,6 +97,12 @@ _NO_MANAGER = "{0!r} object does not support the context manager protocol"
 
 def _nothing(error: Any) -> None:
     return None
+
+
+def _generator_of(manager: Any) -> Generator | None:
+    """The generator that a manager of ``contextlib.contextmanager`` runs, where it may be run the other way round."""
+    found = getattr(manager, "generator__", None) or getattr(manager, "gen", None)
+    return found if isinstance(found, Generator) and found.fresh else None
 
 
 def _user(kind: type) -> bool:
@@ -131,7 +137,13 @@ def _done() -> None:
 def _with_exit(manager: Any, body: Any, names: tuple[str, ...]) -> None:
     entered, leave = enter(manager), exit_of(manager)
     places = places_of(names, body)
-    if not can_fail(lambda: body(entered), places):
+    attempt, failing, ended = attempted(lambda: body(entered), places)
+    if ended and not failing:
+        attempt.commit()
+        leave(None, None, None)
+        return
+    attempt.undo()
+    if not failing:
         with _Python(leave):
             body(entered)
         return

@@ -80,19 +80,34 @@ def walk(root: gast.AST) -> Iterator[gast.AST]:
 _POSITION = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
+def _end_of_head(statement: gast.stmt) -> dict[str, int]:
+    """Where what a compound statement begins with ends (its test, sequence, subject, last item), if it ends in the statement's first line."""
+    if isinstance(statement, gast.Try):
+        return {"end_col_offset": statement.col_offset + len("try")}
+    head = None
+    for field in ("test", "iter", "subject"):
+        head = head or getattr(statement, field, None)
+    if isinstance(statement, (gast.With, gast.AsyncWith)):
+        head = statement.items[-1].optional_vars or statement.items[-1].context_expr
+    if head is None or head.end_lineno != statement.lineno:
+        return {}
+    return {"end_col_offset": head.end_col_offset}
+
+
 def copy_location(node: gast.AST, origin: gast.AST, placed: Collection[gast.AST] = ()) -> gast.AST:
     """Give ``node``, and every node below it that has no position, the position of ``origin``.
 
-    An attribute gets the start only: a call whose callee ended lines later would be reported at that line. So does all
-    that stands for a statement of several lines, which are not one expression to point at. Nodes of ``placed`` that have
-    a position are left as they are, with all below them.
+    An attribute gets the start only: a call whose callee ended lines later would be reported at that line. What stands for
+    a statement of several lines, which are not one expression to point at, gets its head up to the end of what decides it
+    (``if x > 0``), or the start if that ends in another line. Nodes of ``placed`` that have a position are left as they
+    are, with all below them.
     """
     place = {k: v for k in _POSITION if (v := getattr(origin, k, None)) is not None}
     if "lineno" not in place:
         return node
     start = place | {"end_lineno": place["lineno"], "end_col_offset": place["col_offset"]}
     if isinstance(origin, gast.stmt) and origin.end_lineno != origin.lineno:
-        place = start
+        place = start | _end_of_head(origin)
     todo = [node]
     while todo:
         child = todo.pop()

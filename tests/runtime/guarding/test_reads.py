@@ -275,3 +275,24 @@ def test_a_bytearray_that_stays_is_one_trace():
     f = tg.function(_an_item)
     assert f(torch.tensor(1.0)) == f(torch.tensor(1.0))
     assert f.trace_count == 1
+
+
+def _a_passed_one(held, x):
+    held.append(3)
+    held[0] += 1
+    return x + held[0] + len(held), held[1:], held
+
+
+@pytest.mark.filterwarnings("ignore:.*retracing")
+@pytest.mark.parametrize("f", [_a_passed_one, lambda held, x: x + held[0] if x > 0 else x])
+def test_a_bytearray_among_the_arguments(f):
+    found = []
+    for g in (f, tg.function(f)):
+        one, other = bytearray(b"abc"), bytearray(b"xyz")
+        found.append([])
+        for i, held in enumerate((one, one, other, one, other)):
+            made = g(held, torch.tensor(2.0 - i))
+            assert not isinstance(made, tuple) or made[2] is held
+            found[-1].append((str(made), bytes(held)))
+            one[1] = i
+    assert found[0] == found[1]

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import types
 
 import pytest
 import torch
@@ -167,3 +168,91 @@ def test_a_deque_that_holds_itself_is_refused():
 
     with pytest.raises(tg.errors.StructureError, match="a deque that holds itself"):
         f(torch.ones(2))
+
+
+class Manager:
+    def __init__(self, x):
+        self.x, self.log = x, []
+
+    def __enter__(self):
+        self.log.append("in")
+        return self
+
+    def __exit__(self, *error):
+        self.log.append("out")
+
+
+class Steps:
+    def __init__(self, x):
+        self.x, self.n = x, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.n += 1
+        return self.x * self.n
+
+
+class Failure(Exception):
+    def __init__(self, x):
+        super().__init__("failed", 3)
+        self.x = x
+
+
+@pytest.mark.parametrize("make", [Manager, Steps, Failure, lambda x: types.SimpleNamespace(x=x)])
+def test_objects_that_act_and_exceptions_leave_with_their_tensors(make):
+    @tg.function
+    def f(x):
+        made = make(x + 1)
+        if isinstance(made, Manager):
+            with made:
+                made.x = made.x if x.sum() > 5 else made.x * 2
+        elif isinstance(made, Steps):
+            next(made)
+        return made, [made], make(None)
+
+    x = torch.ones(2)
+    first, again = f(x), f(x)
+    for made, (same,), plain in (first, again):
+        assert type(made) is type(f.python_function(x)[0]) and made is same and plain.x is None
+        assert made.x.tolist() == ([4, 4] if isinstance(made, Manager) else [2, 2])
+        if isinstance(made, Failure):
+            assert made.args == ("failed", 3)
+        assert isinstance(made, Failure) or vars(made).keys() == vars(make(1)).keys()
+    assert first[0] is not again[0] and first[2] is not again[2]
+
+
+def test_a_module_and_a_counter_that_the_code_makes():
+    @tg.function
+    def f(x):
+        layer = torch.nn.Linear(2, 1, bias=False)
+        layer.seen = [x]
+        counts = collections.Counter(a=2)
+        counts["x"] = x.sum()
+        return layer, counts
+
+    torch.manual_seed(0)
+    wanted = torch.nn.Linear(2, 1, bias=False)
+    torch.manual_seed(0)
+    layer, counts = f(torch.ones(2))
+    assert torch.equal(layer.weight, wanted.weight) and layer.weight.requires_grad
+    assert torch.equal(layer(torch.ones(2)), wanted(torch.ones(2)))
+    assert layer.seen[0].tolist() == [1, 1] and type(counts) is collections.Counter
+    assert counts["x"] == 2 and counts["a"] == 2
+    assert f(torch.ones(2))[0] is not layer
+
+
+def test_a_namespace_is_state():
+    @tg.function
+    def f(xs):
+        best = types.SimpleNamespace(n=0, x=None)
+        for x in xs:
+            if best.x is None or x > best.x:
+                best.x = x
+                best.n += 1
+        other = best if best.n > 1 else types.SimpleNamespace(n=-1)
+        return best, other.n
+
+    for xs in (torch.tensor([1.0, 3.0, 2.0]), torch.tensor([3.0, 1.0])):
+        assert f(xs) == f.python_function(xs)

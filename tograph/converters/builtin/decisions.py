@@ -15,6 +15,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.recording.tracing import suspended
 from ...runtime.symbols.funcgraph import is_tracing
+from .. import union
 from ..call_rules import DECIDING
 from ..calls import call
 from ..conversion import converted
@@ -53,6 +54,7 @@ def _allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 for _function in (torch.equal, torch.allclose):
     _form = _equal if _function is torch.equal else _allclose
+    _form = union.each(_form)
     handles(_function)(_form)
     TENSOR_METHODS[_function.__name__] = _form
 

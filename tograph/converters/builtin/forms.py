@@ -18,9 +18,13 @@ from ..staging import is_staged
 from ..strings import StagedString
 
 
-def as_number(x: Any) -> Any:
-    """A staged number for a one-element tensor."""
-    return scalar_of(x) if isinstance(x, torch.Tensor) else x
+def as_number(x: Any, wrong: type[Exception] | None = None) -> Any:
+    """A staged number for a one-element tensor; ``wrong`` where it is known to have more or none, as ``item()`` has without."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    if wrong is not None and any(type(n) is int and n != 1 for n in x.shape):
+        raise wrong("only one element tensors can be converted to Python scalars")
+    return scalar_of(x)
 
 
 def _any_staged(args: Any) -> bool:

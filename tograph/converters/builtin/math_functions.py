@@ -19,13 +19,18 @@ from .forms import as_number, unless_staged
 def _math(name: str):
     function = getattr(math, name)
     whole = name in ("floor", "ceil", "trunc", "isqrt", "gcd", "comb", "factorial", "perm", "lcm")
+    of_whole = name in ("isqrt", "gcd", "comb", "factorial", "perm", "lcm")
     kind = int if whole else bool if name in ("isnan", "isinf", "isfinite") else float
 
     def form(*args):
         if name == "log" and len(args) == 2:  # as Python computes it
             return form(args[0]) / form(args[1])
         graph = current_graph()
-        numbers = [as_number(a) for a in args]
+        if name == "trunc" and isinstance(args[0], torch.Tensor):
+            raise TypeError("type Tensor doesn't define __trunc__ method")
+        numbers = (
+            list(map(as_place, args)) if of_whole else [as_number(a, ValueError) for a in args]
+        )
         values = tuple(n.node.value(graph) if isinstance(n, SYMBOLS) else n for n in numbers)
         return new_scalar(f"py.math.{name}", values, kind, graph)
 

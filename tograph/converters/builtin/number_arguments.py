@@ -232,7 +232,16 @@ def _linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False
 
 
 def _float_power(input, exponent):
-    return input.to(torch.complex128 if input.is_complex() else torch.float64).pow(exponent)
+    kind = torch.complex128 if any(map(_is_complex, (input, exponent))) else torch.float64
+    if isinstance(input, torch.Tensor):
+        return input.to(kind).pow(
+            exponent.to(kind) if isinstance(exponent, torch.Tensor) else exponent
+        )
+    return torch.pow(input, exponent.to(kind))
+
+
+def _is_complex(x):
+    return x.is_complex() if isinstance(x, torch.Tensor) else isinstance(x, complex)
 
 
 def _close(a, b, *, rel_tol=1e-09, abs_tol=0.0):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 
 from ...errors import StagingError
@@ -12,9 +14,13 @@ from ...runtime.symbols.funcgraph import current_graph, user_location
 from ...runtime.symbols.required import require
 from ...runtime.symbols.scalars import new_scalar, to_python
 from ...runtime.traces.shown import shows_staged
-from .. import union
+from .. import text_options, union
+from ..calls import call
+from ..logical import not_
 from ..registry import METHODS, handles
+from ..staging import is_staged
 from ..strings import fstring, str_format
+from ..tensor_index import as_place
 from .forms import as_number, unless_staged
 
 
@@ -26,9 +32,7 @@ def _cast(kind: type):
             raise TypeError(
                 "int() can't convert non-string with explicit base: a staged value has base 10"
             )
-        if isinstance(x, torch.Tensor) and all(type(n) is int for n in x.shape) and x.numel() != 1:
-            raise ValueError("only one element tensors can be converted to Python scalars")
-        x = as_number(x)
+        x = as_number(x, ValueError)
         return to_python(x, kind.__name__) if isinstance(x, SYMBOLS) else kind(x)
 
     return cast
@@ -42,8 +46,19 @@ unless_staged(float)(_cast(float))
 
 @unless_staged(bool)
 def bool_(x=False):
+    x = union.truth(x, "bool")
+    if not is_staged(x):
+        return bool(x)
     test = control_flow.predicate(x, "bool")
     return to_python(as_number(test), "bool")
+
+
+@handles(operator.truth)
+def truth(x):
+    return call(bool, x)
+
+
+handles(operator.not_)(not_)
 
 
 @unless_staged(abs)
@@ -55,15 +70,16 @@ def abs_(x):
 def round_(x, ndigits=None):
     if isinstance(x, SYMBOLS):
         return x.__round__(ndigits)
-    return torch.round(x) if ndigits is None else torch.round(x, decimals=ndigits)
+    raise TypeError("type Tensor doesn't define __round__ method")
 
 
 def _digits(function, spec: str) -> None:
     @unless_staged(function)
     def form(x):
+        x = as_place(x)
         if isinstance(x, torch.SymFloat):
             raise TypeError("'float' object cannot be interpreted as an integer")
-        return fstring((as_number(x), "", spec))
+        return fstring((x, "", spec))
 
 
 for _function, _spec in ((bin, "#b"), (oct, "#o"), (hex, "#x")):
@@ -72,9 +88,9 @@ for _function, _spec in ((bin, "#b"), (oct, "#o"), (hex, "#x")):
 
 @unless_staged(chr)
 def chr_(x):
-    if isinstance(x, torch.SymFloat):
+    n = as_place(x)
+    if isinstance(n, torch.SymFloat):
         raise TypeError("'float' object cannot be interpreted as an integer")
-    n = as_number(x)
     for holds in (n >= 0, n < 0x110000):
         require(holds, ValueError("chr() arg not in range(0x110000)"))
     return fstring((n, "", "c"))
@@ -153,6 +169,7 @@ def _text(function, conversion: str) -> None:
 
     # A list of the graph, or one with staged items, is shown when the graph runs.
     def text(*args):
+        args = tuple(map(text_options.as_text, args))
         if union.holds_union(args, {}):
             return union.apply(text, *args)
         return form(*args) if args and shows_staged(args[0]) else run(*args)

@@ -78,7 +78,8 @@ def _pick(which: str, items: Any, key: Any = None, **default: Any) -> Any:
         return _pick_growing(which, items, key, default)
     if isinstance(items, torch.Tensor):
         if items.dim() != 1 or key is not None:
-            return _fold(which, list(items.unbind(0)), key)
+            rows = list(items.unbind(0))
+            return _fold(which, rows, key) if rows or not default else default["default"]
         if type(items.shape[0]) is int and items.shape[0] == 0:
             if default:
                 return default["default"]

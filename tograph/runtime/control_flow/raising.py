@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import (
+    OF_THE_PROGRAM,
     Explained,
     Location,
     StagingError,
@@ -103,7 +104,7 @@ def emit_raise(error: BaseException) -> None:
     """Record that ``error`` is raised here."""
     graph = current_graph()
     if isinstance(error, StagedException):
-        graph.add("tg.reraise", (graph.resolve(error.handle_.ref),))
+        graph.add("tg.reraise", (graph.resolve(error.handle_.ref),), _new_cause(error, graph))
         return
     if is_leaf_error(error):
         reads.leaf_written()
@@ -143,8 +144,10 @@ def raised_at(error: BaseException) -> Location | None:
 
 def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tuple]:
     """(kind, arguments) of an exception for ``tg.raise`` and ``tg.assert``."""
-    args = tuple(outside_value(a, graph) for a in error.args)
     kind = type(error)
+    if kind in OF_THE_PROGRAM:
+        return f"tg.{kind.__name__}", (error.message,)
+    args = tuple(outside_value(a, graph) for a in error.args)
     simple = (
         getattr(builtins, kind.__name__, None) is kind
         and not vars(error)
@@ -164,12 +167,19 @@ def _template(error: BaseException) -> BaseException:
     return made
 
 
+def _new_cause(error: StagedException, graph: FuncGraph) -> dict[str, Any]:
+    """What follows ``from`` where an exception that happens when the graph runs is raised."""
+    if error.__cause__ is None and not error.__suppress_context__:
+        return {}
+    return {"cause": outside_value(error.__cause__, graph)}
+
+
 def _cause(error: BaseException, graph: FuncGraph) -> dict[str, Any]:
     """``raise error from``: an exception that happens, or holds what is known, when the graph runs, or None."""
     cause = error.__cause__
     if isinstance(cause, StagedException):
         return {"cause": graph.resolve(cause.handle_.ref)}
-    if cause is not None and any(_is_staged(x, set()) for x in _shown_by(cause)[1]):
+    if cause is not None and any(_is_staged(x, set()) for x in shown_by(cause)[1]):
         return {"cause": outside_value(cause, graph)}
     return {"cause": None} if error.__suppress_context__ and error.__cause__ is None else {}
 
@@ -214,7 +224,7 @@ def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) 
     if type(x) is set and conditional_items.conditional(x):
         parts = [outside_value(conditional_items.member(x, item), graph) for item in x]
         return graph.emit("py.apply_opaque", OpaqueObject(_Members(tuple(x)), "make set"), *parts, type=types.OBJECT)  # fmt: skip
-    found = _shown_by(x) if isinstance(x, BaseException) else pytrees.parts_of(x)
+    found = shown_by(x) if isinstance(x, BaseException) else pytrees.parts_of(x)
     if found is not None and found[1] and id(x) not in seen:
         seen |= {id(x)}
         parts = [outside_value(p, graph, seen) for p in found[1]]
@@ -223,7 +233,7 @@ def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) 
     return OpaqueObject(x, type(x).__name__)
 
 
-def _shown_by(error: BaseException) -> tuple[tuple[str, ...], list[Any]]:
+def shown_by(error: BaseException) -> tuple[tuple[str, ...], list[Any]]:
     """The names of an exception's attributes, and its arguments before what these hold."""
     return tuple(vars(error)), [*error.args, *vars(error).values()]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...errors import ConditionError, TographError
+from ...errors import OF_THE_PROGRAM, ConditionError, TographError
 from ..graph.ir import Node, Value
 from ..graph.ordering import prune_region, written
 from ..guarding import reads
@@ -56,6 +56,10 @@ def _run(function: Callable[[], Any], stage_errors: bool) -> tuple[Any, bool]:
         if not stage_errors:
             raise
         emit_raise(RuntimeError(error.plain))  # where the region does not run, neither does this
+    except OF_THE_PROGRAM as error:
+        if not stage_errors:
+            raise
+        emit_raise(error)
     except TographError:
         raise
     except Exception as error:

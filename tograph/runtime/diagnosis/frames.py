@@ -128,6 +128,16 @@ def inside_tograph(trace: types.TracebackType | None) -> bool:
     return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE)
 
 
+def is_librarys(error: BaseException | None) -> bool:
+    """Whether an exception was raised below tograph's own code and caught there (a shape rule that failed before torch's own check): plain Python has no such one."""
+    trace = error and error.__traceback__
+    return (
+        trace is not None
+        and trimmed(trace) is None
+        and trace.tb_frame.f_code.co_filename.startswith(_HERE)
+    )
+
+
 def _is_part(inner: types.CodeType, outer: types.CodeType) -> bool:
     """Whether code is a generated body, or a lambda, of other code."""
     named_so = inner.co_qualname == outer.co_qualname or inner.co_name == "<lambda>"

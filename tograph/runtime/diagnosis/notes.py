@@ -11,7 +11,7 @@ from ..graph.ir import Graph, Node
 from ..graph.text import line_of
 from .advice import advice_on
 from .found import MISSING, describe, lookup, operands
-from .frames import Frame, frames_of, inside_tograph, joined, stack_frames, trimmed
+from .frames import Frame, frames_of, inside_tograph, is_librarys, joined, stack_frames, trimmed
 
 _TRACED = "in user code"
 _RAN = "raised when the graph ran"
@@ -53,11 +53,13 @@ def _noted(error: BaseException) -> bool:
 
 
 def _trim(error: BaseException | None) -> None:
-    """Take the library's frames out of an exception and of those that led to it."""
+    """Take the library's frames out of an exception and of those that led to it, and those that the library raised for itself."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         error.__traceback__ = trimmed(error.__traceback__)
+        while is_librarys(error.__context__):
+            error.__context__ = error.__context__.__context__
         error = error.__cause__ or error.__context__
 
 

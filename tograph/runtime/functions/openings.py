@@ -10,7 +10,13 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from ...errors import AliasError, LastingChangeError, SharedMemoryError, StagingError
+from ...errors import (
+    AliasError,
+    ConditionError,
+    LastingChangeError,
+    SharedMemoryError,
+    StagingError,
+)
 from ..guarding.outer_numbers import OuterNumbers
 from ..symbols.funcgraph import Root
 from ..symbols.retrace import Retrace
@@ -108,6 +114,8 @@ class Openings:
                 tracer.begins_again()
                 unnested = unnested or tracer.root.root.unnested
                 known = known | again
+            except ConditionError:
+                raise  # the program's own: its effects have happened
             except StagingError as error:
                 if tracer.watch.acted:  # another trace would do it again
                     raise

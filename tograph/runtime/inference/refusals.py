@@ -43,7 +43,8 @@ def dtypes(func: Any, args: tuple, kwargs: dict) -> tuple[torch.dtype, ...] | No
     if not _asked(func, base):
         return None
     try:
-        given = _small((_short(base, args), kwargs), 0 if base in _INDEXED else 1)
+        open_size = 1 if torch.Tag.pointwise in func.tags else 2  # 1 goes with any size beside it
+        given = _small((_short(base, args), kwargs), 0 if base in _INDEXED else 1, open_size)
     except _Elsewhere:
         return None
     key = (func, _key(given), torch.get_default_dtype())
@@ -79,23 +80,23 @@ def _short(base: str, args: tuple) -> tuple:
     return args
 
 
-def _sizes(size: Any) -> tuple[int, ...]:
+def _sizes(size: Any, open_size: int = 2) -> tuple[int, ...]:
     """0 and 1 stay: torch asks less of nothing, and has a word to say on the variance of one number."""
-    return tuple([n if type(n) is int and n < 2 else 2 for n in size])
+    return tuple([open_size if type(n) is not int else min(n, 2) for n in size])
 
 
-def _small(x: Any, value: int) -> Any:
-    """Arguments with a small tensor in the place of each meta."""
+def _small(x: Any, value: int, open_size: int) -> Any:
+    """Arguments with a small tensor in the place of each meta; ``open_size`` is for sizes that only the run knows."""
     if isinstance(x, Meta):
         if x.device.type != "cpu":
             raise _Elsewhere
-        return _full(x.dtype, _sizes(x.size), value)
+        return _full(x.dtype, _sizes(x.size, open_size), value)
     if isinstance(x, (list, tuple)):
-        return [_small(a, value) for a in x]
+        return [_small(a, value, open_size) for a in x]
     if isinstance(x, dict):
         if torch.device(x.get("device") or "cpu").type != "cpu":
             raise _Elsewhere
-        return {k: _small(a, value) for k, a in x.items()}
+        return {k: _small(a, value, open_size) for k, a in x.items()}
     return x.node.kind(1) if isinstance(x, SYMBOLS) else x
 
 

@@ -272,6 +272,8 @@ def _rsub(a, b, alpha=1):
 
 @rule("div true_divide atan2 xlogy copysign")
 def _divide(a, b, *, rounding_mode=None):
+    if not isinstance(a, Meta) and not isinstance(b, Meta):
+        return None  # of two numbers: torch has tensors of them
     dtype = result_type(a, b)
     return pointwise((a, b), dtype if rounding_mode else _floating(dtype))
 

@@ -7,10 +7,11 @@
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
   ``micro_kernels`` (``tiling``), ``tall``, ``joined``, ``masked``,
   ``looks``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``), random numbers (``draws``, ``drawing``, ``generator``), matrices
-  (``lapack``), sorts (``sorting``), prints (``telling``); the others are ``calls`` of torch (``callees``).
+  (``lapack``), sorts (``sorting``), prints (``telling``), texts
+  (``texts``, ``text_types``, ``text_code``, ``text_pool``, ``text_sweeps``); the others are ``calls`` of torch (``callees``).
 * Branches and loops: ``control``, what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals
   (``polling``), torch's threads (``threading``).
-* Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results`` and ``rows`` make its values, ``plans`` keep
+* Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results``, ``rows`` and ``pool`` make its values, ``plans`` keep
   code for other processes.
 * The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``, ``entry_left``), ``recycling``, ``layout``.
 """

@@ -48,6 +48,7 @@ class SymTensor(Valueless, torch.Tensor):
     born: int
     given_ = False  # the argument itself
     asked_ = False  # the code made a leaf of it
+    became_: Any = None  # of such a leaf: its value then, and the node before
     graded_ = False  # it stands for leaves of regions, which may have a gradient there
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
     picked_ = False  # a staged condition may pick it
@@ -85,8 +86,8 @@ class SymTensor(Valueless, torch.Tensor):
         if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
             return True  # asked when a tensor becomes another view in place
         raise ScopeError(
-            f"a symbolic tensor is out of scope and cannot be used here ({func}): its function has been traced "
-            "already. Return it from the function instead."
+            f"a tensor is out of scope and cannot be used here ({func}): it belongs to the graph of a function, and has a value "
+            "only where that runs. Return it from the function instead."
         )
 
     __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
@@ -99,6 +100,10 @@ class SymTensor(Valueless, torch.Tensor):
                 user_location(),
             )
         self.asked_ = requires_grad
+        if requires_grad and not self.requires_grad and not self.given_:
+            LEAF(self)
+            nodes = current_graph().graph.nodes
+            self.became_ = value_of(self, current_graph()), nodes[-1] if nodes else None
         return super().requires_grad_(requires_grad)
 
     def contiguous(self, memory_format=torch.contiguous_format):
@@ -136,7 +141,7 @@ class SymTensor(Valueless, torch.Tensor):
         return torch.Tensor.untyped_storage(made)
 
     def __repr__(self, **kwargs) -> str:
-        return f"<symbolic tensor {tensor_type(self.meta)}>"
+        return f"<tensor {tensor_type(self.meta)}, known when the graph runs>"
 
     def __iter__(self):
         if not self.meta.rank:
@@ -279,6 +284,10 @@ def _part(x: torch.Tensor, root: Any) -> SymTensor:
     return SymTensor(
         meta, storage, (View(torch.ops.aten.as_strided.default, args, {}, None, storage.meta),)
     )
+
+
+def LEAF(x: SymTensor) -> None:
+    """The code makes a leaf of ``x``. Set by ``twins``, which gives a detached tensor its own history."""
 
 
 def as_symbolic(x: torch.Tensor) -> SymTensor:

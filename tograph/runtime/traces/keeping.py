@@ -24,16 +24,16 @@ def is_symbolic(x: Any) -> bool:
     )
 
 
-def _holds(x: Any) -> bool:
+def holds(x: Any) -> bool:
     """Whether a value that something keeps is symbolic, or a container of such."""
     if isinstance(x, (list, tuple, set, frozenset)):
-        return any(map(_holds, list.__iter__(x) if isinstance(x, list) else x))
-    return any(map(_holds, x.values())) if isinstance(x, dict) else is_symbolic(x)
+        return any(map(holds, list.__iter__(x) if isinstance(x, list) else x))
+    return any(map(holds, x.values())) if isinstance(x, dict) else is_symbolic(x)
 
 
 def check(x: Any) -> None:
     """ScopeError where a Python object keeps something of the graph."""
-    if any(map(_holds, _kept(x))):
+    if any(map(holds, _kept(x))):
         what = getattr(x, "__qualname__", "") or f"a {type(x).__name__}"
         raise ScopeError(
             f"what leaves the function holds {what}, which keeps a tensor or number of the graph: outside it would be out of scope. "
@@ -63,6 +63,8 @@ def _kept(x: Any) -> list[Any]:
     if hasattr(type(x), "__tograph_holds__"):
         held = x.__tograph_holds__()
         return [k for y in held for k in (_kept(y) if isinstance(y, Iterator) else [y])]
+    if isinstance(x, types.MappingProxyType):
+        return list(x.values())
     return _behind(x) if isinstance(x, Iterator) else []
 
 

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from ...errors import StructureError
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
+from ..control_flow.raising import Rebuild, shown_by
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
 from ..graph.types import INT
@@ -51,20 +52,24 @@ class _Rebuilt:
 
 
 class MadeLeaf:
-    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again."""
+    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again, with its gradient."""
 
-    def __init__(self, x: torch.Tensor):
-        self.x = x
+    def __init__(self, x: torch.Tensor, grad: Any):
+        self.x, self.grad = x, grad
 
     def __tograph_flatten__(self):
-        return isinstance(self.x, torch.nn.Parameter), [self.x]
+        return isinstance(self.x, torch.nn.Parameter), [self.x, self.grad]
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
-        x = parts[0]
+        x, grad = parts
         if not isinstance(x, torch.Tensor):
             return x
-        return torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
+        if not x.requires_grad or not x.is_leaf:  # else the call made it, see ``autodiff.returned``
+            x = torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
+        if isinstance(grad, torch.Tensor):
+            x.grad = grad
+        return x
 
 
 Outer = tuple[Storage, tuple[View, ...]]  # a tensor of the caller's, or a view of one
@@ -100,7 +105,8 @@ def leaving(
         if x.storage_.reshaped:
             root.root.laid_out = True
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
-            return MadeLeaf(x)
+            slot = root.root.slots.get(id(x))
+            return MadeLeaf(x, None if slot is None else _leaving(slot.content, seen, tensor))
         if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
             return one
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
@@ -207,7 +213,8 @@ _MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor besid
 
 def _is_own(x: SymTensor, root: FuncGraph) -> bool:
     """Whether the code made a leaf of ``x``: it asked for one, or ``x`` is what a maker of tensors gave (``requires_grad=True``)."""
-    node = value_of(x, root).node
+    first = x.storage_.first
+    node = value_of(x, root).node if first is None else first.value.node
     made = node is not None and not x.chain and not node.regions
     return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))
 
@@ -291,12 +298,17 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
         )
     if isinstance(x, structure.STAGED.lists) and x.handle is None:
         return _container(x, None, list(x), seen, tensor)
+    if kind is Counter and not structure.OUTSIDE[0](x):
+        counts = [_leaving(v, seen, tensor) for v in x.values()]
+        return _Rebuilt(_DictOf(Counter, None), [*_fixed(x), *counts])
     if kind in _ANEW and not structure.OUTSIDE[0](x):
         return _ANEW[kind](x)
     found = None if hasattr(kind, "__tograph_flatten__") else pytrees.parts_of(x)
     if found is not None:
         outside = pytrees.has_identity(x) and structure.OUTSIDE[0](x)
         return x if outside else _container(x, *found, seen, tensor)
+    if not structure.OUTSIDE[0](x) and _is_made(x, kind):
+        return _object(x, kind, seen, tensor)
     keeping.check(x)
     make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
     return x if make is None else _Rebuilt(_Made(make), [])
@@ -313,6 +325,22 @@ def _container(x: Any, aux: Any, old: list[Any], seen: Forms, tensor: Callable[[
     return type(x)(new) if isinstance(x, list) and aux is None else pytrees.rebuild(type(x), aux, new)  # fmt: skip
 
 
+def _is_made(x: Any, kind: type) -> bool:
+    """Whether an object leaves as one with the same attributes: an exception, one that acts by being used, a module of tensors that the code made."""
+    if isinstance(x, torch.nn.Module):
+        return any(keeping.holds(vars(m)) for m in x.modules())
+    return isinstance(x, BaseException) or pytrees.is_acting_class(kind)
+
+
+def _object(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> _Rebuilt:
+    """An exception, or an object that acts by being used, that the code made: each call makes one with the same attributes."""
+    names, old = shown_by(x) if isinstance(x, BaseException) else pytrees.attributes(x)
+    new = [_leaving(v, seen, tensor) for v in old]
+    if seen[id(x)][1] is not _OPEN:
+        raise _holds_itself(kind)
+    return _Rebuilt(_ObjectOf(kind, names), new)
+
+
 def _fixed(items: Iterable[Any]) -> list[Any]:
     return list(map(structure.Identity, items))
 
@@ -321,7 +349,6 @@ def _fixed(items: Iterable[Any]) -> list[Any]:
 _ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
     set: lambda x: _Rebuilt(set, _fixed(x)),
     bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
-    Counter: lambda x: _Rebuilt(_DictOf(Counter, None), _fixed([*x, *x.values()])),
 }
 _COPIED = (np.ndarray, array.array, io.StringIO, io.BytesIO)
 _ANEW |= dict.fromkeys(
@@ -340,6 +367,13 @@ class _Made:
 
     def __call__(self, parts: list[Any]) -> Any:
         return self.make()
+
+
+class _ObjectOf(Rebuild):
+    """Makes an object of its attributes, an exception of its arguments too."""
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return super().__call__(*parts)
 
 
 class _SetOf:

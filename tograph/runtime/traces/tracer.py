@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import ConversionError, StagingError, TographError
+from ...errors import ConversionError, StagingError, TographError, refused
 from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
@@ -76,7 +76,7 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
-        root.drawn = known.drawn
+        root.drawn, root.pointwise = known.drawn, known.pointwise
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
@@ -93,7 +93,7 @@ class Tracer:
                 return self._trace(key)
         except BaseException as error:
             late = self._drawn_too_late(error)
-            if late or isinstance(error, (Retrace, StagingError)):
+            if late or isinstance(error, Retrace) or refused(error):
                 self.watch.draws.put_back()
             if late:
                 raise Retrace(drawn=True) from None
@@ -230,6 +230,7 @@ class Tracer:
                 for n, x in self.bound.arguments.items()
             }
             self.root.root.lent = list(self.effects.spares)
+            self.root.root.read_items.update(arguments.tuples_in(given))
             return self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
 
     def _structured(self) -> tuple[TensorSpec, ...]:
@@ -301,8 +302,7 @@ class Tracer:
                 )
             return result, log
         except BaseException as error:
-            own = isinstance(error, Exception) and not isinstance(error, TographError)
-            if own or (not isinstance(error, Exception) and control_flow.ends(error)):
+            if _is_own(error) or (not isinstance(error, Exception) and control_flow.ends(error)):
                 self.failed = error
                 self.effects.commits(self.root)
                 self.done = self.effects.of(log)[1]
@@ -313,6 +313,13 @@ class Tracer:
         finally:
             if log is not None:
                 journal.pop(log)
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether an exception is one of the program: plain Python raises it too, after the same effects."""
+    if isinstance(error, TographError):
+        return isinstance(error, control_flow.ConditionError)
+    return isinstance(error, Exception)
 
 
 def _tells_staged(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from ..inference.shapes import SYMBOLS
 from . import tables
 from .exact import exact, exact_keys
 from .growing import StagedList
-from .pytrees import parts_of, rebuild
+from .pytrees import HEAP, parts_of, rebuild
 from .specs import TensorSpec
 from .structure import Handle
 
@@ -165,24 +165,41 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
         return (kind, x)
     if isinstance(x, (complex, range)):
         return exact(x)
-    if isinstance(x, (set, slice, bytearray)) and kind.__module__ == "builtins":
+    if isinstance(x, (set, slice)) and kind.__module__ == "builtins":
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
             "key. Pass a tuple or a frozenset instead."
         )
-    if kind.__hash__ is None and not hasattr(x, "__dict__") and kind is not deque:
+    held = hasattr(x, "__dict__") or kind.__flags__ & HEAP or kind in (deque, bytearray)
+    if kind.__hash__ is None and not held:
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
         )
     if isinstance(x, frozenset):
         return exact(x)
     flat.objects.append(x)
-    return ("object", kind, id(x))
+    held = (bytes(x),) if kind is bytearray else ()  # its items are not guarded one by one
+    return ("object", kind, id(x), *held)
 
 
 def from_numpy(x: Any) -> torch.Tensor:
     """A tensor of a numpy array or number, with its dtype."""
     return torch.as_tensor(np.asarray(x))
+
+
+def tuples_in(x: Any) -> dict[int, tuple]:
+    """The tuples in arguments, by identity: of each of them a trace has a copy."""
+    found: dict[int, tuple] = {}
+    todo = [x]
+    while todo:
+        here = todo.pop()
+        if isinstance(here, tuple) and here:
+            found[id(here)] = here
+        if type(here) in _MAPPINGS:
+            todo += here.values()
+        elif isinstance(here, (list, tuple)):
+            todo += list.__iter__(here) if isinstance(here, list) else here
+    return found
 
 
 def _mapping(x: Any, done: dict[Any, Any], tabled: bool) -> Any:

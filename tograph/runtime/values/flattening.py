@@ -18,14 +18,14 @@ from ...errors import StructureError
 from ..graph.ir import Value
 from ..graph.types import INT, ListType, OptionalType, ScalarType, TensorType, Type
 from ..inference.shapes import SYMBOLS, contiguous
-from ..symbols.funcgraph import FuncGraph, Ref
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing
 from ..symbols.journal import MISSING
 from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import size_of, staged
 from ..symbols.symbolic import value_of, wrap
 from . import either
 from .joins import join, option_of
-from .pytrees import blank, fill, parts_of, rebuild
+from .pytrees import blank, fill, is_value_class, parts_of, rebuild
 from .structure import (
     STAGED,
     UNSET,
@@ -251,4 +251,6 @@ def _unflatten_tree(
     made = rebuild(spec.cls, spec.aux, [unflatten(p, values, make, known) for p in spec.parts])
     if spec.number is not None:
         known[spec.number] = made
+    if is_value_class(spec.cls) and spec.parts and is_tracing():
+        current_graph().root.read_items[id(made)] = made
     return made

@@ -13,6 +13,7 @@ import functools
 import sys
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -39,9 +40,14 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     if base is not None:
         return _held(x, base)
     if dataclasses.is_dataclass(cls) or is_plain_class(cls):
-        held = _attributes(x)
-        return tuple(held), list(held.values())
+        return attributes(x)
     return None
+
+
+def attributes(x: Any) -> tuple[tuple[str, ...], list[Any]]:
+    """The names and the values of an object's attributes."""
+    held = _attributes(x)
+    return tuple(held), list(held.values())
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Held:
 @functools.cache
 def base_container(cls: type) -> type | None:
     """The dict or list that a user's class extends, None for other classes."""
-    if not issubclass(cls, (dict, list)) or not cls.__flags__ & _HEAP or _standard(cls):
+    if not issubclass(cls, (dict, list)) or not cls.__flags__ & HEAP or _standard(cls):
         return None
     if cls.__module__.partition(".")[0] in _LIBRARIES or hasattr(cls, "__tograph_flatten__"):
         return None
@@ -68,7 +74,7 @@ def base_container(cls: type) -> type | None:
 def blank(cls: type) -> Any:
     """An empty list or dict, or an object of a class before its ``__init__``."""
     base: Any = base_container(cls) or (cls if cls in _FILLED else object)
-    return base.__new__(cls)
+    return (SimpleNamespace if issubclass(cls, SimpleNamespace) else base).__new__(cls)
 
 
 _FILLED = (list, dict)
@@ -153,10 +159,14 @@ def has_identity(x: Any) -> bool:
         return True
     if issubclass(cls, (tuple, list, dict, deque, slice)) or hasattr(cls, "__tograph_flatten__"):
         return False
+    return not is_value_class(cls) and (dataclasses.is_dataclass(cls) or is_plain_class(cls))
+
+
+@functools.cache
+def is_value_class(cls: type) -> bool:
+    """Whether objects of a class cannot change and are rebuilt from their parts: tuples and frozen dataclasses."""
     frozen = getattr(cls, "__dataclass_params__", None)
-    return not (frozen is not None and frozen.frozen) and (
-        dataclasses.is_dataclass(cls) or is_plain_class(cls)
-    )
+    return issubclass(cls, tuple) or (frozen is not None and frozen.frozen)
 
 
 def _is_structseq(cls: type) -> bool:
@@ -166,14 +176,30 @@ def _is_structseq(cls: type) -> bool:
 
 def is_plain_class(cls: type) -> bool:
     """Whether objects of a class are their attributes and nothing more: a class that users write for data."""
-    library = cls.__module__.partition(".")[0] in _LIBRARIES
+    return _is_attributes(cls) and not any(
+        _is_special(c, n) for c in _classes(cls) for n in _SPECIAL
+    )
+
+
+def is_acting_class(cls: type) -> bool:
+    """Whether a user's class has objects that are their attributes, and act by being used: context managers, iterators, descriptors."""
+    return (
+        _is_attributes(cls) and not is_plain_class(cls) and not any(map(_standard, _classes(cls)))
+    )
+
+
+def _is_attributes(cls: type) -> bool:
+    library = cls.__module__.partition(".")[0] in _LIBRARIES and cls is not SimpleNamespace
     if (library and not cls.__module__.startswith(_DATA)) or issubclass(
         cls, (type, BaseException, torch.nn.Module)
     ):
         return False
-    ours = [c for c in cls.__mro__ if c is not object]
-    plain = all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in ours)
-    return plain and not any(_is_special(c, n) for c in ours for n in _SPECIAL)
+    return all(c.__flags__ & HEAP and "__new__" not in vars(c) for c in _classes(cls))
+
+
+def _classes(cls: type) -> list[type]:
+    """The classes whose methods an object has, without those of which every object is one."""
+    return [c for c in cls.__mro__ if c not in (object, SimpleNamespace)]
 
 
 def _is_special(cls: type, name: str) -> bool:
@@ -199,7 +225,7 @@ _BOUND = (
 
 _SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
-_HEAP = 1 << 9
+HEAP = 1 << 9  # of the flags of a class: it was made by a class statement
 
 _DATA = "torch.distributions."  # plain classes of a library
 
@@ -228,7 +254,7 @@ def rebuild(cls: Any, aux: Any, parts: list[Any]) -> Any:
         return slice(*parts)
     if hasattr(cls, "__tograph_flatten__"):
         return cls.__tograph_unflatten__(aux, parts)
-    return fill(object.__new__(cls), aux, parts)
+    return fill(blank(cls), aux, parts)
 
 
 def _set_attributes(made: Any, attributes: list[tuple[str, Any]]) -> None:

@@ -1,8 +1,8 @@
 """Detached tensors that are written while gradients are on.
 
-``v = y.detach()`` shares the memory of ``y`` and not its history. A write to ``v`` by what has a history changes the content of both, and
-the history of ``v`` alone. So before the first such write ``v`` gets a storage of its own, the **twin** of that of ``y``: what one of
-them is given becomes the content of the other too, which keeps its history.
+Each tensor ``v = y.detach()`` shares the memory of ``y`` and not its history. A write to ``v`` by what has a history changes the content of both, and
+the history of ``v`` alone. So before the first such write ``v`` gets a storage of its own, a **twin** of that of ``y``: what one of
+them is given becomes the content of the others too, which keep their history.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Value
+from ..symbols import symbolic
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.symbolic import SymTensor
 from ..values import listed
@@ -41,20 +42,31 @@ def _part(target: Any) -> None:
     x = target if target._base is None else target._base
     if not isinstance(x, SymTensor) or not x.chain or x.chain != target.chain[: len(x.chain)]:
         return
-    steps, old = len(x.chain), x.storage_
-    known = x.ref is not None and x.version == old.version and old.twin is None
+    steps, old, graph = len(x.chain), x.storage_, current_graph()
+    known = x.ref is not None and x.version == old.version
     if not known or old.derived or any(v.func is not aten.detach.default for v in x.chain):
         return
-    if current_graph().within(x.ref.graph):
+    if graph.within(x.ref.graph):
         listed.moved()
-        x.storage_ = Storage(x.meta, x.ref, home=x.ref.graph, twin=old)
-        x.chain, x.version, old.twin = (), x.storage_.version, x.storage_
+        others = [old, *_living(old, graph)]
+        x.storage_ = Storage(x.meta, x.ref, home=x.ref.graph, twins=others)
+        for other in others:
+            other.twins = [*other.twins, x.storage_]
+        x.chain, x.version = (), x.storage_.version
         if target is not x:
             target.storage_, target.chain, target.ref = x.storage_, target.chain[steps:], None
 
 
+symbolic.LEAF = _part
+
+
+def _living(storage: Storage, graph: FuncGraph) -> list[Storage]:
+    """The twins of a storage, but for those that a branch or body made which is over."""
+    return [t for t in storage.twins if t.home is None or graph.within(t.home)]
+
+
 def follow(storage: Storage, value: Value, graph: FuncGraph) -> None:
-    """``storage`` was given a content: its twin has it too."""
-    if storage.twin is not None:
-        old = graph.current(storage.twin)
-        graph.assign(storage.twin, graph.emit("tg.written", old, value, type=old.type))
+    """``storage`` was given a content: its twins have it too."""
+    for twin in _living(storage, graph):
+        old = graph.current(twin)
+        graph.assign(twin, graph.emit("tg.written", old, value, type=old.type))
