@@ -170,7 +170,8 @@ def _object_contains(items, x):
     if method is None:
         _note(x, items)
         return x in items
-    return truth(call(method, items, x), "in")
+    found = truth(call(method, items, x), "in")
+    return found if is_staged(found) else call(bool, found)
 
 
 def _note(x, items) -> None:

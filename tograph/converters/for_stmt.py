@@ -35,13 +35,13 @@ from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
-from . import directives, text_options
+from . import directives, special_results, text_options
 from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .chosen_items import items_of
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import StagedRange, Steps, ViewItems, staged_rest, staged_source
+from .iterables import StagedRange, Steps, ViewItems, like_python, staged_rest, staged_source
 from .iterators import Advancing, Counting, SequenceIterator, moved, place_now
 from .logical import and_
 from .members import Listing, listing
@@ -88,7 +88,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
             lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places
         )
         return
-    iterable = iterator_of(iterable)
+    given, iterable = iterable, iterator_of(iterable)
     if isinstance(iterable, Generator) and iterable.fresh:
         consume(iterable, body, places_of(names, test, body), test)
         return
@@ -96,7 +96,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
     if source is not None:
         _staged_for(source, body, names, test, options)
     else:
-        _python_for(iterable, body, names, test)
+        _python_for(iterable, body, names, test, given)
 
 
 def iterator_of(x):
@@ -110,9 +110,9 @@ def iterator_of(x):
     if is_tracing():
         begin, item = getattr(type(x), "__iter__", None), getattr(type(x), "__getitem__", None)
         if is_user_function(begin):
-            x = call(begin, x)
-        elif begin is None and is_user_function(item):
-            return call(_indexed, x)
+            x = special_results.iterator(call(begin, x))
+        elif begin is None:
+            return call(_indexed, x) if is_user_function(item) else x
         if is_user_function(getattr(type(x), "__next__", None)):
             return call(_stepped, x)
     rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
@@ -144,7 +144,8 @@ def _indexed(sequence):
 DECIDING.update((_stepped, _indexed))
 
 
-def _python_for(iterable, body, names, test) -> None:
+def _python_for(iterable, body, names, test, given) -> None:
+    """``given``: what the program goes over, which ``explain`` names."""
     counting = iterable if isinstance(iterable, Counting) else None
     if counting is not None:
         iterable = counting.rest()
@@ -160,7 +161,7 @@ def _python_for(iterable, body, names, test) -> None:
         iterable.loop = True
     if test is not None and type(iterable) is SequenceIterator and is_tracing():
         iterable, body = _places(iterable), _Taking(iterable, body)
-    if _one_by_one(iterable, counting, body, names, test) and isinstance(iterable, Steps):
+    if _one_by_one(iterable, counting, body, names, test, given) and isinstance(iterable, Steps):
         _rest(iterable.left, body, names, test)
 
 
@@ -194,14 +195,16 @@ def _rest(left, body, names, test) -> None:
         _while(left, None, body, names, test, None)
 
 
-def _one_by_one(iterable, counting, body, names, test) -> bool:
+def _one_by_one(iterable, counting, body, names, test, given) -> bool:
     """What Python does; whether no ``break`` was met for sure."""
     unrolled = debug.Unrolling() if is_tracing() else None
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     held = test is not None and isinstance(iterable, (Advancing, Steps))
     lost = False
     if not rolls:
-        decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
+        decisions.python(
+            "Python `for`, unrolled: it iterates over a Python {0}", like_python(given)
+        )
     for item in asked(iter(iterable), test):
         if unrolled is not None:
             unrolled.step()

@@ -19,7 +19,7 @@ from ..runtime.values import conditional_items
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import text_options
+from . import special_results, text_options
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
@@ -85,8 +85,9 @@ def _shown(value: Any, conversion: str, spec: Any) -> Any:
         if not is_user_function(method) or _is_generated(method):
             continue
         if name == "__format__":
-            return call(method, value, spec if isinstance(spec, str) else fstring(*spec)), "", ""
-        return call(method, value), "", spec
+            given = spec if isinstance(spec, str) else fstring(*spec)
+            return special_results.checked(name, value, call(method, value, given)), "", ""
+        return special_results.checked(name, value, call(method, value)), "", spec
     return value, conversion, spec
 
 

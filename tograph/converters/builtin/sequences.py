@@ -23,7 +23,7 @@ from ...runtime.values.growing import StagedList
 from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
-from .. import keyed, members, text_options, union
+from .. import keyed, members, special_results, text_options, union
 from ..call_rules import is_user_function
 from ..calls import call
 from ..consumers import gathered
@@ -80,7 +80,7 @@ def len_(x):
     if type(x) is set:
         return members.length(x)
     method = getattr(type(x), "__len__", None)
-    return call(method, x) if type(method) is type(len_) else len(x)
+    return special_results.size(call(method, x)) if type(method) is type(len_) else len(x)
 
 
 @unless_staged(range)

@@ -143,7 +143,7 @@ class LoopHistories:
         if any(map(_staged, contents)):
             return None
         ends = [x for c in contents for x in _tensors(c)]
-        found, seen = {_memory(x) for x in ends if x.is_leaf}, set()
+        found, seen = {_memory(x) for x in ends if x.is_leaf and x.requires_grad}, set()
         todo = [x.grad_fn for x in ends]
         while todo:
             node = todo.pop()

@@ -145,7 +145,7 @@ def raised_at(error: BaseException) -> Location | None:
 def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tuple]:
     """(kind, arguments) of an exception for ``tg.raise`` and ``tg.assert``."""
     kind = type(error)
-    if kind in OF_THE_PROGRAM:
+    if isinstance(error, OF_THE_PROGRAM) and kind in OF_THE_PROGRAM:
         return f"tg.{kind.__name__}", (error.message,)
     args = tuple(outside_value(a, graph) for a in error.args)
     simple = (

@@ -28,7 +28,7 @@ from ..symbols.journal import Location as Place
 from ..values import facts, homes, structure
 from ..values.growing import StagedList
 from ..values.reach import reachable
-from ..writes import freed, histories, hooked
+from ..writes import freed, histories, hooked, torn
 from .raising import Unreachable, emit_raise, ends, may_stage
 
 
@@ -260,6 +260,7 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
 def forget_written(graph: FuncGraph, inner: FuncGraph, node: Node) -> None:
     """A region of a node that was recorded just now may have written tensors from outside: they are read again, and autograd knows of it."""
     histories.rewritten(node, graph, inner)
+    torn.left(inner, graph)
     changed = written(inner.graph, graph.root.written)
     for key, value in inner.captures.items():
         if isinstance(key, Storage) and value in changed:

@@ -328,6 +328,11 @@ class Function(Generic[P, R]):
             signatures.fit(bound, self.input_signature, self._specified)
         return bound
 
+    def fitted(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments as the trace takes them: all parameters, of an ``input_signature`` as tensors."""
+        bound = self._bound(args, kwargs)
+        return bound.args, bound.kwargs
+
     def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
         bound = self._bound(args, kwargs)
         flat = Flat()

@@ -255,7 +255,9 @@ def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> lis
     head, row = [LEFT["object"], *[0] * (BLOCK - 1)], 0
     if isinstance(make, Pool):
         head[0], row = LEFT["listed"], make.address
-    elif isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private:
+    elif (
+        isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private
+    ):
         head[0], head[2] = LEFT["numbers"], KINDS[kind.element.kind]
     elif isinstance(kind, TensorType) and None not in kind.shape[1:] and _plain(kind):
         one = replace(kind, shape=(1, *kind.shape[1:]))

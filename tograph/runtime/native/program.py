@@ -242,7 +242,10 @@ class Native:
                 slots[i] = x.address()
             else:
                 slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
-        made = self._prepare()
+        try:
+            made = self._prepare()
+        except RuntimeError:  # there is no memory for a result: the host says at which line
+            return None
         code = self._entry(ctypes.addressof(slots))
         if code == INTERRUPTED:
             raise KeyboardInterrupt  # the call itself raises what the handler raised; this is never reached

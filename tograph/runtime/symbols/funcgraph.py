@@ -69,7 +69,7 @@ class Storage:
     argument: int | None = None
     version: int = 0
     home: FuncGraph | None = None
-    twins: Sequence[Storage] = ()
+    twins: Sequence[weakref.ref[Storage]] = ()
     late: Any = None  # of a .grad that is looked up at every call: its owner, or the owner's place among the arguments
     owner: torch.Tensor | None = None
     listed: Location | None = None
@@ -250,6 +250,9 @@ class FuncGraph:
         )
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
+        self.torn: dict[
+            Storage, Any
+        ] = {}  # of the caller, written with a history: see ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
         self.closed = False
         self.repeats = False  # the body of a loop

@@ -210,7 +210,7 @@ def released(outside: Sequence[tuple[torch.Tensor, Any, int]]) -> None:
 class _Notes(threading.local):
     def __init__(self) -> None:
         self.regions: list[dict[int, tuple[torch.Tensor, Any, Any, int]]] = []
-        self.outside: list[dict[Storage, tuple[torch.Tensor, int]]] = []
+        self.outside: list[dict[Storage, tuple[torch.Tensor, int, bool]]] = []
 
 
 _notes = _Notes()
@@ -256,9 +256,12 @@ def detached(x: SymTensor) -> bool:
 
 
 def note_outside(storage: Storage, owner: torch.Tensor) -> None:
-    """A tensor of the caller is about to be written: remember its version. A captured one keeps the history of the trace, see ``released``."""
+    """A tensor of the caller is about to be written: remember its version, and whether it has a history.
+
+    One that had a history keeps that of the trace, see ``released``.
+    """
     if _notes.outside and storage not in _notes.outside[-1]:
-        _notes.outside[-1][storage] = owner, owner._version
+        _notes.outside[-1][storage] = owner, owner._version, owner.grad_fn is None
 
 
 def rewritten(node: Node, graph: FuncGraph, inner: FuncGraph) -> None:
@@ -280,12 +283,14 @@ def kept(graph: FuncGraph):
         yield
     finally:
         outside = _notes.outside.pop()
-        for storage, (owner, version) in outside.items():
+        for storage, (owner, version, plain) in outside.items():
+            if plain and owner.grad_fn is not None and not isinstance(owner, SymTensor):
+                torch.Tensor.detach_(owner)
             if owner._version != version:
                 graph.rewritten[storage] = owner
         for owner, function, old, version in _notes.regions.pop().values():
             if owner.grad_fn is not function:
                 rebase(owner, old)
             set_versions((owner,), (version,))
-        for owner, version in outside.values():
+        for owner, version, _ in outside.values():
             set_versions((owner,), (version,))

@@ -7,6 +7,7 @@ them is given becomes the content of the others too, which keep their history.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,20 +50,32 @@ def _part(target: Any) -> None:
     if graph.within(x.ref.graph):
         listed.moved()
         others = [old, *_living(old, graph)]
-        x.storage_ = Storage(x.meta, x.ref, home=x.ref.graph, twins=others)
+        x.storage_ = Storage(x.meta, x.ref, home=x.ref.graph, twins=[*map(weakref.ref, others)])
         for other in others:
-            other.twins = [*other.twins, x.storage_]
+            other.twins = [*other.twins, weakref.ref(x.storage_)]
         x.chain, x.version = (), x.storage_.version
         if target is not x:
             target.storage_, target.chain, target.ref = x.storage_, target.chain[steps:], None
 
 
-symbolic.LEAF = _part
+def _leaf(x: SymTensor) -> None:
+    """The code makes a leaf of ``x``: its own history, where it is detached from something without one.
+
+    What has one would get it as state of each loop that writes ``x``.
+    """
+    ref = x.storage_.ref
+    carrier = None if ref is None else ref.graph.sources.get(ref.value)
+    if carrier is None or not carrier.requires_grad:
+        _part(x)
+
+
+symbolic.LEAF = _leaf
 
 
 def _living(storage: Storage, graph: FuncGraph) -> list[Storage]:
-    """The twins of a storage, but for those that a branch or body made which is over."""
-    return [t for t in storage.twins if t.home is None or graph.within(t.home)]
+    """The twins of a storage that something can still read: a branch or body that made one may be over."""
+    found = [twin for ref in storage.twins if (twin := ref()) is not None]
+    return [t for t in found if t.home is None or graph.within(t.home)]
 
 
 def follow(storage: Storage, value: Value, graph: FuncGraph) -> None:
