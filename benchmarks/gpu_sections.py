@@ -32,7 +32,8 @@ ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "samples"
 # The conformance cases lie beside the checkout, or in it; where they do not, their section says so.
 CASES = [ROOT / "shared" / "CASES", ROOT.parent / "shared" / "CASES"]
-COUNTED = ("cudaLaunchKernel", "cudaGraphLaunch", "cuLaunchKernel", "cuLaunchKernelEx")
+COUNTED = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaGraphLaunch", "cuLaunchKernel", "cuLaunchKernelEx")  # fmt: skip
+WAITS = ("cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy", "cuStreamSynchronize", "cuEventSynchronize")  # fmt: skip
 
 Part = tuple[str, Callable[[], None]]
 
@@ -241,8 +242,9 @@ def launches(call: Callable[[], Any]) -> dict[str, int]:
     with torch.profiler.profile(activities=kinds) as profile:
         call()
         torch.cuda.synchronize()
-    found = {e.key: e.count for e in profile.key_averages() if e.key in COUNTED}
-    return {"launches": sum(found.values()), "graphs": found.get("cudaGraphLaunch", 0)}
+    found = {e.key: e.count for e in profile.key_averages()}
+    launched, waited = (sum(found.get(k, 0) for k in names) for names in (COUNTED, WAITS))
+    return {"launches": launched, "graphs": found.get("cudaGraphLaunch", 0), "waits": waited}
 
 
 # ---- bandwidth

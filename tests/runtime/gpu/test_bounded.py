@@ -315,6 +315,20 @@ def test_an_array_whose_items_are_first_seen_in_a_loop():
     check(cells, torch.arange(3.0), torch.tensor(4))
 
 
+def test_tensors_that_are_made_as_large_as_a_list():
+    def f(x, n):
+        rows = []
+        for i in range(n):
+            rows.append(x * i)
+        a = torch.stack(rows)
+        return a * torch.ones(len(rows), 3) + torch.full((len(rows), 3), 2.0), x.expand(
+            len(rows), 3
+        ).sum()
+
+    made = check(f, torch.arange(3.0), torch.tensor(4))
+    assert "tg.list" not in text(made)
+
+
 # ---- choices, and what fails
 
 

@@ -9,13 +9,13 @@ from tograph.bench import programs
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.execute import Chunked, Stepwise
-from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Set, Update, check
+from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Run, Set, Update, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.graph import interp
 from tograph.runtime.graph.ir import Value
 from tograph.runtime.graph.types import TensorType
-from tograph.runtime.kernels import split_rows, triton_loops
+from tograph.runtime.kernels import split_rows, triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.loop_numbers import FULL
 
@@ -46,6 +46,26 @@ def check_runs(fn, *args, whole=False, capacity=None):
     same(chunked.run(*args), want)
     same(chunked.run(*args), want)  # memory is used again
     return made, chunked
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (torch.sort(x)[0], torch.sort(x, stable=True)[1]),
+        lambda x: x.median() + torch.ops.aten.norm.ScalarOpt_dim(x, 2.0, [0]),
+        lambda x: torch.split_with_sizes_copy(x, [1, 3], 1)[1],
+        lambda x: torch.unsafe_split(x, 2, 1)[1] * 2,
+    ],
+)
+def test_library_functions_write_by_the_form_that_takes_their_arguments(fn):
+    check_runs(fn, torch.arange(12.0).reshape(3, 4).sin())
+
+
+def test_the_code_of_kernels_is_kept_as_long_as_what_runs_them():
+    """Triton unloads it with the last reference."""
+    _, made = plan_of(lambda x: torch.softmax(x, -1) @ x, torch.ones(3, 3))
+    kernels = [s.source for s in made.steps if isinstance(s, Run)]
+    assert Stepwise(made, "cpu").functions == [triton_jit.load(k) for k in kernels] != []
 
 
 def newton_like(x, tolerance):

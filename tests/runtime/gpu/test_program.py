@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import re
+import types
 import warnings
 
 import pytest
@@ -258,9 +259,14 @@ def test_a_run_on_another_stream_waits_for_the_one_before(monkeypatch, interpret
 
     streams = [Stream(), Stream()]
     made._home = made._last = streams[0]
+    made._known = {streams[0]}
+    told = []
+    memory = types.SimpleNamespace(record_stream=lambda stream: told.append(streams.index(stream)))
+    monkeypatch.setattr(made.memory, "own_tensors", lambda: [memory])
     for now in (0, 0, 1, 1):
         monkeypatch.setattr(torch.cuda, "current_stream", lambda: streams[now])
         made._follow()
     assert waits == [(1, 0)]
     made.leave()  # its memory belongs to the first one
     assert waits == [(1, 0), (0, 1)]
+    assert told == [1]  # and is not given to others while the second one uses it

@@ -43,6 +43,18 @@ def test_steps_of_a_loop_without_a_known_end():
     assert not fails(steps, X)
 
 
+def test_quotients_and_negative_numbers_of_a_counter():
+    def rates(x, n):
+        i = 0
+        while i < 100:
+            x = x * (i / 7) + abs(-i) / (i + 1)
+            i += 1
+        return x
+
+    assert not fails(rates, X, N)
+    assert fails(lambda x, n: x * (1 / n.item()), X, N)
+
+
 def test_a_number_that_grows_by_itself_may_leave():
     def double(x):
         n = 1

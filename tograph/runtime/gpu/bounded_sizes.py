@@ -18,10 +18,11 @@ from ..graph.types import TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import REDUCERS
-from .bounding import Bounding, Handler, Rep
+from .bounding import Bounding, Handler, Rep, adder
 from .forms import Padded
 
 HANDLERS: dict[str, Handler] = {}
+handler = adder(HANDLERS)
 
 
 def tensor_args(b: Bounding, node: Node) -> list[Rep]:
@@ -104,6 +105,16 @@ def _like(b: Bounding, node: Node) -> list[Rep]:
         return b.closed(node)
     rep = b.of(node.args[0])
     return emit(b, node, [rep.sizes] * len(node.outputs), [rep.form.type.shape] * len(node.outputs))
+
+
+@handler("aten.zeros.default", "aten.ones.default", "aten.full.default", "aten.empty.memory_format")
+def _filled(b: Bounding, node: Node) -> list[Rep]:
+    """Tensors that are made as large as others are."""
+    sizes = [b.plain(n) for n in node.args[0]]
+    shape = [b.largest.get(n) if isinstance(n, Value) else n for n in sizes]
+    if None in shape or shape == sizes:
+        return b.closed(node)
+    return emit(b, node, [sizes], [shape], (shape, *node.args[1:]))
 
 
 # ---- folds

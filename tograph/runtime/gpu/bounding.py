@@ -52,6 +52,7 @@ class Bounding(Regions):
     known: dict[Any, Value] = field(default_factory=dict)
     multiples: dict[Value, tuple[Value, int]] = field(default_factory=dict)
     location: Any = None
+    largest: dict[Value, int] = field(default_factory=dict)  # of numbers that are sizes
     tried: list[Graph] = field(default_factory=list)  # kept, as ``known`` goes by their identity
     graph: Graph | None = None  # the old graph whose nodes are written
 
@@ -122,7 +123,14 @@ class Bounding(Regions):
         )
         if not dims:
             return Rep(Plain(x.type), [x])
+        self._note(x.type, {d: sizes[d] for d in dims})
         return Rep(Padded(x.type, dims), [x, *(sizes[d] for d in dims)])
+
+    def _note(self, kind: TensorType, sizes: Mapping[int, Any]) -> None:
+        """What the largest sizes of a tensor tell of numbers."""
+        for d, n in sizes.items():
+            if isinstance(n, Value):
+                self.largest[n] = min(kind.shape[d] or 0, self.largest.get(n, kind.shape[d] or 0))
 
     def room(self, i: Any, n: int) -> Any:
         """The place of a new item in memory for ``n``; fails where there is no room."""
@@ -159,6 +167,8 @@ class Bounding(Regions):
         """Inputs for the parts of an old input."""
         made = [Value(t) for t in form.types]
         graph.inputs += made
+        if isinstance(form, Padded):
+            self._note(form.type, dict(zip(form.dims, made[1:])))
         self.env[v] = Rep(form, list(made))
 
     def run(self, old: Graph, new: Graph) -> list[Rep]:

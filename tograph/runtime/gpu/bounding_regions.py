@@ -163,7 +163,9 @@ class Regions:
         if not isinstance(kind, TensorType) or not isinstance(known, TensorType) or None not in kind.shape:  # fmt: skip
             return rep
         dims = tuple(d for d, n in enumerate(kind.shape) if n is None)
-        shape = tuple(max(self.capacity, n) if d in dims else n for d, n in enumerate(known.shape))
+        shape = tuple(
+            max(self.capacity, n or 0) if d in dims else n for d, n in enumerate(known.shape)
+        )
         form = Padded(replace(known, shape=shape), dims)
         return Rep(form, self.fit(rep, form))
 
@@ -185,7 +187,7 @@ class Regions:
         if isinstance(before, Padded):
             made = before if isinstance(made, Padded) and made.dims == before.dims else made
         if made != before and isinstance(made, Padded):
-            shape = tuple(max(self.capacity, n) if d in made.dims else n for d, n in enumerate(made.type.shape))  # fmt: skip
+            shape = tuple(max(self.capacity, n or 0) if d in made.dims else n for d, n in enumerate(made.type.shape))  # fmt: skip
             made = Padded(replace(made.type, shape=shape), made.dims)
         return made
 

@@ -157,8 +157,11 @@ class Stepwise:
         if form is None:
             self._functional(step, args, kwargs)
             return
-        names = [a.name for a in form._schema.arguments if a.is_out]
-        form(*args, **kwargs, **{n: self.at(v) for n, v in zip(names, step.outputs)})
+        outs = [a for a in form._schema.arguments if a.is_out]
+        if isinstance(outs[0].type, torch.ListType):  # of as many tensors as there are results
+            form(*args, **kwargs, **{outs[0].name: [self.at(v) for v in step.outputs]})
+            return
+        form(*args, **kwargs, **{a.name: self.at(v) for a, v in zip(outs, step.outputs)})
 
     def _functional(self, step: Call, args: Any, kwargs: Any) -> None:
         """A function without such a form: it allocates, and its results are copied."""

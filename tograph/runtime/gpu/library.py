@@ -49,12 +49,20 @@ def out_form(op: str) -> Any:
     """The overload of an ATen op that writes into given tensors; None where there is none."""
     if not op.startswith("aten."):
         return None
-    plain = ops.overload(op)
-    wanted = [(a.name, str(a.type)) for a in plain._schema.arguments]
+    plain = ops.overload(op)._schema
+    wanted = [(a.name, str(a.type)) for a in plain.arguments]
     packet = getattr(torch.ops.aten, op.split(".")[1])
+    roomier = None  # one that takes more arguments, which may be left out
     for name in packet.overloads():
-        arguments = getattr(packet, name)._schema.arguments
-        given = [(a.name, str(a.type)) for a in arguments if not a.is_out]
-        if any(a.is_out for a in arguments) and [g for g in given if g in wanted] == wanted:
-            return getattr(packet, name)
-    return None
+        form = getattr(packet, name)
+        outs = [a for a in form._schema.arguments if a.is_out]
+        given = [a for a in form._schema.arguments if not a.is_out]
+        known = [(a.name, str(a.type)) for a in given]
+        if not outs or [str(a.type) for a in outs] != [str(r.type) for r in plain.returns]:
+            continue
+        if known == wanted:
+            return form
+        more = [a for a, k in zip(given, known) if k not in wanted]
+        if [k for k in known if k in wanted] == wanted and all(a.has_default_value() for a in more):
+            roomier = roomier or form
+    return roomier

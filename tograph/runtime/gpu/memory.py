@@ -16,7 +16,8 @@ from ..kernels.build import Region
 from ..kernels.views import VIEWS
 
 NEVER = math.inf
-_PARTS = frozenset(["aten.split.Tensor", "aten.split_with_sizes.default", "aten.unbind.int", "aten.chunk.default"])  # fmt: skip
+_PARTS = frozenset(["aten.split.Tensor", "aten.split_with_sizes.default", "aten.unsafe_split.Tensor",
+                    "aten.unsafe_split_with_sizes.default", "aten.unbind.int", "aten.chunk.default"])  # fmt: skip
 
 
 class Lifetimes:

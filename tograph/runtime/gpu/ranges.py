@@ -23,6 +23,7 @@ from ..graph.types import BOOL, INT, TensorType
 Interval = tuple[int, int]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 ANY: Interval = (LEAST, MOST)
+EXACT = 1 << 53  # ints up to here are floats
 FOREVER = 1 << 50
 SLOW = 1 << 12  # by which a number may change in each of so many steps
 FAR = SLOW * FOREVER
@@ -367,6 +368,7 @@ _RULES: dict[str, _Rule] = {
     "py.neg": lambda a: _fits(-a[1], -a[0]),
     "py.abs": lambda a: _fits(max(a[0], -a[1], 0), max(-a[0], a[1])),
     "py.mul": _times,
+    "py.truediv": lambda a, b: (ANY, max(map(abs, (*a, *b))) <= EXACT and (b[0] > 0 or b[1] < 0)),
     "py.min": lambda a, b: ((min(a[0], b[0]), min(a[1], b[1])), True),
     "py.max": lambda a, b: ((max(a[0], b[0]), max(a[1], b[1])), True),
     "py.floordiv": _quotient,

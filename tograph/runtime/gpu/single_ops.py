@@ -156,6 +156,8 @@ class SingleOps(Places):
         "aten.select_scatter.default": _update,
         "aten.split.Tensor": _parts,
         "aten.split_with_sizes.default": _parts,
+        "aten.unsafe_split.Tensor": _parts,
+        "aten.unsafe_split_with_sizes.default": _parts,
         "aten.unbind.int": _parts,
     }
 

@@ -67,8 +67,12 @@ def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
     """Why conditional nodes cannot be made here; an empty string where they can."""
     if why := loadable():
         return why
-    if version() < wanted:
-        return f"the driver knows CUDA {version()[0]}.{version()[1]}, conditional nodes need {wanted[0]}.{wanted[1]}"
+    try:
+        known = version()
+    except RuntimeError as error:  # the bindings do not find the driver that torch has found
+        return f"the driver does not answer: {error}"
+    if known < wanted:
+        return f"the driver knows CUDA {known[0]}.{known[1]}, conditional nodes need {wanted[0]}.{wanted[1]}"
     return ""
 
 

@@ -46,7 +46,7 @@ class Numbers:
             a, b = (self._as(x, d, kind) for x, d in given)
             return f"{a} {_BITS[op]} {b}"
         if op in ("py.truediv", "py.pow", "py.math.pow"):
-            return self._quotient(*given) if op == "py.truediv" else self._power(kind, *given)
+            return self._quotient(node, *given) if op == "py.truediv" else self._power(kind, *given)
         if op == "py.range_length" and type(node.args[2]) is int and node.args[2] > 0:
             first, stop = (self._as(x, d, "i64") for x, d in given[:2])
             step = node.args[2]
@@ -100,12 +100,14 @@ class Numbers:
         self.helpers |= dict.fromkeys((*triton_ops.NEEDS[word], word))
         return f"_{word}({a}, {b})"
 
-    def _quotient(self, a: tuple[str, str], b: tuple[str, str]) -> str:
+    def _quotient(self, node: Node, a: tuple[str, str], b: tuple[str, str]) -> str:
         """A float. Of ints it is exact while both are floats."""
-        for x, dtype in (a, b):
-            if dtype == "i64":
+        for known, (x, dtype) in zip(node.args, (a, b)):
+            if dtype == "i64" and (isinstance(known, Value) or abs(known) > EXACT):
                 self._fail(f"({x} > {EXACT}) | ({x} < -{EXACT})", OVERFLOW)
         x, y = (self._as(*v, "f64") for v in (a, b))
+        if not isinstance(node.args[1], Value) and node.args[1] != 0:
+            return f"{x} / {y}"
         self._fail(f"{y} == 0", DIVISION_BY_ZERO)
         return f"{x} / tl.where({y} == 0, 1.0, {y})"
 

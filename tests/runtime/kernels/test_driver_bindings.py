@@ -1,0 +1,101 @@
+"""The driver module calls CUDA's Python bindings, where they are installed, with the types that they take: without a GPU they get as far as the library."""
+
+import contextlib
+import ctypes
+import types
+
+import pytest
+import torch
+
+from tograph.runtime.kernels import driver, setter
+
+cu = pytest.importorskip("cuda.bindings.driver")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="handles of nothing")
+STREAM = types.SimpleNamespace(cuda_stream=5)
+
+
+class Status(int):
+    name = "CUDA_SUCCESS"
+
+
+class Checked:
+    """The bindings' types; each function is called, then gives what it would give with a driver."""
+
+    def __init__(self, kind):
+        self.called = []
+        params = cu.CUDA_KERNEL_NODE_PARAMS() if kind == "KERNEL" else cu.CUDA_MEMCPY3D()
+        if kind == "KERNEL":
+            self.block = (ctypes.c_void_p * 1)(0)
+            params.kernelParams = ctypes.addressof(self.block)
+        edges = (None,) if driver._edges() else ()
+        self.results = {
+            "cuCtxGetCurrent": (cu.CUcontext(0),),
+            "cuStreamGetCaptureInfo": (1, 7, cu.CUgraph(0), [cu.CUgraphNode(0)], *edges, 1),
+            "cuGraphConditionalHandleCreate": (cu.CUgraphConditionalHandle(3),),
+            "cuGraphAddNode": (cu.CUgraphNode(0),),
+            "cuModuleLoadData": (cu.CUmodule(0),),
+            "cuModuleGetFunction": (cu.CUfunction(0),),
+            "cuGraphGetNodes": ([cu.CUgraphNode(0)], 1),
+            "cuGraphNodeGetType": (getattr(cu.CUgraphNodeType, f"{driver.TYPE}{kind}"),),
+            "cuGraphKernelNodeGetParams": (params,),
+            "cuGraphMemcpyNodeGetParams": (params,),
+        }
+
+    def __getattr__(self, name):
+        real = getattr(cu, name)
+        if not name.startswith("cu") or not name[2].isupper():
+            return real
+
+        def call(*given):
+            self.called.append(name)
+            with contextlib.suppress(RuntimeError):  # there is no library
+                real(*given)
+            return (Status(0), *self.results.get(name, ()))
+
+        return call
+
+
+@pytest.fixture
+def bindings(monkeypatch):
+    def made(kind="KERNEL"):
+        found = Checked(kind)
+        monkeypatch.setattr(driver, "_cu", lambda: found)
+        monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+        return found
+
+    return made
+
+
+@pytest.mark.parametrize("kind", ["while", "if", "switch"])
+def test_conditional_nodes(kind, bindings):
+    found = bindings()
+    handle = driver.Handle(STREAM)
+    bodies = handle.node(kind, 2, STREAM)
+    assert handle.number == 3 and len(bodies) == 2
+    with driver.capturing_into(bodies[0], STREAM):
+        pass
+    assert {"cuGraphAddNode", "cuStreamUpdateCaptureDependencies", "cuStreamEndCapture"} <= {*found.called}  # fmt: skip
+
+
+def test_kernels_from_images(bindings):
+    bindings()
+    made = driver.Function(setter.ptx().encode() + b"\0", setter.SET, shared=64 * 1024)
+    made.finish()
+    made.start(1, 32, [ctypes.c_uint64(1), ctypes.c_int64(2)], 5)
+
+
+@pytest.mark.parametrize("kind", ["KERNEL", "MEMCPY"])
+def test_parameters_of_nodes(kind, bindings):
+    found = bindings(kind)
+    node = driver.Node(STREAM)
+    node.values = [7]
+    node.set(types.SimpleNamespace(raw_cuda_graph_exec=lambda: 5), {0: 9})
+    assert f"cuGraphExec{kind.capitalize()}NodeSetParams" in found.called
+    if kind == "MEMCPY":
+        assert int(node.params.srcDevice) == 9
+
+
+def test_a_driver_that_does_not_answer_is_a_reason(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    driver.version.cache_clear()
+    assert "libcuda" in driver.available() or "driver" in driver.available()
