@@ -302,7 +302,9 @@ def test_calls_nest_as_deep_as_the_stack_allows(monkeypatch):
         return 0 if n <= 0 else 1 + depth(n - 1)
 
     monkeypatch.setattr(recursive_calls._stack, "room", 50)
-    with pytest.raises(RecursionError, match="room in the C stack"):  # by the host: a first call compiles nothing
+    with pytest.raises(
+        RecursionError, match="room in the C stack"
+    ):  # by the host: a first call compiles nothing
         depth(torch.tensor(100))
     assert depth(torch.tensor(2)) == 2
 

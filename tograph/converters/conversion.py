@@ -45,12 +45,12 @@ def converted(f: types.FunctionType) -> types.FunctionType:
         raise SourceError(str(error), user_location()) from None
 
 
-def wraps_users(f: types.FunctionType) -> bool:
+def wraps_users(f: Any) -> bool:
     """Whether a decorator says that a function wraps one of the user's."""
     return is_unconverted(getattr(f, "__wrapped__", None))
 
 
-def _around(f: types.FunctionType) -> types.FunctionType:
+def _around(f: Any) -> types.FunctionType:
     """A wrapper whose code some decorator wrote (one that checks types): it runs as it is, on converted forms of the user's functions that it holds."""
 
     def held(x: Any) -> Any:

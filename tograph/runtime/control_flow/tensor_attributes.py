@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import current_graph
 from ..symbols.journal import MISSING
-from ..symbols.symbolic import SymTensor, given_attributes
+from ..symbols.symbolic import SymTensor
 from ..values.structure import Spec
 from .leaves import Among, leaf_objects
 

@@ -226,7 +226,7 @@ def _full(e: Emit) -> Pair | None:
 def _constant(e: Emit) -> Pair | None:
     value = e.node.args[0]
     if isinstance(value, (list, tuple)):
-        return tuple(_constants(e, value, k) for k in ("real", "imag"))  # type: ignore[return-value]
+        return tuple(_constants(e, value, k) for k in ("real", "imag"))
     number = complex(value)
     return number.real, number.imag
 
@@ -316,7 +316,7 @@ def _equal(word: str, both: str) -> Callable[[Emit], Value]:
 
 def _norm(e: Emit) -> Value:
     z, *rest = e.node.args
-    size = size_of(e, tuple(e.whole(p, z.type) for p in e.pairs(z)))  # type: ignore[arg-type]
+    size = size_of(e, tuple(e.whole(p, z.type) for p in e.pairs(z)))
     return e.add(e.node.op, size, *rest, options=e.node.kwargs)
 
 
@@ -327,7 +327,7 @@ def _angle(e: Emit) -> Value:
 
 def _abs(e: Emit) -> Value:
     z = e.node.args[0]
-    return size_of(e, tuple(e.whole(p, z.type) for p in e.pairs(z)))  # type: ignore[arg-type]
+    return size_of(e, tuple(e.whole(p, z.type) for p in e.pairs(z)))
 
 
 def _one(k: int) -> Callable[[Emit], Value]:

@@ -90,7 +90,7 @@ class _Pairing:
             whole, kind = self.wholes[v], _real(v.type)
             made = [Node("tg.part", (whole, k), None, [kind]) for k in range(2)]
             self.nodes += made
-            self.pairs[v] = tuple(n.outputs[0] for n in made)  # type: ignore[assignment]
+            self.pairs[v] = tuple(n.outputs[0] for n in made)
         return self.pairs[v]
 
     def whole(self, v: Value) -> Value:

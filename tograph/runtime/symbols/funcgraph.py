@@ -183,9 +183,7 @@ class Root:
     mixed: bool = False
     draws: bool = False
     drawn: bool = False
-    tagged: bool = (
-        False  # the code gave a tensor an attribute, see ``control_flow.tensor_attributes``
-    )
+    tagged: bool = False  # a tensor got an attribute, see ``control_flow.tensor_attributes``
     pointwise: Exception | None = None  # see ``control_flow.trying``
     homes: dict[int, Any] = field(default_factory=dict)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
@@ -199,8 +197,7 @@ class Root:
     torn: dict[Any, Any] = field(default_factory=dict)  # see ``writes.torn``
     laid_out: bool = False
     writes: list[Any] = field(default_factory=list)  # see ``stale``
-    # What regions write, see ``ordering``.
-    written: Written = field(default_factory=weakref.WeakKeyDictionary)
+    written: Written = field(default_factory=weakref.WeakKeyDictionary)  # by regions: ``ordering``
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
     held: dict[Storage, list[Any]] = field(default_factory=dict)  # see ``writes.histories.hold``
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
@@ -253,9 +250,7 @@ class FuncGraph:
         )
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
-        self.torn: dict[
-            Storage, Any
-        ] = {}  # of the caller, written with a history: see ``writes.torn``
+        self.torn: dict[Storage, Any] = {}  # of the caller, written with a history: ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
         self.closed = False
         self.repeats = False  # the body of a loop

@@ -227,14 +227,6 @@ def scalar_of(x: torch.Tensor) -> Any:
     return new_scalar(f"py.{kind.__name__}", (value_of(x, graph),), kind, graph)
 
 
-def index_of(x: torch.Tensor) -> Any:
-    """The staged int that ``operator.index`` makes of a tensor."""
-    one = all(type(n) is not int or n == 1 for n in as_symbolic(x).meta.size)
-    if not one or x.dtype.is_floating_point or x.dtype.is_complex:
-        raise TypeError("only integer tensors of a single element can be converted to an index")
-    return scalar_of(x.to(torch.int64) if x.dtype == torch.bool else x)
-
-
 def same(x: SymTensor, kind: type[SymTensor] | None = None) -> Any:
     """Another object for the same view of the same storage, which knows as much of its content as ``x`` does."""
     made = (kind or type(x))(x.meta, x.storage_, x.chain, x.ref)
@@ -383,15 +375,6 @@ def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
     ]
 
 
-def given_attributes(x: torch.Tensor) -> dict[str, Any]:
-    """The attributes that code has given to a tensor."""
-    own = _OWN if isinstance(x, SymTensor) else ()
-    return {n: v for n, v in x.__dict__.items() if n not in own and not n.endswith("_")}
-
-
-_OWN = frozenset(["meta", "storage_", "chain", "ref", "version", "born", "requires_grad"])
-
-
 def argument(graph: FuncGraph, x: Any) -> Any:
     """An op's argument as it stands in a node: values for tensors and staged numbers."""
     if type(x) in _PLAIN:
@@ -412,15 +395,3 @@ def argument(graph: FuncGraph, x: Any) -> Any:
 
 
 _PLAIN = frozenset([int, float, bool, str, torch.dtype, torch.device, type(None)])
-
-
-def metas(x: Any) -> Any:
-    if type(x) is SymTensor:
-        return x.meta
-    if type(x) in _PLAIN:
-        return x
-    if isinstance(x, torch.Tensor):
-        return x.meta if isinstance(x, SymTensor) else meta_of(x)
-    if type(x) in (list, tuple) or isinstance(x, (list, tuple)):
-        return tuple(metas(a) for a in x)
-    return x

@@ -362,6 +362,9 @@ class ConcreteFunction(pickling.Unpicklable):
     def _enabled(self) -> bool:
         return self.mode is False and not torch.is_inference_mode_enabled()
 
+    def _gradients(self) -> Any:
+        return torch.enable_grad() if self._enabled() else nullcontext()
+
     def run(
         self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
     ) -> Any:
@@ -374,11 +377,7 @@ class ConcreteFunction(pickling.Unpicklable):
             if ambient.usual() and not self._enabled():  # with nothing to put aside
                 outputs = self._outputs(inputs)
             else:
-                with (
-                    ambient.plain(),
-                    ambient.uncast(),
-                    torch.enable_grad() if self._enabled() else nullcontext(),
-                ):
+                with ambient.plain(), ambient.uncast(), self._gradients():
                     outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)

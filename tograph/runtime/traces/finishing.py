@@ -74,7 +74,7 @@ def _made_leaves(seen: Forms, root: FuncGraph, outputs: Sequence[Any]) -> list[a
             begin = x.became_ or (None if storage.first is None else (storage.first.value, None))
             if begin is not None and end in outputs and (begin[0] is end or not x.chain):
                 parameter = isinstance(x, torch.nn.Parameter)
-                found.append(autodiff.Made(*begin, outputs.index(end), parameter))
+                found.append(autodiff.Made(begin[0], begin[1], outputs.index(end), parameter))
     return found
 
 

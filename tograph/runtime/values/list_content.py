@@ -19,9 +19,9 @@ from ..graph import types
 from ..graph.ir import Value
 from ..graph.types import INT, ListType, TensorType, Type
 from ..inference.shapes import SYMBOLS
+from ..symbols.descriptions import index_of
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.scalars import scalar
-from ..symbols.symbolic import index_of
 from . import inner_lists, listed
 from .flattening import symbolic, unflatten
 from .joins import join
