@@ -123,8 +123,8 @@ BLOCK
 """,
 }
 
-# With a gradient that is taken inside eager PyTorch refuses the first two, and a graph a second derivative through a write in a branch.
-_APART = {"gradient": {"own", "checkpoint", "written"}}
+# With a gradient that is taken inside eager PyTorch refuses these.
+_APART = {"gradient": {"own", "checkpoint"}}
 
 
 def fits(*names: str) -> bool:

@@ -549,3 +549,26 @@ def test_exit_status_of_an_error():
     done = process("dump", f"{NEWTON}:newtn")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: {NEWTON} has no function 'newtn'; did you mean 'newton'?\n"
+
+
+def test_what_loops_go_over_is_named_and_an_input_signature_takes_numbers(tmp_path, capsys):
+    file = tmp_path / "loops.py"
+    file.write_text(
+        "import torch, tograph as tg\n"
+        "LAYERS = torch.nn.ModuleList([torch.nn.Linear(2, 2)])\n"
+        "@tg.function(input_signature=[tg.TensorSpec([2], torch.float32), tg.TensorSpec([], torch.int64)])\n"
+        "def f(x, n):\n"
+        "    for layer in LAYERS:\n"
+        "        x = layer(x)\n"
+        "    for k in {'a': 1}:\n"
+        "        x = x + n\n"
+        "    for i, k in enumerate([1, 2]):\n"
+        "        x = x + i\n"
+        "    return x\n"
+    )
+    given = [f"{file}:f", "--args", "[1.0, 2.0], 3"]
+    assert cli.main(["explain", *given]) == 0
+    shown = capsys.readouterr().out
+    for name in ("ModuleList", "dict", "enumerate"):
+        assert f"iterates over a Python {name}" in shown
+    assert cli.main(["report", *given, "-o", str(tmp_path / "out.html")]) == 0

@@ -27,7 +27,9 @@ LEVEL = {name: level for level, name in enumerate(ORDER)}
 ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda", "safetensors"}
 
 
-LEAVES = {f"tograph.{name}" for name in ("collector", "disk", "errors", "lazy", "settings")}
+LEAVES = {
+    f"tograph.{name}" for name in ("collector", "disk", "errors", "forks", "lazy", "settings")
+}
 # They import nothing of the package: anyone may import them.
 
 

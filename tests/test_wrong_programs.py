@@ -824,6 +824,87 @@ def too_few_arguments(x, y):
     return x  # <-
 
 
+# ---- what the help says of values that are there on some paths only, and of Python's own errors
+
+
+@wrong(
+    TypeError, "'NoneType' object is not subscriptable", "a path gives it no value", args=(-ONE,)
+)
+def none_that_is_indexed(x):
+    best = None
+    for i in range(3):
+        if x > i:
+            best = (x, i)
+    return best[0]  # <-
+
+
+@wrong(TypeError, "non-iterable NoneType", "a path gives it no value", args=(-ONE,))
+def none_that_is_unpacked(x):
+    pair = (x, x) if x > 0 else None
+    a, b = pair  # <-
+    return a + b
+
+
+@wrong(ValueError, "too many values to unpack", "number of names", args=(torch.tensor(3),))
+def list_of_too_many(n):
+    xs = [i for i in range(n)]
+    a, b = xs  # <-
+    return a + b
+
+
+@wrong(IndexError, "list assignment index out of range", "valid indices", args=(torch.tensor(3),))
+def item_that_is_not_there_is_deleted(n):
+    xs = [1, 2, 3]
+    del xs[n.item()]  # <-
+    return xs
+
+
+@wrong(TypeError, "can't multiply sequence by non-int of type 'float'")
+def list_times_a_float(x):
+    return [1] * x.item()  # <-
+
+
+@wrong(ValueError, "math domain error", "torch's function", args=(torch.tensor(3),))
+def root_of_a_negative_number(n):
+    return math.sqrt(n.item() - 10)  # <-
+
+
+@wrong(ValueError, "empty", "give a default", args=(torch.tensor(0),))
+def largest_of_none(n):
+    return max([i for i in range(n)])  # <-
+
+
+@wrong(RuntimeError, "dictionary changed size", "list(...)", args=(torch.tensor(2),))
+def dict_that_grows(n):
+    d = {1: 1, 2: 2}
+    for k in d:  # <-
+        if k < n:
+            d[k + 5] = 0
+    return d
+
+
+@wrong(RuntimeError, "doesn't match the broadcast shape", "keeps the shape", args=(THREE,))
+def shape_that_grows_in_place(x):
+    y = x * 2
+    y += torch.ones(2, 3)  # <-
+    return y
+
+
+@wrong(TypeError, "sorted() takes 1 positional argument", args=(torch.tensor(3),))
+def built_in_with_too_much(n):
+    return sorted([1, 2], n.item())  # <-
+
+
+@wrong(tg.errors.SymbolicValueError, "to_dlpack() asks for the memory", args=(THREE,))
+def memory_of_a_tensor(x):
+    return torch.utils.dlpack.to_dlpack(x)  # <-
+
+
+@wrong(tg.errors.NotAFunctionError, "not <tensor f32[], known when the graph runs>")
+def tensor_as_a_function(x):
+    return tg.cond(x > 0, x, lambda: x)  # <-
+
+
 test_message = pytest.mark.parametrize(("function", "error", "words", "args", "line"), PROGRAMS)(
     check
 )

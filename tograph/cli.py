@@ -161,6 +161,8 @@ def _fresh(options: argparse.Namespace) -> tuple[Any, functools.partial, list[Ex
             call = functools.partial(staged)
         else:
             call = call_of(staged, name, module, options.args)
+            args, kwargs = staged.fitted(call.args, call.keywords)
+            call = functools.partial(staged, *args, **kwargs)
         staged.clear_cache()
         made, lines = explaining.explain(
             lambda: staged.get_concrete_function(*call.args, **call.keywords)

@@ -75,7 +75,7 @@ class TographError(Exception):
 
     def __init__(self, message: str, location: Location | None = None):
         super().__init__(message + show_location(location) + show_caret(location))
-        self.location = location
+        self.message, self.location = message, location
 
 
 class StagingError(TographError):
@@ -248,6 +248,12 @@ class NoGradientError(StagingError, RuntimeError):
 
 class OutOfRangeError(TographError, IndexError):
     """An index outside a list or array while a graph ran."""
+
+
+OF_THE_PROGRAM = (
+    InvalidArgumentError,
+    OutOfRangeError,
+)  # mistakes where it gets there, as Python's own errors are
 
 
 class GraphSyntaxError(TographError, ValueError):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+import typing
 
 import pytest
 import torch
@@ -330,3 +331,30 @@ def test_attributes_whose_order_is_not_known_are_not_listed(change):
 
     with pytest.raises(tg.errors.StagingError, match="the order of the keys"):
         tg.function(f)(torch.tensor(1.0))
+
+
+class Point(typing.NamedTuple):
+    x: object
+
+
+def refused(p, x):
+    p.x = x
+
+
+def refused_by_a_condition(p, x):
+    if x > 0:
+        p.x = x
+    return p
+
+
+def refused_and_caught(p, x):
+    try:
+        p.x = x
+    except AttributeError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("write", [refused, refused_by_a_condition, refused_and_caught])
+@pytest.mark.parametrize("owner", [Point(1), 3, None], ids=["tuple", "int", "none"])
+def test_a_write_that_the_class_refuses(write, owner):
+    compare(write, (owner, torch.tensor(1.0)))

@@ -202,3 +202,33 @@ def test_what_cannot_tell_none_from_tensors_takes_the_paths_to_be_taken():
 
     with pytest.raises(tg.errors.NoGradientError, match="if p.grad is not None"):
         f(torch.ones(2))
+
+
+def in_a_list(x, w, n):
+    loss = (x * w).sin().sum() if n > 0 else (x * x).sum()
+    loss.backward()
+    return torch.nn.utils.clip_grad_norm_([x, w], 0.3)
+
+
+def of_own_leaves(x, w, n):
+    a, b = x.detach().clone().requires_grad_(), w.detach().clone().requires_grad_()
+    optimizer = torch.optim.SGD([a, b], lr=0.1)
+    for i in range(n + 2):
+        optimizer.zero_grad()
+        loss = (a * b).sin().sum() if i % 2 == 0 else (a * a).sum()
+        loss.backward()
+        if torch.nn.utils.clip_grad_norm_([a, b], 0.3) > 0.1:
+            optimizer.step()
+    return a.detach() + b.detach()
+
+
+@pytest.mark.parametrize("f", [in_a_list, of_own_leaves], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("n", [0, 1])
+def test_clipping_of_a_list_that_the_code_makes(f, n):
+    found = []
+    for g in (f, tg.function(f)):
+        x, w = (torch.tensor(v, requires_grad=True) for v in ([0.3, 0.4], [0.7, -0.4]))
+        found.append([g(x, w, torch.tensor(n)), x.grad, w.grad])
+    assert [g is None for g in found[0]] == [g is None for g in found[1]]
+    for a, b in zip(*found):
+        torch.testing.assert_close(a, b) if a is not None else None

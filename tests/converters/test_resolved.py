@@ -46,3 +46,20 @@ def test_ops_that_ask_nothing_are_traced_once():
         return torch.exp(y).sum()
 
     assert str(f.get_concrete_function(torch.rand(3)).graph).count("aten.exp") == 1
+
+
+def test_a_number_that_a_condition_chose_with_a_tensor():
+    def parts(x):
+        y = x.reshape(2, -1, 2) if x.sum() > 0 else x
+        halves = y[..., :1], y[..., 1:]
+        return torch.stack(halves, dim=y.dim()).reshape(y.shape), y.sum(y.dim() - 1)
+
+    def rows(x):
+        d = 1 if x.sum() > 0 else 0
+        return x.sum(d), torch.cat([x, x], d), x.unsqueeze(1 - d)
+
+    for f in (parts, rows):
+        g = tg.function(f)
+        for x in (torch.ones(4, 2), -torch.ones(4, 2)):
+            for ours, eager in zip(g(x), f(x)):
+                assert torch.equal(ours, eager)

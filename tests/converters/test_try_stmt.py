@@ -1,6 +1,7 @@
 """try, except, finally, raise and with, under Python and under staged conditions."""
 
 import contextlib
+import sys
 
 import pytest
 import torch
@@ -857,3 +858,125 @@ def test_a_tensor_that_only_the_body_of_a_try_in_a_loop_uses():
     for n in (2, 0, 1):
         x = torch.tensor([-1.0, 2.0, -3.0], requires_grad=True)
         assert g(x, torch.tensor(n)).tolist() == f(x, torch.tensor(n)).tolist()
+
+
+def rows_of(log):
+    """Text of a log whose entries are of several kinds."""
+    rows = [["row"]]
+    for entry in log:
+        if entry is not None and len(entry) == 2:
+            rows.append([entry[0], None, *map(str, entry[1].shape)])
+        elif entry is not None:
+            rows.append([entry[0], "!"])
+    return "; ".join(map(str, rows))
+
+
+def state_of_several_kinds(x):
+    log = []
+    try:
+        log.append(("a", x))
+        if x.sum() < 0:
+            raise ValueError("negative")
+        log.append(("b", x, x + 1))
+        if x.sum() > 10:
+            raise ValueError("large")
+        log.append(None)
+        y = x.log()
+    except ValueError as e:
+        raise RuntimeError(f"{e}: {rows_of(log)}") from e
+    return y
+
+
+def state_of_an_inner_handler(x):
+    log = []
+    try:
+        log.append(("a", x))
+        try:
+            if x.sum() < 0:
+                raise ValueError("negative")
+            log.append(("b", x, x + 1))
+            if x.sum() > 10:
+                raise ValueError("large")
+        finally:
+            log.append(None)
+    except ValueError as e:
+        raise RuntimeError(f"{e}: {rows_of(log)}") from e
+    return x
+
+
+def another_of_its_class(x):
+    try:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        if x.sum() > 10:
+            raise IndexError("large")
+    except (ValueError, IndexError) as e:
+        raise type(e)("more: " + str(e)) from e
+    return x
+
+
+def what_is_handled(x):
+    try:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        if x.sum() > 10:
+            raise IndexError("large")
+    except (ValueError, IndexError):
+        kind, error, trace = sys.exc_info()
+        assert kind is not None
+        raise kind(f"more: {error}").with_traceback(trace) from None
+    return x
+
+
+def name_of_its_class(x):
+    try:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        if x.sum() > 10:
+            raise IndexError("large")
+    except (ValueError, IndexError) as e:
+        raise KeyError(e.__class__.__name__, type(e) is e.__class__) from e
+    return x
+
+
+def outcome(f, x):
+    try:
+        return f(x)
+    except Exception as error:
+        return type(error), error.args, type(error.__cause__), error.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        state_of_several_kinds,
+        state_of_an_inner_handler,
+        another_of_its_class,
+        what_is_handled,
+        name_of_its_class,
+    ],
+)
+def test_what_a_handler_raises(f):
+    staged = tg.function(f)
+    for number in (1.0, -1.0, 20.0):
+        x = torch.full((2,), number)
+        plain, made = outcome(f, x), outcome(staged, x)
+        assert str(plain) == str(made)
+
+
+def test_a_gradient_through_a_cause_is_recorded():
+    @tg.function
+    def f(w):
+        y = w * 2
+        try:
+            if y.sum() < 0:
+                raise ValueError("negative")
+            y = y.exp()
+        except ValueError as e:
+            raise RuntimeError(f"wrong: {e}") from e
+        return torch.autograd.grad(y.sum(), w)[0]
+
+    w = torch.ones(2, requires_grad=True)
+    torch.testing.assert_close(f(w), 2 * (w * 2).exp().detach())
+    with pytest.raises(RuntimeError, match="wrong: negative"):
+        f((-w).detach().requires_grad_())

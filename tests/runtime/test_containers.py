@@ -103,3 +103,30 @@ def test_numbers_keep_their_digits():
 def test_what_is_no_value_of_a_variable(value):
     with pytest.raises(errors.StructureError, match="the value of a variable is a tensor"):
         tg.Variable(value)
+
+
+def test_mistakes_of_a_branch_that_is_not_taken_do_not_matter():
+    kept = tg.Variable(torch.ones(2))
+
+    @tg.function
+    def value(found):
+        if found.has_value():
+            return found.get_value()
+        return torch.zeros(2)
+
+    @tg.function
+    def assigned(x):
+        try:
+            if x > 0:
+                kept.assign([1.0, 2.0, 3.0])
+        except ValueError as error:
+            return x, str(error)
+        return x, ""
+
+    found = [
+        tg.Optional.from_value(torch.ones(2)),
+        tg.Optional.empty(tg.TensorSpec([2], torch.float32)),
+    ]
+    assert [value(f).tolist() for f in found * 2] == [[1.0, 1.0], [0.0, 0.0]] * 2
+    wrong = "a variable of shape (2,) cannot take a value of shape (3,)"
+    assert [assigned(torch.tensor(x))[1] for x in (-1.0, 1.0)] == ["", wrong]

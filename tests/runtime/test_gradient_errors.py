@@ -443,3 +443,45 @@ def test_a_list_beside_a_gradient_that_frees_nothing_of_it():
     x, c = leaf(), torch.tensor(True)
     found = [torch.autograd.grad(g(x, c), x) for g in (f, tg.function(f))]
     torch.testing.assert_close(*found)
+
+
+class Cell(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("h", torch.ones(2))
+
+
+def written_argument(x, w, c):
+    if c > 0:
+        w.mul_(x)
+    return torch.autograd.grad((w * x).sum(), x)
+
+
+def written_buffer(x, cell, c):
+    for _ in range(c):
+        cell.h.mul_(x)
+    return torch.autograd.grad((cell.h * x).sum(), x)
+
+
+@pytest.mark.parametrize(
+    "f, other", [(written_argument, torch.ones(2)), (written_buffer, Cell())], ids=["argument", "buffer"]
+)  # fmt: skip
+def test_what_a_region_writes_of_the_caller(f, other):
+    x = torch.tensor([0.3, 0.4], requires_grad=True)
+    with pytest.raises(GradientError, match="writes in place: that is not followed"):
+        tg.function(f)(x, other, torch.tensor(1))
+    assert not isinstance(other, torch.nn.Module) or not other.h.requires_grad
+
+
+def test_a_region_may_write_it_without_gradients():
+    def f(x, w, c):
+        with torch.no_grad():
+            if c > 0:
+                w.mul_(x)
+        return torch.autograd.grad((w * x).sum(), x)
+
+    found = []
+    for g in (f, tg.function(f)):
+        x, w = torch.tensor([0.3, 0.4], requires_grad=True), torch.ones(2)
+        found.append([*g(x, w, torch.tensor(1)), w])
+    torch.testing.assert_close(*found)

@@ -32,9 +32,11 @@ from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
+from . import text_options
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
+from .staged_class import StagedClass
 from .union import apply, distribute_missing, may_miss, test_options
 
 _OF_FAILURES = frozenset(["__cause__", "__context__", "__notes__", "__traceback__"])
@@ -150,7 +152,8 @@ def attr(owner, name):
     if name in _DATA and isinstance(owner, torch.Tensor):
         return getattr(owner, name)
     if is_union(owner):
-        return apply(lambda o: attr(o, name), owner)
+        found = text_options.method(owner, name)
+        return found or apply(lambda o: attr(o, name), owner)
     return _attribute(owner, name)
 
 
@@ -207,14 +210,16 @@ def _not_known(name, error):
 
 
 def _class_of(x):
-    """``x.__class__`` of a number or string that only the run knows: Python's class."""
+    """``x.__class__`` of a number or string that only the run knows: Python's class; and of an exception."""
+    if isinstance(x, StagedException):
+        return StagedClass(x)
     if isinstance(x, StagedString):
         return str
     return type(x) if type(x) is torch.SymInt else x.node.kind  # as of ``type``
 
 
 _SPECIAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-    "__class__": ((*SYMBOLS, StagedString), _class_of),
+    "__class__": ((*SYMBOLS, StagedString, StagedException), _class_of),
     "grad": (torch.Tensor, grad_fields.read),
     "args": (StagedException, _arguments_of),
     **{n: (StagedException, functools.partial(_not_known, n)) for n in _OF_FAILURES},

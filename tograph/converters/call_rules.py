@@ -28,7 +28,7 @@ LEFT_ALONE = frozenset((
 ))  # fmt: skip
 CONVERTED = frozenset((
     "torch.optim", "torch.distributions", "torch.nn.modules", "torch._lobpcg", "torch.nn.utils", "torch.utils.checkpoint",
-    "torch.nn.parallel", "torch.nn.init", "torch.random", "torch.ao", "torch.amp.grad_scaler", "tograph.bench", "collections.abc",
+    "torch.nn.parallel", "torch.distributed.nn", "torch.nn.init", "torch.random", "torch.ao", "torch.amp.grad_scaler", "tograph.bench", "collections.abc",
 ))  # fmt: skip
 STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
 MARK = "__tograph_do_not_convert__"

@@ -52,6 +52,7 @@ from .registry import (
     TENSOR_METHODS,
     form_of,
 )
+from .staged_class import StagedClass
 
 _FRAME = ("locals", "globals", "vars", "dir", "eval", "exec", "breakpoint")
 
@@ -356,12 +357,17 @@ def _module(m: torch.nn.Module, args, kwargs):
     return call(forward, *args, **kwargs)
 
 
+def _class_of_failure(f, args, kwargs):
+    return f.another(args, kwargs)
+
+
 _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     types.MethodType: _bound,
     types.BuiltinFunctionType: _builtin,  # methods of C types are of this kind too
     types.MethodWrapperType: _wrapper,
     types.MethodDescriptorType: _unbound,
     types.WrapperDescriptorType: _unbound,
+    StagedClass: _class_of_failure,
     weakref.ref: _referent,
     torch.jit.ScriptFunction: _scripted,
     functools._lru_cache_wrapper: _cached,

@@ -30,7 +30,7 @@ from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import growing_lists, members, tables
+from . import growing_lists, members, tables, text_options
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
@@ -84,7 +84,8 @@ def chain(first, *links):
 def contains(x, items):
     """``x in items``: a bool, plain or staged, also where tensors are compared."""
     if is_union(items) or is_union(x):
-        return apply(contains, x, items)
+        found = text_options.both(contains, x, items)
+        return apply(contains, x, items) if found is NotImplemented else found
     if isinstance(items, members.Listing) and items.kind == "keys":
         items = items.x
     found = tables.contains(items, x) if is_table(items) else _contains(x, items)
@@ -169,7 +170,8 @@ def _object_contains(items, x):
     if method is None:
         _note(x, items)
         return x in items
-    return truth(call(method, items, x), "in")
+    found = truth(call(method, items, x), "in")
+    return found if is_staged(found) else call(bool, found)
 
 
 def _note(x, items) -> None:
@@ -186,7 +188,8 @@ def _note(x, items) -> None:
 
 def _equal(a, b):
     if is_union(a) or is_union(b):
-        return apply(_equal, a, b)
+        found = text_options.both(_equal, a, b)
+        return apply(_equal, a, b) if found is NotImplemented else found
     if type(b) is StagedClass:
         return b.exactly(a)
     if type(a) is tuple and type(b) is tuple and (is_staged_key(a) or is_staged_key(b)):

@@ -17,7 +17,7 @@ import torch
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values.pytrees import base_container, blank, has_identity
-from . import outside_world, standard
+from . import outside_world, special_results, standard
 from .call_rules import is_user_function, module_rule
 from .iterators import advancing
 from .registry import BUILTINS
@@ -98,7 +98,7 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     else:
         made = blank(cls) if plain else call(cls.__new__, cls, *args, **kwargs)
     if isinstance(made, cls):
-        call(init, made, *args, **kwargs)
+        special_results.initialised(call(init, made, *args, **kwargs))
     return noted(made)
 
 

@@ -28,7 +28,6 @@ from ..runtime.library import debug
 from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
-from ..runtime.symbols.required import require
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
@@ -36,19 +35,20 @@ from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
-from . import directives
+from . import directives, special_results, text_options
 from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .chosen_items import items_of
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import StagedRange, Steps, ViewItems, staged_rest, staged_source
+from .iterables import StagedRange, Steps, ViewItems, like_python, staged_rest, staged_source
 from .iterators import Advancing, Counting, SequenceIterator, moved, place_now
-from .logical import and_, not_, or_
+from .logical import and_
 from .members import Listing, listing
 from .places import places_of
 from .registry import TABLE_KEYS
 from .staging import is_staged
+from .steady import alike, asked, content, keeps_size, size_of, steady
 from .union import distribute
 
 
@@ -81,13 +81,14 @@ def rewrite(pass_, node):
 
 def for_stmt(iterable, body, names, test=None, options=None) -> None:
     """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met."""
+    iterable = text_options.as_text(iterable)
     if is_union(iterable):
         places = places_of(names, test, body)
         distribute(
             lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places
         )
         return
-    iterable = iterator_of(iterable)
+    given, iterable = iterable, iterator_of(iterable)
     if isinstance(iterable, Generator) and iterable.fresh:
         consume(iterable, body, places_of(names, test, body), test)
         return
@@ -95,11 +96,12 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
     if source is not None:
         _staged_for(source, body, names, test, options)
     else:
-        _python_for(iterable, body, names, test)
+        _python_for(iterable, body, names, test, given)
 
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
+    x = text_options.as_text(x)
     if is_union(x):
         x = items_of(x)
     if isinstance(x, StagedString):
@@ -108,9 +110,9 @@ def iterator_of(x):
     if is_tracing():
         begin, item = getattr(type(x), "__iter__", None), getattr(type(x), "__getitem__", None)
         if is_user_function(begin):
-            x = call(begin, x)
-        elif begin is None and is_user_function(item):
-            return call(_indexed, x)
+            x = special_results.iterator(call(begin, x))
+        elif begin is None:
+            return call(_indexed, x) if is_user_function(item) else x
         if is_user_function(getattr(type(x), "__next__", None)):
             return call(_stepped, x)
     rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
@@ -142,7 +144,8 @@ def _indexed(sequence):
 DECIDING.update((_stepped, _indexed))
 
 
-def _python_for(iterable, body, names, test) -> None:
+def _python_for(iterable, body, names, test, given) -> None:
+    """``given``: what the program goes over, which ``explain`` names."""
     counting = iterable if isinstance(iterable, Counting) else None
     if counting is not None:
         iterable = counting.rest()
@@ -151,13 +154,14 @@ def _python_for(iterable, body, names, test) -> None:
         _for_listing(iterable, body, names, test)
         return
     check_keys(iterable)
+    iterable = steady(iterable)
     if type(iterable) is StagedList and is_tracing():
         iterable = Steps(iterable)
     if isinstance(iterable, Steps):
         iterable.loop = True
     if test is not None and type(iterable) is SequenceIterator and is_tracing():
         iterable, body = _places(iterable), _Taking(iterable, body)
-    if _one_by_one(iterable, counting, body, names, test) and isinstance(iterable, Steps):
+    if _one_by_one(iterable, counting, body, names, test, given) and isinstance(iterable, Steps):
         _rest(iterable.left, body, names, test)
 
 
@@ -191,15 +195,17 @@ def _rest(left, body, names, test) -> None:
         _while(left, None, body, names, test, None)
 
 
-def _one_by_one(iterable, counting, body, names, test) -> bool:
+def _one_by_one(iterable, counting, body, names, test, given) -> bool:
     """What Python does; whether no ``break`` was met for sure."""
     unrolled = debug.Unrolling() if is_tracing() else None
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     held = test is not None and isinstance(iterable, (Advancing, Steps))
     lost = False
     if not rolls:
-        decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
-    for item in iterable:
+        decisions.python(
+            "Python `for`, unrolled: it iterates over a Python {0}", like_python(given)
+        )
+    for item in asked(iter(iterable), test):
         if unrolled is not None:
             unrolled.step()
         if test is None:
@@ -226,6 +232,8 @@ def _one_by_one(iterable, counting, body, names, test) -> bool:
 def _for_listing(iterable, body, names, test):
     """The items of a set or dict that are there, one by one."""
     places = _variables(names, test, body)
+    holder, size = iterable.x, size_of(iterable.x)
+    held = content(holder)
     for there, item in iterable.entries():
         go = there if test is None else and_(test(), lambda there=there: there)
         if is_staged(go):
@@ -233,6 +241,8 @@ def _for_listing(iterable, body, names, test):
             control_flow.staged_if(taken, lambda item=item: body(item()), _nothing, places)
         elif go:
             body(item())
+        if not alike(content(holder), held):
+            keeps_size(size_of(holder) == size, type(holder), test)
 
 
 def _guarded(item, body, names, test):
@@ -358,14 +368,6 @@ def _unrolled(source, length: int, body, names, test) -> None:
         _unrolling.copies = copies
 
 
-def _keeps_size(x, test) -> None:
-    """After an iteration: RuntimeError where another one is asked for of a dict that has got or lost keys."""
-    same = x.same_size()
-    if same is not True:
-        holds = same if test is None else or_(not_(test()), lambda: same)
-        require(holds, RuntimeError("dictionary changed size during iteration"))
-
-
 def _while(source, length, body, names, test, options) -> None:
     """``length`` None: ask for it before each iteration."""
     cell = [0]
@@ -382,7 +384,7 @@ def _while(source, length, body, names, test, options) -> None:
         for x in source.lists():
             x.notice()
             if isinstance(x, ViewItems):
-                _keeps_size(x, test)
+                keeps_size(x.same_size(), dict, test)
         counter.set(index + 1)
 
     places = _variables(names, test, body)

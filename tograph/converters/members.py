@@ -331,9 +331,10 @@ class Listing:
 
     def entries(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
         for test, key in entries_of(self.x, self.any_order):
-            yield test, lambda key=key: self._item(key)
+            yield test, lambda key=key: self.item(key)
 
-    def _item(self, key: Any) -> Any:
+    def item(self, key: Any) -> Any:
+        """What is given for a key that is there."""
         if self.kind == "keys":
             return key
         held = dict.__getitem__(self.x, key)

@@ -17,6 +17,7 @@ from ..errors import StagingError
 from ..runtime.guarding import reads, sources, unconverted
 from ..runtime.guarding.watch import now_in
 from ..runtime.library.staged_string import StagedString
+from ..runtime.recording import opaque
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
 from .registry import METHODS
@@ -118,6 +119,9 @@ def _set_context(variable: contextvars.ContextVar[Any], value: Any) -> Any:
     watch = reads.current()
     if watch is not None:
         watch.entered.setdefault(id(variable), (variable, now_in(variable)))
+        place = opaque.place(variable)
+        if place is not None:
+            journal.record(place)
     return unconverted.run(variable.set, (value,), {})
 
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import collector
+from .. import collector, forks
 from ..errors import ConversionError
 from ..lazy import lazy_module
 from ..runtime.display import artifacts
@@ -97,7 +97,7 @@ class Conversion:
         return self.printed.source
 
 
-_lock = threading.RLock()
+_lock = forks.held(threading.RLock())
 # By file and code object: equal code of two files, such as a notebook cell that runs again, is one key.
 _Cache = defaultdict[str, weakref.WeakKeyDictionary[types.CodeType, Any]]
 _generators: _Cache = defaultdict(weakref.WeakKeyDictionary)

@@ -51,7 +51,9 @@ def times(a: Any, b: Any) -> Any:
     """``a * b``"""
     for items, n in ((a, b), (b, a)):
         if isinstance(items, (list, tuple, str)) and is_staged(n):
-            n = as_place(n)
+            if isinstance(n, torch.SymFloat):
+                raise TypeError("can't multiply sequence by non-int of type 'float'")
+            n = n + 0 if isinstance(n, torch.SymBool) else as_place(n)
             if isinstance(n, torch.SymInt):
                 return _many(items, n)
     if isinstance(b, StagedList) and isinstance(a, Integral):

@@ -5,6 +5,8 @@ A form takes the same arguments, and falls back to the built-in where nothing is
 
 from __future__ import annotations
 
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +32,11 @@ def handles(*functions: Any) -> Callable:
     def add(form):
         for f in functions:
             BUILTINS[f] = form
+        inner = inspect.unwrap(form)
+        if isinstance(inner, types.FunctionType):
+            inner.__qualname__ = functions[
+                0
+            ].__name__  # in Python's error for a call that does not fit
         return form
 
     return add

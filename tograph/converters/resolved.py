@@ -1,7 +1,8 @@
 """Arguments of code that is not converted, as that code needs them: one kind of value each, flags as bools, sizes that are known.
 
 What is one thing or another by a staged condition is taken apart in branches (``union``, ``flags``). A tensor whose size a condition
-decided has that size where the answer is known; elsewhere the call is traced once, if the code asks for no size, else for each answer.
+decided has that size where the answer is known, and a number is that number; elsewhere the call is traced once, if the code asks for
+neither, else for each answer.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def resolved(run: Run, f: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     flag = flag_of(f, args, kwargs)
     if flag is not None:
         return each_way(again, flag, args, kwargs)
-    args = tuple(map(facts.with_known_size, args))
-    kwargs = {k: facts.with_known_size(v) for k, v in kwargs.items()}
+    args = tuple(map(facts.as_known, args))
+    kwargs = {k: facts.as_known(v) for k, v in kwargs.items()}
     tests = (facts.undecided(x) for x in (*args, *kwargs.values()))
     test = next((t for t in tests if t is not None), None)
     if test is None:

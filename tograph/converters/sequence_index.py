@@ -12,16 +12,15 @@ from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import current_graph, user_location
+from ..runtime.symbols.funcgraph import user_location
 from ..runtime.symbols.required import require
-from ..runtime.symbols.scalars import new_scalar
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import locations
-from ..runtime.values.structure import TaggedUnion
 from .call_rules import DECIDING
 from .calls import call
 from .iterables import Indexed, StagedRange, exact_dtype
 from .tensor_index import as_place
+from .text_options import one_of
 
 
 def sequence_item(x, key):
@@ -87,7 +86,7 @@ def select(items, index):
     if n > 2 and all(type(item) is str for item in items):
         index = scalar_of(index) if isinstance(index, torch.Tensor) else index
         require((index >= -n) & (index < n), IndexError(f"{kind} index out of range"))
-        return _one_of(items, index % n)
+        return one_of(items, index % n)
     at = index % n if n else index
 
     def tree(low: int, high: int):
@@ -103,18 +102,6 @@ def select(items, index):
 
     inside = (index >= -n) & (index < n)
     return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
-
-
-def _one_of(texts, at):
-    """The string at a valid place, as a union of the different ones: a choice by number, where a tree would be a branch for each."""
-    options = list(dict.fromkeys(texts))
-    if len(options) == 1:
-        return options[0]
-    if len(options) < len(texts):
-        number = {t: i for i, t in enumerate(options)}
-        places = [number[t] for t in texts]
-        at = new_scalar("tg.choose", (at.node.value(current_graph()), places), int, current_graph())
-    return TaggedUnion(at, options)
 
 
 def set_list(items: list, index, value) -> None:

@@ -58,6 +58,8 @@ def _of_keys(keys: Listing, other: Any) -> Any:
 
 
 handles(Listing.isdisjoint)(_of_keys)
+
+
 def _of_frozen(name: str) -> Callable[..., Any]:
     """A method of sets for one that does not change; Python's own where no condition is met."""
 

@@ -1,6 +1,7 @@
 """``StagedClass``: the class of an exception that happens when the graph runs, and what may be asked of it.
 
-Its name, whether it is a class or one below it (``issubclass``), and whether it is that class itself (``is``, ``==``).
+Its name, whether it is a class or one below it (``issubclass``), whether it is that class itself (``is``, ``==``), and another exception
+of it (``raise type(e)(text)``).
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..runtime.control_flow import StagedException
-from ..runtime.graph.ops import OpaqueObject
+from ..runtime.control_flow import StagedException, outside_value
+from ..runtime.graph.ops import OpaqueObject, plain
 from ..runtime.graph.types import OBJECT
+from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.funcgraph import Ref, current_graph
 from ..runtime.symbols.scalars import new_scalar
 from ..runtime.values.structure import Handle
 from .logical import not_
-from .strings import StagedString
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,18 @@ class _Exactly:
 
     def __instancecheck__(self, x: Any) -> bool:
         return type(x) is self.kind
+
+
+@dataclass(frozen=True)
+class _Another:
+    """Makes an exception of the class of another one; ``names`` are those of the last arguments."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, error: BaseException, *args: Any) -> BaseException:
+        given = [plain(a) for a in args]
+        first = len(given) - len(self.names)
+        return type(error)(*given[:first], **dict(zip(self.names, given[first:])))
 
 
 class StagedClass:
@@ -47,8 +60,17 @@ class StagedClass:
             return same is object.__getattribute__(self, "_error") or self._unknown()
         return self.within(_Exactly(other)) if isinstance(other, type) else False
 
+    def another(self, args: tuple, kwargs: dict[str, Any]) -> StagedException:
+        """An exception of the class."""
+        graph = current_graph()
+        given = [outside_value(a, graph) for a in (*args, *kwargs.values())]
+        error = object.__getattribute__(self, "_error")
+        maker = OpaqueObject(_Another(tuple(kwargs)), "make an exception")
+        made = graph.emit("py.apply_opaque", maker, graph.resolve(error.handle_.ref), *given, type=OBJECT)  # fmt: skip
+        return StagedException(Handle(Ref(made, graph)))
+
     def __getattribute__(self, name: str) -> Any:
-        if name in ("within", "exactly", "_unknown"):
+        if name in ("within", "exactly", "another", "_unknown"):
             return object.__getattribute__(self, name)
         error = object.__getattribute__(self, "_error")
         if name in ("__name__", "__qualname__"):
@@ -57,10 +79,10 @@ class StagedClass:
             return StagedString(Handle(Ref(value, graph)))
         if name == "__class__":
             return type
-        raise error._unknown(f"class (its {name})")
+        raise error.unknown(f"class (its {name})")
 
     def _unknown(self) -> Any:
-        raise object.__getattribute__(self, "_error")._unknown("class")
+        raise object.__getattribute__(self, "_error").unknown("class")
 
     def __eq__(self, other: object) -> Any:
         return self.exactly(other)

@@ -19,6 +19,7 @@ from ..runtime.values import conditional_items
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
+from . import special_results, text_options
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
@@ -53,7 +54,8 @@ class Strings(Converter):
 def fstring(*parts: Any) -> Any:
     """The text of the parts: strings, and triples (value, conversion, format spec)."""
     parts = tuple(p if isinstance(p, str) else _shown(*p) for p in parts)
-    values = [p[0] for p in parts if not isinstance(p, str)]
+    values = [text_options.as_text(p[0]) for p in parts if not isinstance(p, str)]
+    parts = _with_values(parts, values)
     if not _made_anyway(values) and any(map(is_union, values)):
         return apply(lambda *v: fstring(*_with_values(parts, v)), *values)
     if not _symbolic(parts):
@@ -83,8 +85,9 @@ def _shown(value: Any, conversion: str, spec: Any) -> Any:
         if not is_user_function(method) or _is_generated(method):
             continue
         if name == "__format__":
-            return call(method, value, spec if isinstance(spec, str) else fstring(*spec)), "", ""
-        return call(method, value), "", spec
+            given = spec if isinstance(spec, str) else fstring(*spec)
+            return special_results.checked(name, value, call(method, value, given)), "", ""
+        return special_results.checked(name, value, call(method, value)), "", spec
     return value, conversion, spec
 
 
@@ -171,7 +174,7 @@ def percent(text: str, values: Any) -> Any:
 
 def str_join(separator: str, items: Any) -> Any:
     """``separator.join(items)``"""
-    items = list(items)
+    items = [text_options.as_text(i) for i in items]
     if any(map(is_union, items)):
         return apply(lambda *chosen: str_join(separator, chosen), *items)
     if not any(isinstance(i, StagedString) for i in items):

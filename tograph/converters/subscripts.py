@@ -14,6 +14,7 @@ import torch
 from ..runtime.guarding import guards, outer_lists, reads, unconverted
 from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
+from ..runtime.symbols.required import require
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
@@ -22,7 +23,7 @@ from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import members, table_algebra, tables
+from . import members, table_algebra, tables, text_options
 from .attributes import augmented
 from .call_rules import is_user_function, missing_method
 from .calls import call
@@ -33,6 +34,7 @@ from .keyed import update as dict_update
 from .list_keys import listed
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
+from .logical import and_
 from .powers import times
 from .sequence_index import select, sequence_item, set_list
 from .staging import is_staged, is_staged_key
@@ -167,7 +169,8 @@ def _is_text(key) -> bool:
 def getitem(x, key):
     """``x[key]``"""
     if is_union(x) or holds_union(x, key):
-        return each_key(getitem, x, key)
+        found = text_options.item(getitem, x, key)
+        return each_key(getitem, x, key) if found is NotImplemented else found
     key = listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return tables.getitem(x, key) if is_table(x) else x[as_place(key)]
@@ -314,7 +317,10 @@ def delitem(x, key) -> None:
         journal.record(locations.contents(x))
     if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
-        x.take(as_place(key))
+        at, n = as_place(key), x.length()
+        holds = and_(at >= -n, lambda: at < n)
+        require(holds, IndexError("list assignment index out of range"))
+        x.take(at)
         return
     del x[key]
 

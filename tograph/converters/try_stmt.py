@@ -24,7 +24,6 @@ from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.guarding import reads
 from ..runtime.recording import creation
-from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values import locations
 from ..runtime.values.structure import Handle, is_union
@@ -33,6 +32,7 @@ from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from . import union
 from .context import OPERATORS, Converter
+from .idle_finally import is_idle
 from .places import places_of
 from .staging import is_staged
 
@@ -133,6 +133,11 @@ def caught() -> BaseException:
     return active
 
 
+def is_handling() -> bool:
+    """Whether the code stands in a handler of an exception that happens when the graph runs."""
+    return bool(_handled)
+
+
 def raised(error: Any) -> Any:
     """What ``raise error`` raises: where ``error`` is one thing or another, a branch for each raises it."""
     if is_union(error):
@@ -212,14 +217,7 @@ def _names_own(wanted: Any) -> bool:
     return any(issubclass(k, TographError) for k in kinds)
 
 
-def can_fail(body, places) -> bool:
-    """Whether something in the body may fail when the graph runs; the body is traced apart and undone."""
-    attempt, failing, _ = _attempted(body, places)
-    attempt.undo()
-    return failing
-
-
-def _attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
+def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
     """Trace a body apart: what was done, whether something in it may fail when the graph runs, and whether it came to its end."""
     attempt, ended = control_flow.Attempt(places), False
     graph = current_graph().graph
@@ -243,16 +241,10 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     The body is traced apart. It stays where nothing in it may fail when the graph runs, or where all that follows a failure is
     a ``finally`` that does nothing then, such as one that turns gradients on again. Else it is traced anew as a region.
     """
-    attempt, failing, ended = _attempted(body, places)
+    attempt, failing, ended = attempted(body, places)
     if ended and failing and _never_caught(current_graph().graph.nodes[attempt.mark :], handlers):
         handlers = ()
-    if (
-        ended
-        and failing
-        and not handlers
-        and orelse is None
-        and _is_idle(final, attempt.log, places)
-    ):
+    if ended and failing and not handlers and orelse is None and is_idle(final, attempt, places):
         attempt.commit()
         return True
     if ended and not failing:
@@ -287,31 +279,6 @@ def _may_raise(node, kinds) -> bool:
     if node.regions:
         return any(_may_raise(n, kinds) for r in node.regions.values() for n in r.nodes)
     return node.op.startswith("tg.py_") or not node.op.startswith(("aten.", "py.", "tg."))
-
-
-def _is_idle(final, body: journal.Journal, places) -> bool:
-    """Run a ``finally``; whether it changed nothing but what is Python's own, as the gradient mode is.
-
-    It may write what is there already, where the body leaves that alone, and variables where no handler around looks at them.
-    """
-    if final is None:
-        return True
-    graph, log = current_graph().graph, journal.push(tried=True)
-    before = len(graph.nodes)
-    seen = [(p, p.get()) for p in places] if control_flow.in_body() else []
-    try:
-        final()
-        if len(graph.nodes) != before or any(place.get() is not old for place, old in seen):
-            return False
-        return all(
-            key not in body.entries and place.get() is old
-            for key, (place, old) in log.entries.items()
-        )
-    except Exception:
-        return False  # it is raised again where the statement is staged
-    finally:
-        journal.pop(log)
-        journal.adopt(log)
 
 
 def _staged_try(body, handlers, orelse, final, places) -> None:

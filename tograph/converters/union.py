@@ -137,7 +137,7 @@ def resolved(name: str, a: Any, b: Any) -> tuple[Any, Any]:
         if found is not None:
             return (found, b) if one is a else (a, found)
     if name == "add" and (is_union(a) or is_union(b)) and _many_texts(a, b):
-        return _as_text(a), _as_text(b)
+        return as_text(a), as_text(b)
     return a, b
 
 
@@ -152,7 +152,8 @@ def _many_texts(a: Any, b: Any) -> bool:
     return counts[0] * counts[1] > MANY_TEXTS
 
 
-def _as_text(x: Any) -> Any:
+def as_text(x: Any) -> Any:
+    """A union of strings as one that is made when the graph runs."""
     graph = current_graph()
     return made_string(control_flow.outside_value(x, graph), graph) if is_union(x) else x
 
@@ -160,7 +161,7 @@ def _as_text(x: Any) -> Any:
 def updated(name: str, x: Any, value: Any) -> tuple[Any, Any]:
     """``x`` and ``value`` of ``x += value``: ``x`` as the tensor that it changes, where it may be a number, since then nothing else holds that tensor."""
     if name == "iadd" and (is_union(x) or is_union(value)) and _many_texts(x, value):
-        return _as_text(x), _as_text(value)
+        return as_text(x), as_text(value)
     if not is_union(x) or not isinstance(value, torch.Tensor) or value.dim():
         return x, value
     found = resolved(name.removeprefix("i"), x, value)[0]
@@ -275,7 +276,8 @@ for _name in [*COMPARISONS, "neg", "pos", "abs", "invert", "getitem"]:
     setattr(TaggedUnion, f"__{_name}__", _method(_name))
 
 
-def _getattr(self, name):
+def attribute(self: TaggedUnion, name: str) -> Any:
+    """An attribute of the option that ``self`` is."""
     if name.startswith("__") and name.endswith("__") and name != "__contains__":
         raise AttributeError(name)
     return distribute(lambda v: getattr(v, name), self)
@@ -302,7 +304,7 @@ def _iter(self):
 
 _SPECIAL = {
     "__iter__": _iter,
-    "__getattr__": _getattr,
+    "__getattr__": attribute,
     "__torch_function__": classmethod(_torch_function),
 }
 for _name, _form in _SPECIAL.items():

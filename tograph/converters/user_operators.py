@@ -22,7 +22,7 @@ from ..runtime.library.staged_string import StagedString
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import StagedTable, View, is_table
 from ..transpiler.syntax import gast
-from . import members, powers, set_relations
+from . import members, powers, set_relations, text_options
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
@@ -164,7 +164,8 @@ def _comparison(name: str) -> Any:
     def run(a, b):
         a, b = resolved(name, a, b)
         if is_union(a) or is_union(b):
-            return apply(run, a, b)
+            found = text_options.both(function, a, b)
+            return apply(run, a, b) if found is NotImplemented else found
         a, b = members.as_sets(a, b, compared=True)
         if _conditional(a, b):
             return _compared(name, a, b)

@@ -36,7 +36,7 @@ from .if_stmt import if_stmt
 from .places import places_of
 from .registry import handles
 from .staged_class import StagedClass
-from .try_stmt import can_fail, handling, try_stmt
+from .try_stmt import attempted, handling, try_stmt
 
 # Takes the class, the exception and its traceback; a true result ends the exception.
 Exit = Callable[..., Any]
@@ -137,7 +137,13 @@ def _done() -> None:
 def _with_exit(manager: Any, body: Any, names: tuple[str, ...]) -> None:
     entered, leave = enter(manager), exit_of(manager)
     places = places_of(names, body)
-    if not can_fail(lambda: body(entered), places):
+    attempt, failing, ended = attempted(lambda: body(entered), places)
+    if ended and not failing:
+        attempt.commit()
+        leave(None, None, None)
+        return
+    attempt.undo()
+    if not failing:
         with _Python(leave):
             body(entered)
         return

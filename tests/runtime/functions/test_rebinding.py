@@ -1,9 +1,12 @@
 """Functions pickled by reference, copied with what holds them; help, repr and HTML."""
 
 import copy
+import dataclasses
 import functools
+import inspect
 import pickle
 import pydoc
+import typing
 
 import pytest
 import torch
@@ -85,8 +88,40 @@ def test_module_with_functions(again):
     assert second.half.label() == "half" and second.own is not first.own
 
 
-def test_deepcopy_of_a_function_is_itself():
-    assert copy.deepcopy(double) is double
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copy_of_a_function_is_itself(copied):
+    local = tg.function(lambda x: x + 1)
+    assert copied(double) is double and copied(local) is local
+
+
+@dataclasses.dataclass(slots=True)
+class Box:
+    content: object
+
+    @tg.function
+    def more(self, x, n=1):
+        if x > 0:
+            self.content = self.content + n
+        return x * self.content
+
+
+class Pair(typing.NamedTuple):
+    x: object
+    y: object
+
+    @tg.function
+    def product(self, n):
+        return self.x * self.y * n if n > 0 else self.x
+
+
+def test_methods_of_objects_that_cannot_be_referenced_weakly():
+    first, second, one = Box(2), Box(5), torch.tensor(1.0)
+    assert [first.more(one), first.more(-one, 7), second.more(one)] == [3, -3, 6]
+    assert (first.content, second.content) == (3, 6)
+    assert str(inspect.signature(first.more)) == "(x, n=1)"
+    assert first.more.get_concrete_function(one)(first, one) == 4
+    assert [Pair(one * i, one).product(one).item() for i in range(3)] == [0, 1, 2]
+    assert Pair.product.trace_count == 1
 
 
 def test_help():

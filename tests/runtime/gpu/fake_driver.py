@@ -233,21 +233,30 @@ class Cuda:
     CUdeviceptr = staticmethod(int)
 
     def cuGraphKernelNodeGetParams(self, node):
+        return (*OK, self._kernel(node))
+
+    def _kernel(self, node):
         graph, i = node
         numbers = [ctypes.c_uint64(v) for v in graph.parameters[i]]
         block = (ctypes.c_void_p * len(numbers))(*map(ctypes.addressof, numbers))
         graph.kept += [numbers, block]
-        params = types.SimpleNamespace(
+        return types.SimpleNamespace(
             func=len(numbers) + self.extra, kernelParams=ctypes.addressof(block)
         )
-        return (*OK, params)
 
     extra = 0  # parameters that a kernel has and nobody expects
 
     def cuFuncGetParamInfo(self, function, k):
         return (*OK, 8 * k, 8) if k < function else (Status(1), 0, 0)
 
+    refuses = False  # whether nodes of an instantiated graph cannot be told anything
+
     def cuGraphExecKernelNodeSetParams(self, instance, node, params):
+        return self._tell(instance, node, params)
+
+    def _tell(self, instance, node, params):
+        if self.refuses:
+            return (UNJOINED,)
         graph, i = node
         assert graph is instance, "a node of a body"
         count = len(graph.parameters[i])
@@ -263,6 +272,21 @@ class Cuda:
         graph, i = node
         assert graph is instance and context == "context"
         graph.parameters[i][0] = params.srcDevice
+        return OK
+
+    # ---- the same by the functions for nodes of any kind
+
+    def cuGraphNodeGetParams(self, node):
+        graph, i = node
+        if graph.nodes[i][0] == KERNEL:
+            return (*OK, types.SimpleNamespace(kernel=self._kernel(node)))
+        copy = types.SimpleNamespace(srcDevice=graph.parameters[i][0])
+        return (*OK, types.SimpleNamespace(memcpy=types.SimpleNamespace(copyParams=copy)))
+
+    def cuGraphExecNodeSetParams(self, instance, node, params):
+        if hasattr(params, "kernel"):
+            return self._tell(instance, node, params.kernel)
+        node[0].parameters[node[1]][0] = params.memcpy.copyParams.srcDevice
         return OK
 
     # ---- torch's side

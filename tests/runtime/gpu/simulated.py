@@ -91,7 +91,11 @@ def simulate(monkeypatch: Any, whole: bool = True, version: int = 13000) -> Simu
         here = self if isinstance(xs, forms.Held) else dataclasses.replace(self, device="cpu")
         return before(here, xs)
 
+    def zero(kind: Any, before: Any = forms._zero) -> Any:
+        return before(kind if not hasattr(kind, "device") else dataclasses.replace(kind, device="cpu"))  # fmt: skip
+
     monkeypatch.setattr(planner, "plan", on_cpu)
+    monkeypatch.setattr(forms, "_zero", zero)
     monkeypatch.setattr(forms.Items, "pack", packed)
     probe = capture.probe_plan("cuda:0")
     monkeypatch.setattr(capture, "probe_plan", lambda place: probe)

@@ -267,18 +267,103 @@ def decode_inputs(words=11, d=128):
     return [torch.randn(s) / s[0] ** 0.5 for s in shapes] + [torch.tensor(3)]
 
 
+def test_sizes_that_only_the_run_knows_are_taken_for_equal():
+    """Where they are not, the run fails, and the host does the call."""
+    fn = lambda x, n, m: x[:n] * x[:m] @ x[:n]  # noqa: E731
+    check(fn, torch.arange(4.0), torch.tensor(3), torch.tensor(3))
+    with pytest.raises(OutOfRangeError):
+        check(lambda x, n, m: x[:n] * x[:m], torch.arange(4.0), torch.tensor(3), torch.tensor(1))
+
+
 @pytest.mark.parametrize(
     ("fn", "reason"),
     [
         (lambda x, n: x[x > 0], "known only at run time"),
         (lambda x, n: x[n:], "starts at a place"),
-        (lambda x, n: x[:n] + x[: n - 1], "equal only at run time"),
+        (lambda x, n: x[:n] + x[1:][: n - 1], "equal only at run time"),
         (lambda x, n: x[:n].var(), "of a size"),
     ],
 )
 def test_sizes_without_a_bound_are_refused_at_the_line(fn, reason):
     with pytest.raises(Unsupported, match=rf"test_bounded.py:\d+: .*{reason}"):
         check(fn, torch.ones(4), torch.tensor(2))
+
+
+def test_a_tensor_that_gets_longer_has_room_as_a_list_has():
+    def by_state(x, n):
+        i = 0
+        while i < n:
+            tg.set_loop_options(shape_invariants=[(x, [None])])
+            x = torch.cat([x, x[:1] + i])
+            i = i + 1
+        return x, x.sum()
+
+    for n in (0, 3):
+        made = check(by_state, torch.arange(2.0), torch.tensor(n))
+    assert "[256]" in text(made) or "[8]" in text(made)
+    with pytest.raises(OutOfRangeError, match="more than"):
+        check(by_state, torch.arange(2.0), torch.tensor(9), capacity=4)
+
+
+def test_an_array_whose_items_are_first_seen_in_a_loop():
+    def cells(x, n):
+        a = tg.TensorArray(torch.float32, size=n)
+        for i in range(n):
+            a = a.write(i, x * i)
+        return a.stack()
+
+    check(cells, torch.arange(3.0), torch.tensor(4))
+
+
+# ---- choices, and what fails
+
+
+def chosen(x, n):
+    for i in range(n):
+        y, z = x * i, [x, x + i]
+        if y.sum() > 4:
+            continue
+    return y, z[0] if n > 1 else x
+
+
+def test_a_choice_among_tensors_by_a_number():
+    made = check(chosen, torch.arange(3.0), torch.tensor(4))
+    assert "tg.choose" not in text(made)
+
+
+def careful(x, n):
+    try:
+        k = 6 // n.item()
+        x = x * k
+    except ZeroDivisionError:
+        k, x = -1, x - 1
+    finally:
+        x = x + 1
+    return x, k
+
+
+def test_a_try_is_its_body():
+    made = check(careful, torch.ones(2), torch.tensor(4))
+    assert "Try" not in text(made)
+    with pytest.raises(ZeroDivisionError):  # the host does the call then
+        check(careful, torch.ones(2), torch.tensor(0))
+
+
+def test_changes_of_objects_ahead_of_a_raise():
+    def f(x, n, seen):
+        seen.append(x)
+        if n < 0:
+            raise ValueError("negative")
+        return x + n
+
+    check(f, torch.ones(2), torch.tensor(4), [])
+
+
+def test_a_gradient_at_a_place_that_only_the_run_knows():
+    def f(x, n):
+        return torch.autograd.grad((x[n.item()] ** 2).sum(), x)[0]
+
+    check(f, torch.arange(6.0).reshape(3, 2).requires_grad_(), torch.tensor(1))
 
 
 # ---- variables and assertions

@@ -44,6 +44,18 @@ def test_state_is_computed_where_it_is():
     assert pairs == []
 
 
+def test_the_start_of_a_state_that_the_loop_reads_itself_is_kept():
+    def sums(x, w, n):
+        z = x * 2
+        y = z
+        for _ in range(n):
+            y = y @ w + z
+        return y
+
+    _, made = run(sums, torch.ones(2, 2), torch.eye(2), torch.tensor(3))
+    assert any(isinstance(s, Copy) for s in made.steps)
+
+
 def test_an_exchange_needs_copies():
     def exchange(x, y):
         while x.sum() < 9:

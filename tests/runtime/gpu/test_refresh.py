@@ -69,7 +69,9 @@ def test_kernels_are_told_where_an_input_is(cuda):
     fn = lambda x, w: (torch.relu(x * 2 + 1), x.sum(0))  # noqa: E731
     told = calls(made, fn, lambda k: [torch.rand(3, 3), W])
     assert made.pointers.moving == {0} and told[:3] == [0, 0, 0] and min(told[3:]) > 0
-    assert cuda.calls.count("cuGraphExecKernelNodeSetParams") == sum(told)
+    assert (
+        cuda.calls.count("cuGraphExecKernelNodeSetParams") == sum(told) + 1
+    )  # one that tells nothing new
     held = {x.untyped_storage().data_ptr() for x in made._runner.memory.of.values()}
     assert made._runner.refresh.moving and len(held) > 0
 
@@ -130,6 +132,25 @@ def test_small_inputs_are_copied(cuda, monkeypatch):
     fn = lambda x: (torch.relu(x * 2 + 1),)  # noqa: E731
     made = started(fn, torch.ones(3, 3))
     assert calls(made, fn, lambda k: [torch.rand(3, 3)]) == [0] * 6
+
+
+def test_bindings_that_have_functions_for_nodes_of_any_kind_only(cuda, monkeypatch):
+    for name in ("cuGraphKernelNodeGetParams", "cuGraphMemcpyNodeGetParams"):
+        monkeypatch.delattr(Cuda, name)
+    fn = lambda x, w: (torch.relu(x * 2 + 1) @ w, x.t().clone())  # noqa: E731
+    made = started(fn, torch.ones(3, 3), W)
+    calls(made, fn, lambda k: [torch.rand(3, 3), W])
+    assert made.pointers.moving == {0} and "cuGraphExecNodeSetParams" in cuda.calls
+    assert "cuGraphExecKernelNodeSetParams" not in cuda.calls
+
+
+def test_nodes_that_take_no_address_are_left_alone_from_the_start(cuda, monkeypatch):
+    """So no call of the program fails."""
+    monkeypatch.setattr(Cuda, "refuses", True)
+    fn = lambda x: (torch.relu(x * 2 + 1),)  # noqa: E731
+    made = started(fn, torch.ones(3, 3))
+    assert calls(made, fn, lambda k: [torch.rand(3, 3)]) == [0] * 6
+    assert made.pointers.moving == frozenset() and not cuda.capturing
 
 
 @pytest.mark.parametrize("wrong", ["extra", "kind", "values"])

@@ -1,5 +1,7 @@
 """Whole calls on a simulated device, beside plain Python: values, prints and errors, and what is seen before an error."""
 
+import math
+
 import pytest
 import torch
 
@@ -87,3 +89,45 @@ def test_second_derivatives_of_what_a_loop_keeps(simulated):
 def test_a_generated_program_does_what_it_does_natively(seed, simulated):
     assert mismatch(generate(seed)) is None
     assert simulated.levels[0][1:3] == ("device", 1)
+
+
+def test_variables_are_on_the_device(simulated):
+    v = tg.Variable(torch.zeros(2), requires_grad=False)
+
+    @tg.function
+    def add(x, n):
+        for i in range(n):
+            v.assign_add(x * i)
+        return v.read_value()
+
+    for _ in range(4):
+        add(torch.ones(2), torch.tensor(3))
+    assert v.tolist() == [12.0, 12.0]
+    assert simulated.levels[0][1:3] == ("device", 1) and not simulated.declined
+
+
+def numbers(x, n):
+    a, k = x.sum().item(), n.item()
+    return int(a), -k, abs(k - 4), k / 4, a**2.5, k**2, math.sqrt(a), math.floor(a), k ^ 3, ~k
+
+
+@pytest.mark.parametrize("n", [0, 3, -(1 << 63)])
+def test_numbers_are_those_of_python(n, simulated):
+    given = torch.tensor([1.5, 2.25]), torch.tensor(n)
+    fn = tg.function(numbers)
+    got, want = fn(*given), numbers(*given)
+    assert [*map(type, got)] == [*map(type, want)] and got == pytest.approx(want)
+    assert bool(simulated.declined) == (n < -5)  # what leaves 64 bits is the host's
+
+
+@pytest.mark.parametrize("x", [float("inf"), float("nan"), 1e300])
+def test_a_float_that_is_no_int_of_64_bits_is_left_to_the_host(x, simulated, capsys):
+    whole = tg.function(lambda x: int(x.item()))
+    try:
+        want = int(x)
+    except (OverflowError, ValueError) as error:
+        with pytest.raises(type(error)):
+            whole(torch.tensor(x, dtype=torch.float64))
+    else:
+        assert whole(torch.tensor(x, dtype=torch.float64)) == want
+    assert simulated.declined

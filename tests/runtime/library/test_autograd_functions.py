@@ -104,3 +104,24 @@ def test_a_function_that_saves_nothing_is_not_freed():
 
     x = torch.ones(2, requires_grad=True)
     torch.testing.assert_close(tg.function(f)(x), f(x))
+
+
+def test_what_is_computed_without_gradients_needs_none():
+    class Distance(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            if any(ctx.needs_input_grad):
+                raise RuntimeError("no gradients")
+            return (a - b).square()
+
+    parameter = torch.nn.Parameter(torch.ones(3))
+
+    @tg.function
+    def f(x):
+        with torch.no_grad():
+            y = torch.cat([parameter, x])
+            if y.sum() > 0:
+                y = y * 2
+            return Distance.apply(y, y + 1)
+
+    torch.testing.assert_close(f(torch.ones(3)), torch.ones(6))

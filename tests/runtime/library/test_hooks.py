@@ -292,3 +292,23 @@ def test_old_backward_hooks_of_modules_are_refused():
     net.register_backward_hook(lambda module, grad_input, grad_output: None)
     with pytest.raises(GradientError, match="register_full_backward_hook"):
         tg.function(lambda x: net(x))(torch.ones(1, 2, requires_grad=True))
+
+
+def test_behind_a_try_of_which_only_the_body_goes_on():
+    """What such a tensor requires does not depend on the path: a branch of it is none, and may register a hook."""
+
+    def f(x):
+        try:
+            y = x.exp().sum()
+            if y > 100:
+                raise ValueError("large")
+        except ValueError as e:
+            raise RuntimeError("too large") from e
+        if y.requires_grad:
+            y.register_hook(lambda g: g * 3)
+        return y * 2
+
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    f(x).backward()
+    tg.function(f)(y).backward()
+    torch.testing.assert_close(x.grad, y.grad)

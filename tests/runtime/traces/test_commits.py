@@ -202,3 +202,25 @@ def test_what_a_failing_loop_did_before_stays_also_in_native_code(last):
     assert concrete.scheduled.level == "native", concrete.scheduled.reason
     a, b = states
     torch.testing.assert_close((a.table, a.table.grad, a.steps), (b.table, b.table.grad, b.steps))
+
+
+def test_what_a_branch_or_handler_commits():
+    def build(box, step):
+        def f(a, b, c):
+            x, old = torch.arange(4.0), box.n
+            box.n = 5
+            try:
+                y = x[a]
+            except IndexError:
+                box.n = old
+                y = x[0]
+            box.n = old
+            if b > 0:
+                box.n = 6
+                y = y + x[b]
+                box.n = old
+            return y + x[c]
+
+        return f
+
+    compare(build, (1, 1, 1), (1, 1, 9), (9, 1, 9), (1, 9, 1), (1, 0, 9), (9, 9, 1), (1, 1, 9))

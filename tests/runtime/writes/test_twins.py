@@ -50,8 +50,35 @@ def in_a_loop(w, x, n):
     return (v * y).sum()
 
 
+def several(w, x, n):
+    y = w * x
+    a = y.detach()
+    a.mul_(w)
+    b = y.detach()
+    if n > 1:
+        b.add_(w)
+    else:
+        a.add_(w)
+    y.mul_(w)
+    return (a * b * y).sum()
+
+
+def made_by_branches(w, x, n):
+    y = w * x
+    if n > 1:
+        y.detach().mul_(w)
+    if n < 1:
+        y.detach()[0] = w[1]
+    v = y.detach()
+    v.add_(w)
+    y.mul_(w)
+    return (v * y).sum()
+
+
 @pytest.mark.parametrize(
-    "f", [straight, of_an_argument, through_a_view, each_written, in_a_branch, in_a_loop], ids=lambda f: f.__name__
+    "f",
+    [straight, of_an_argument, through_a_view, each_written, in_a_branch, in_a_loop, several, made_by_branches],
+    ids=lambda f: f.__name__,
 )  # fmt: skip
 @pytest.mark.parametrize("n", [0, 3])
 def test_as_in_eager(f, n):

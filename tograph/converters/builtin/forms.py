@@ -10,7 +10,7 @@ import torch
 from ...runtime.control_flow import StagedException
 from ...runtime.symbols.symbolic import scalar_of
 from ...runtime.values.structure import is_union
-from .. import union
+from .. import special_results, union
 from ..call_rules import is_user_function
 from ..calls import call
 from ..registry import handles
@@ -42,7 +42,7 @@ def _plain(function: Any, args: Any, kwargs: Any) -> Any:
     for name in names if args else ():
         method = getattr(type(args[0]), name, None)
         if is_user_function(method):
-            return call(method, *args, **kwargs)
+            return special_results.checked(name, args[0], call(method, *args, **kwargs))
     return function(*args, **kwargs)
 
 

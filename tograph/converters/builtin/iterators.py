@@ -20,6 +20,7 @@ from ..iterables import Steps
 from ..iterators import Advancing, SequenceIterator, View, advancing
 from ..registry import handles
 from ..staging import is_staged
+from ..steady import steady
 from ..union import apply
 from ..user_operators import method_of
 from .sequences import len_
@@ -35,10 +36,12 @@ def iter_(x, *rest):
         return x if method_of(x, "__next__") is not None else iter(x)
     x = x if rest else iterator_of(x)
     if isinstance(x, torch.Tensor) and is_staged(x):
+        if not x.dim():
+            raise TypeError("iteration over a 0-d tensor")
         return SequenceIterator(list(x.unbind(0)))
     if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
         return SequenceIterator(x)
-    made = iter(x, *rest)
+    made = iter(x, *rest) if rest else iter(steady(x))
     return made if made is x else advancing(made)
 
 

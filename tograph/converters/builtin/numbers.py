@@ -14,7 +14,7 @@ from ...runtime.symbols.funcgraph import current_graph, user_location
 from ...runtime.symbols.required import require
 from ...runtime.symbols.scalars import new_scalar, to_python
 from ...runtime.traces.shown import shows_staged
-from .. import union
+from .. import text_options, union
 from ..calls import call
 from ..logical import not_
 from ..registry import METHODS, handles
@@ -169,6 +169,7 @@ def _text(function, conversion: str) -> None:
 
     # A list of the graph, or one with staged items, is shown when the graph runs.
     def text(*args):
+        args = tuple(map(text_options.as_text, args))
         if union.holds_union(args, {}):
             return union.apply(text, *args)
         return form(*args) if args and shows_staged(args[0]) else run(*args)

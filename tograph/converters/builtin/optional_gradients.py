@@ -94,8 +94,8 @@ def _with_zeros(function: Any, parameters_of: Any) -> None:
 def _given(parameters: Any, *args: Any) -> tuple[Any, Any]:
     if isinstance(parameters, torch.Tensor):
         return parameters, [parameters]
-    if isinstance(parameters, StagedList):
-        return parameters, []
+    if isinstance(parameters, StagedList) and parameters.handle is not None:
+        return parameters, []  # of a length that only the run knows
     found = call(list, parameters)
     return found, found
 

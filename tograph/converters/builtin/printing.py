@@ -14,7 +14,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols.funcgraph import current_graph, is_tracing
 from ...runtime.traces.shown import shows_staged
-from .. import union
+from .. import text_options, union
 from ..outside_world import is_opened_here, plain_text
 from ..registry import handles
 from ..strings import fstring, outside
@@ -29,6 +29,7 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
     if not is_tracing():
         print(*values, sep=sep, end=end, file=file, flush=flush)
         return
+    values = tuple(map(text_options.as_text, values))
     if union.holds_union((sep, end, *values), {}):
         union.apply(
             lambda s, e, *v: print_(*v, sep=s, end=e, file=file, flush=flush), sep, end, *values

@@ -23,7 +23,7 @@ from ...runtime.values.growing import StagedList
 from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
-from .. import keyed, members, union
+from .. import keyed, members, special_results, text_options, union
 from ..call_rules import is_user_function
 from ..calls import call
 from ..consumers import gathered
@@ -47,6 +47,7 @@ from ..lists import new_list
 from ..logical import not_
 from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
+from ..steady import steady
 from ..tables import keys_of
 from ..tensor_index import as_place
 from ..user_operators import as_bool, defines_operators, holds_staged, lt
@@ -57,6 +58,8 @@ from .zipping import listed, with_generator
 
 @handles(len)
 def len_(x):
+    if text_options.is_many(x):
+        return text_options.asked(len_, x)
     if is_union(x):
         return union.apply(len_, x)
     if isinstance(x, torch.Tensor):
@@ -77,7 +80,7 @@ def len_(x):
     if type(x) is set:
         return members.length(x)
     method = getattr(type(x), "__len__", None)
-    return call(method, x) if type(method) is type(len_) else len(x)
+    return special_results.size(call(method, x)) if type(method) is type(len_) else len(x)
 
 
 @unless_staged(range)
@@ -108,7 +111,9 @@ def enumerate_(iterable, start=0):
         return Enumerated(source, start)
     if type(iterable) is StagedList and is_tracing():
         return Steps(iterable, start)
-    return over((iterable,), lambda i, item: (start + i, item), lambda: enumerate(iterable, start))
+    return over(
+        (iterable,), lambda i, item: (start + i, item), lambda: enumerate(steady(iterable), start)
+    )
 
 
 @handles(zip)
@@ -134,7 +139,7 @@ def zip_(*iterables, strict=False):
 def _items_of(x: Any) -> Any:
     """What Python can go over: the items of a staged sequence of known length one by one."""
     source = staged_source(x)
-    return x if source is None else iter(source)
+    return steady(x) if source is None else iter(source)
 
 
 def _different_lengths(i, which):
@@ -211,7 +216,7 @@ def reversed_(x):
     source = staged_source(x)
     if source is not None:
         return Reversed(source)
-    return over((x,), lambda i, item: item, lambda: reversed(x), backwards=True)
+    return over((x,), lambda i, item: item, lambda: reversed(steady(x)), backwards=True)
 
 
 @handles(sorted)

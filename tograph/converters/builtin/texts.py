@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.library.staged_string import METHODS as STAGED
 from ...runtime.library.staged_string import StagedString
-from .. import union
+from .. import text_options, union
 from ..logical import or_
 from ..registry import METHODS, Form
 from ..staging import is_staged
@@ -20,6 +20,10 @@ def _with_staged(name: str) -> Form:
     own = METHODS.get((str, name), getattr(str, name))
 
     def method(text: str, *args: Any, **named: Any) -> Any:
+        args, named = (
+            tuple(map(text_options.as_text, args)),
+            {n: text_options.as_text(a) for n, a in named.items()},
+        )
         given = (*args, *named.values())
         if any(map(union.is_union, given)):
             return union.apply(lambda *a, **n: method(text, *a, **n), *args, **named)

@@ -22,7 +22,8 @@ from .. import union
 from ..call_rules import WRAPPERS
 from ..calls import call
 from ..growing_lists import JOINS, is_growing, nested_tensor
-from ..registry import TENSOR_METHODS, handles
+from ..registry import METHODS, TENSOR_METHODS, handles
+from ..resolved import resolved
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -134,25 +135,36 @@ def from_numpy(array):
     )
 
 
-@handles(np.from_dlpack)
-def from_dlpack(x, **options):
-    if is_tracing() and isinstance(x, torch.Tensor):
-        raise no_array("from_dlpack")
-    return np.from_dlpack(x, **options)
+def _of_memory(function, name):
+    @handles(function)
+    def handler(x, *args, **options):
+        if is_tracing() and isinstance(x, torch.Tensor):
+            raise no_array(name)
+        return function(x, *args, **options)
+
+
+_of_memory(np.from_dlpack, "from_dlpack")
+_of_memory(torch.from_dlpack, "from_dlpack")
+_of_memory(torch.utils.dlpack.to_dlpack, "to_dlpack")
 
 
 def _lists_of_tensors(function):
+    def joined(tensors, *args, **kwargs):
+        if not (args or kwargs):
+            return function(tensors)
+        return resolved(lambda a, k: function(*a, **k), function, (tensors, *args), kwargs)
+
     @handles(function)
     def run(tensors, *args, **kwargs):
         if is_union(tensors):
             return union.apply(run, tensors, *args, **kwargs)
         if isinstance(tensors, StagedList):
             if tensors.handle is None:
-                return function(list(tensors), *args, **kwargs)
+                return joined(list(tensors), *args, **kwargs)
             return JOINS[function](tensors, *args, **kwargs)
         if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
-            return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
-        return function(tensors, *args, **kwargs)
+            return union.apply(lambda *t: joined(list(t), *args, **kwargs), *tensors)
+        return joined(tensors, *args, **kwargs)
 
     return run
 
@@ -200,12 +212,12 @@ def _while_tracing(function, form):
     """``form`` in a trace, option by option of unions among the arguments and of the items of lists."""
 
     @union.each
-    def resolved(*args, **kwargs):
+    def each(*args, **kwargs):
         return union.apply_to_items(form, *args, **kwargs)
 
     @handles(function)
     def run(*args, **kwargs):
-        return (resolved if is_tracing() else function)(*args, **kwargs)
+        return (each if is_tracing() else function)(*args, **kwargs)
 
 
 _while_tracing(torch.autograd.grad, grads.grad)
@@ -240,12 +252,17 @@ _apply: Any = torch.autograd.Function.apply
 _ZERO_GRAD = _zero_grad.__wrapped__
 
 
-@handles(_apply.__func__)
 def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
     if not is_tracing():
         return cls.apply(*args)
     return union.apply(lambda *given: autograd_functions.apply_function(cls, given, call), *args)
+
+
+if hasattr(_apply, "__func__"):
+    handles(_apply.__func__)(apply_function)
+else:  # torch 2.14 has it in C
+    METHODS[type(torch.autograd.Function), "apply"] = apply_function
 
 
 def as_called(f):

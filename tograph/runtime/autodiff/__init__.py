@@ -3,7 +3,8 @@
 * Graphs: ``joint`` records forward and backward (``replay``, ``objects``, ``graphs``, ``rules``), ``cut`` chooses what is saved, ``vjp`` is the transform.
 * Ops with regions: ``alternatives``, ``loops`` (``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body.
 * Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd, ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
-  ``separate`` which cannot be asked for, ``unwrapped`` what is saved in some runs only, ``rewritten`` what tensors have that a call writes.
+  ``separate`` which cannot be asked for, ``unwrapped`` what is saved in some runs only, ``rewritten`` what tensors have that a call writes,
+  ``returned`` are leaves that it makes.
 """
 
 from .alternatives import alternatives
@@ -12,13 +13,16 @@ from .earlier import expand
 from .inside import ways
 from .loops import loop
 from .pairs import Differentiable, refusing, supported
+from .returned import Made, ReturnedLeaves
 from .rewritten import Rewrites, give_history
 from .separate import separate
 from .vjp import Pullback, vjp
 
 __all__ = [
     "Differentiable",
+    "Made",
     "Pullback",
+    "ReturnedLeaves",
     "Rewrites",
     "alternatives",
     "expand",

@@ -25,7 +25,7 @@ from ..graph.overwritten import Writers, since
 from ..symbols import funcgraph
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph
-from ..writes import saving
+from ..writes import histories, saving
 from .dependence import NOTHING, Dependence, dependences, output_dependences
 from .objects import plain_object
 from .rules import RULES, UNKNOWN
@@ -51,9 +51,18 @@ class Call:
         self.kept: saving.Kept = []  # what a gradient of the user's own has saved
         self.saves = False  # whether eager PyTorch saves tensors in what a region runs, as far as gradients went through it
         self.versions = {i: x._version for i, x in self.tensors.items()}
+        histories.hold(self, graph)
+
+    def keep(self, index: int) -> None:
+        """The tensor of an input is about to be written: another one has its content and history from now on."""
+        x = self.tensors[index]
+        if x._version == self.versions[index]:
+            with torch.enable_grad():
+                kept = Kept.apply(self.inputs[index], self.graph, x)
+            self.tensors[index], self.versions[index] = kept, kept._version
 
     def input(self, index: int) -> Any:
-        """An input as an object: a tensor that was written since counts as a constant, its value is the one from then.
+        """An input as an object: one from outside that was written since counts as a constant, its value is the one from then.
 
         Where a graph is replayed each content is a tensor of its own, with the history of that content.
         """
@@ -174,6 +183,18 @@ class Attached(torch.autograd.Function):
         # A gradient with respect to some tensors goes only where these are.
         need = {i: f is not None and _goes_on(f) for i, (f, _) in zip(ctx.call.tensors, ctx.next_functions, strict=True)}  # fmt: skip
         return None, None, *ctx.call.backward(ctx.indices, grads, need)
+
+
+class Kept(torch.autograd.Function):
+    """A value as a tensor with the history that ``x`` has now."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Value, graph: FuncGraph, x: Any) -> Any:
+        return plain_object(value, graph)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return None, None, grad
 
 
 def connect(node: Node, graph: FuncGraph) -> None:

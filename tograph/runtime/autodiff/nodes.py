@@ -6,7 +6,7 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -236,16 +236,26 @@ def _gradients(
         cotangents = [cotangents[i] for i in share.given]
     wanted = tuple(needs[i] for i in present)
     program = node.pair.backward(taking, wanted)
-    given = list(map(_dense, [*stored, *cotangents]))
+    given = [*stored, *map(_dense, cotangents)]
+    quick = None if call.early else program.quick(given)
+    if quick is not None:
+        return present, list(quick) if all(wanted) else _where(wanted, quick)
+    given = list(map(_dense, given))
     if any(map(transforms.is_mapped, cotangents)):
-        results = iter(program.run_mapped(*given))
+        results = program.run_mapped(*given)
     elif (taking, wanted) in call.early:
-        results = iter(program.run_early(*given))
+        results = program.run_early(*given)
     else:
-        results = iter(program.run(*given))
+        results = program.run(*given)
         if program.early:
             call.early.add((taking, wanted))
-    return present, [next(results) if w else None for w in wanted]
+    return present, _where(wanted, results)
+
+
+def _where(wanted: Sequence[bool], results: Iterable[Any]) -> list[Any]:
+    """The results in the places that are wanted."""
+    each = iter(results)
+    return [next(each) if w else None for w in wanted]
 
 
 def _again(

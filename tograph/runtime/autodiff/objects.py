@@ -55,7 +55,8 @@ def emit_many(
             for region in regions.values():
                 _without_gradient(region)
         values = tuple(v if isinstance(v, Value) else _constant(v, graph) for v in values)
-    node = graph.add(op, values, kwargs, types, regions=regions)
+    options = {k: value_in(v, graph) for k, v in kwargs.items()}
+    node = graph.add(op, values, options, types, regions=regions)
     return [object_of(v, graph) for v in node.outputs]
 
 

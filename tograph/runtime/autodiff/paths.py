@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import always_fails
 from ..graph.rewrite import lead
 from ..graph.types import BOOL
 from ..symbols.carrier import differentiable
@@ -129,29 +130,36 @@ def _choice(
     node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms
 ) -> list[Ways]:
     outer = _outer(node, known)
-    found = [paths(r, places, outer) for r in node.regions.values()]
-    told: dict[tuple[Way, ...], Value] = {}
+    # a region that always fails leads to no output
+    found = [
+        [None] * len(places) if always_fails(r) else paths(r, places, outer)
+        for r in node.regions.values()
+    ]
+    told: dict[tuple[Way | None, ...], Value] = {}
     results: list[Ways] = []
     for rows in zip(*found, strict=True):
         results.append(total := {})
-        for j in sorted({j for row in rows for j in row}):
-            ways = tuple(row.get(j, False) for row in rows)
+        for j in sorted({j for row in rows for j in row or ()}):
+            ways = tuple(None if row is None else row.get(j, False) for row in rows)
             terms.add(total, _taken(node, ways, told, terms), outer[j])
     return results
 
 
 def _taken(
-    node: Node, ways: tuple[Way, ...], told: dict[tuple[Way, ...], Value], terms: Terms
+    node: Node,
+    ways: tuple[Way | None, ...],
+    told: dict[tuple[Way | None, ...], Value],
+    terms: Terms,
 ) -> Way:
     """Whether the region that ran has a way, from those that each of them has."""
-    if all(way is True for way in ways):
+    if all(way is True or way is None for way in ways):
         return True
     if node.op == "If" and not any(isinstance(way, Value) for way in ways):
         taken = terms.op("py.bool", node.args[0])
         return taken if ways[0] else terms.op("py.not", taken)
     if ways not in told:
         for region, way in zip(node.regions.values(), ways, strict=True):
-            region.outputs = [*region.outputs, Terms(region).value(way)]
+            region.outputs = [*region.outputs, Terms(region).value(way or False)]
         told[ways] = Value(BOOL, node, len(node.outputs))
         node.outputs.append(told[ways])
     return told[ways]

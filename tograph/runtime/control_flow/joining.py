@@ -23,14 +23,15 @@ from ..values.joins import join
 from ..values.list_specs import join_lists
 from ..values.listed import tensors_in
 from ..values.structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
-from ..writes import freed, histories, stale
+from ..writes import freed, histories, rebasing, stale
 from . import made_leaves
 from .joint import Joint
 from .learning import learn_by_flag, learn_outcome
 from .leaves import noting
+from .merged import Merged
 from .raising import Unreachable
 from .regions import Region, as_before, close, forget_written, replayed, structure_argument, unmoved
-from .telling import Before, Merged, told_apart
+from .telling import Before, told_apart
 
 
 def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **attrs):
@@ -57,8 +58,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     values, made, joined = iter(node.outputs), [], []
     _mind_order(places, live)
     result = MISSING
-    for (place, contents), spec in zip(slots, specs):
+    for i, ((place, contents), spec) in enumerate(zip(slots, specs)):
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
+        x = merged.one(i, x)
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         joined.append((x, spec, [as_value(c) for c in contents]))
         learn_outcome(op, heads, *joined[-1], live)
@@ -176,10 +178,11 @@ def put_back(place: Place, x: Any) -> None:
     """Write what a staged construct made of a location."""
     if isinstance(place.keep, Storage):
         if place.keep.owner is not None and isinstance(x, structure.SymTensor):
-            histories.note(place.keep, place.keep.owner)
+            owner = place.keep.owner
+            histories.note(place.keep, owner)
             made = symbolic.value_of(x, current_graph())
-            with stale.joined(place.keep.owner, place.get(), made, current_graph()):
-                histories.rebase(place.keep.owner, x)
+            with stale.joined(owner, place.get(), made, current_graph()):
+                rebasing.rebase(owner, None if histories.detached(owner) else x)
         if isinstance(x, structure.SymTensor):
             x = structure.Ref(symbolic.value_of(x, current_graph()), current_graph())
         else:

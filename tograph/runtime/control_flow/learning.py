@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..symbols.scalars import StagedBool
+from ..symbols.scalars import StagedBool, StagedInt
 from ..values import facts, joins, pytrees, structure
 from ..values.structure import Choice, Spec, Tree
 from .regions import Region, replayed
@@ -80,6 +80,8 @@ def _learn(
         return
     elif isinstance(x, StagedBool) and {True, False} == {c for c in contents if type(c) is bool}:
         (facts.same if contents[0] else facts.negated)(test, x)
+    elif type(x) is StagedInt and all(type(c) is int for c in contents):
+        facts.counted(x, test, contents[0], contents[1])
     elif _is_unsized(x) and all(isinstance(c, torch.Tensor) for c in contents):
         facts.sized(x, test, contents[0].shape, contents[1].shape)
 

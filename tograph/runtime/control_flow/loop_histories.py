@@ -17,7 +17,7 @@ from ..recording.tracing import recording
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import flattening, pytrees, structure
-from ..writes import histories, stale
+from ..writes import histories, rebasing, stale
 from .regions import Region
 
 WROTE = "tg.wrote_earlier"
@@ -104,7 +104,7 @@ class LoopHistories:
                 _ = x.grad_fn
         owners = {p.key: p.keep.owner for p in state if isinstance(p.keep, Storage)}
         self.owners = {
-            k: histories.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
+            k: rebasing.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
         }
         if len(self.entry) != self.entered:
             self.depends |= _dependent(list(self.entry.items()), ())
@@ -143,7 +143,7 @@ class LoopHistories:
         if any(map(_staged, contents)):
             return None
         ends = [x for c in contents for x in _tensors(c)]
-        found, seen = {_memory(x) for x in ends if x.is_leaf}, set()
+        found, seen = {_memory(x) for x in ends if x.is_leaf and x.requires_grad}, set()
         todo = [x.grad_fn for x in ends]
         while todo:
             node = todo.pop()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import (
+    OF_THE_PROGRAM,
     Explained,
     Location,
     StagingError,
@@ -103,7 +104,7 @@ def emit_raise(error: BaseException) -> None:
     """Record that ``error`` is raised here."""
     graph = current_graph()
     if isinstance(error, StagedException):
-        graph.add("tg.reraise", (graph.resolve(error.handle_.ref),))
+        graph.add("tg.reraise", (graph.resolve(error.handle_.ref),), _new_cause(error, graph))
         return
     if is_leaf_error(error):
         reads.leaf_written()
@@ -143,8 +144,10 @@ def raised_at(error: BaseException) -> Location | None:
 
 def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tuple]:
     """(kind, arguments) of an exception for ``tg.raise`` and ``tg.assert``."""
-    args = tuple(outside_value(a, graph) for a in error.args)
     kind = type(error)
+    if isinstance(error, OF_THE_PROGRAM) and kind in OF_THE_PROGRAM:
+        return f"tg.{kind.__name__}", (error.message,)
+    args = tuple(outside_value(a, graph) for a in error.args)
     simple = (
         getattr(builtins, kind.__name__, None) is kind
         and not vars(error)
@@ -162,6 +165,13 @@ def _template(error: BaseException) -> BaseException:
     made.__dict__.update(known)
     made.__cause__, made.__suppress_context__ = error.__cause__, error.__suppress_context__
     return made
+
+
+def _new_cause(error: StagedException, graph: FuncGraph) -> dict[str, Any]:
+    """What follows ``from`` where an exception that happens when the graph runs is raised."""
+    if error.__cause__ is None and not error.__suppress_context__:
+        return {}
+    return {"cause": outside_value(error.__cause__, graph)}
 
 
 def _cause(error: BaseException, graph: FuncGraph) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...errors import ConditionError, TographError
+from ...errors import OF_THE_PROGRAM, ConditionError, TographError
 from ..graph.ir import Node, Value
 from ..graph.ordering import prune_region, written
 from ..guarding import reads
@@ -28,7 +28,7 @@ from ..symbols.journal import Location as Place
 from ..values import facts, homes, structure
 from ..values.growing import StagedList
 from ..values.reach import reachable
-from ..writes import freed, histories, hooked
+from ..writes import freed, histories, hooked, torn
 from .raising import Unreachable, emit_raise, ends, may_stage
 
 
@@ -56,6 +56,10 @@ def _run(function: Callable[[], Any], stage_errors: bool) -> tuple[Any, bool]:
         if not stage_errors:
             raise
         emit_raise(RuntimeError(error.plain))  # where the region does not run, neither does this
+    except OF_THE_PROGRAM as error:
+        if not stage_errors:
+            raise
+        emit_raise(error)
     except TographError:
         raise
     except Exception as error:
@@ -256,6 +260,7 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
 def forget_written(graph: FuncGraph, inner: FuncGraph, node: Node) -> None:
     """A region of a node that was recorded just now may have written tensors from outside: they are read again, and autograd knows of it."""
     histories.rewritten(node, graph, inner)
+    torn.left(inner, graph)
     changed = written(inner.graph, graph.root.written)
     for key, value in inner.captures.items():
         if isinstance(key, Storage) and value in changed:

@@ -212,12 +212,12 @@ class Told:
         slots = [
             (p, [p.get(), c]) for p, c in zip(state, contents, strict=True) if p.key in self.merged
         ]
-        elsewhere = _Elsewhere(slots)
+        elsewhere = Elsewhere(slots)
         for place, both in slots:
             for held in both:
                 for path, x in elsewhere.held(place, held):
                     self.shared.setdefault(place.key, set()).add(path)
-                    _guard(x, place.name)
+                    guard(x, place.name)
             # What a join in the iteration made of one that has another name is that here too.
             for path, x in containers(both[1]):
                 if journal.guarded(x):
@@ -228,7 +228,7 @@ class Told:
     def _share_items(self, state: Sequence[Place], contents: Sequence[Any], marks: Any) -> None:
         """Find what the places hold that is an item of a list of the graph too."""
         for place, content in zip(state, contents, strict=True):
-            for path, x in _made_anew_at(place, content):
+            for path, x in made_anew_at(place, content):
                 if inner_lists.is_listed(x, marks):
                     inner_lists.copied()
                     self.shared.setdefault(place.key, set()).add(path)
@@ -240,93 +240,55 @@ class Told:
             if paths:
                 found = dict(containers(place.get()))
                 for x in [found[p] for p in paths if p in found] or found.values():
-                    _guard(x, place.name)
+                    guard(x, place.name)
 
     def check_items(self, place: Place, spec: Spec) -> None:
         """Begin anew, apart, where a loop makes the items of a container anew and a name holds one of them: it would not change with it."""
-        if self.apart or not _is_whole(place) or structure.is_staged_list(spec):
+        if self.apart or not is_whole(place) or structure.is_staged_list(spec):
             return
         old = place.get()
-        inner = {id(x): x for x in _made_anew(place, old)}
-        if inner and any(id(x) in inner for _, x in _Elsewhere([(place, [old])]).held(place, old)):
+        inner = {id(x): x for x in made_anew(place, old)}
+        if inner and any(id(x) in inner for _, x in Elsewhere([(place, [old])]).held(place, old)):
             raise Retrace(apart=_may_be_held(next(iter(inner.values())), place.name))
 
 
-class Merged:
-    """What a join makes anew of the containers that its regions leave, and which of them other names hold too."""
-
-    def __init__(
-        self,
-        slots: Sequence[Slot],
-        specs: Sequence[Spec],
-        live: Sequence[Region],
-        before: Before,
-    ):
-        self.places: set[Any] = set()
-        # What a list of the graph takes has its place there.
-        pairs = zip(slots, specs, strict=True)
-        slots = [s for s, spec in pairs if not (_is_whole(s[0]) and structure.is_staged_list(spec))]
-        if not any(next(containers(c), None) for _, contents in slots for c in contents):
-            return
-        for i in range(len(live)):
-            self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
-        if self.places:
-            inner_lists.held_twice()
-        elsewhere = _Elsewhere(slots, before)
-        for place, contents in slots:
-            held = [x for c in contents for x in _made_anew(place, c)]
-            seen = before.also() if held else ()
-            pairs = zip(contents, live, strict=True)
-            kept = [x for c, r in pairs for x in _made_anew(place, c) if inner_lists.is_listed(x, r.marks)]  # fmt: skip
-            if kept:
-                inner_lists.copied()
-            if kept or any(journal.guarded(x) for x in held):
-                self.places.add(_key(place))
-            if any(id(x) in seen for x in held):
-                for _, x in [found for c in contents for found in elsewhere.held(place, c)]:
-                    if id(x) in seen:
-                        self.places.add(_key(place))
-                        _guard(x, "another name" if place is None else place.name)
-
-    def guard(self, place: Place | None, x: Any) -> None:
-        """``x`` was made anew: where Python has one object under two names, a change of it is an error."""
-        if _key(place) in self.places:
-            for _, part in containers(x):
-                _guard(part, "another name" if place is None else place.name)
-
-
-def _key(place: Place | None) -> Any:
+def key(place: Place | None) -> Any:
     return None if place is None else place.key
 
 
-def _made_anew(place: Place | None, content: Any) -> list[Any]:
+def made_anew(place: Place | None, content: Any) -> list[Any]:
     """The containers of a content that a construct makes anew; the one that a location is all of stays."""
-    return [x for _, x in _made_anew_at(place, content)]
+    return [x for _, x in made_anew_at(place, content)]
 
 
-def _made_anew_at(place: Place | None, content: Any) -> list[tuple[Path, Any]]:
-    whole = _is_whole(place)
+def made_anew_at(place: Place | None, content: Any) -> list[tuple[Path, Any]]:
+    whole = is_whole(place)
     return [(path, x) for path, x in containers(content) if not (whole and path == ())]
 
 
-def _is_whole(place: Place | None) -> bool:
+def is_whole(place: Place | None) -> bool:
     return place is not None and place.key[0] == "contents"
 
 
 def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path]]:
     """Where containers stand that are found more than once in contents."""
     found: dict[int, list[tuple[Any, Path]]] = {}
-    for place, content in contents:
-        if place is not None and isinstance(place.keep, Storage):
-            continue
-        whole = place is not None and place.key[0] == "contents"
-        for path, x in containers(content):
-            if not (whole and path == ()):
-                found.setdefault(id(x), []).append((_key(place), path))
+    for place, path, x in in_places(contents):
+        found.setdefault(id(x), []).append((key(place), path))
     return [at for places in found.values() if len(places) > 1 for at in places]
 
 
-class _Elsewhere:
+def in_places(
+    contents: Sequence[tuple[Place | None, Any]],
+) -> Iterator[tuple[Place | None, Path, Any]]:
+    """The containers in contents of places that are made anew."""
+    for place, content in contents:
+        if place is None or not isinstance(place.keep, Storage):
+            for path, x in made_anew_at(place, content):
+                yield place, path, x
+
+
+class Elsewhere:
     """Which containers other variables than a place, or the caller, hold too: asked for each of the places of one construct.
 
     What there is beside all of these places is gone over once. ``slots``: the places, and what may come to each of them. ``before``: only
@@ -380,7 +342,7 @@ def _empty(places: Sequence[tuple[Place, Any]]) -> Iterator[None]:
             place._set(old)
 
 
-def _guard(x: Any, name: str) -> None:
+def guard(x: Any, name: str) -> None:
     def refuse() -> None:
         error = _may_be_held(x, name)
         if current_graph().root.apart:

@@ -12,18 +12,21 @@ from typing import Any
 
 import torch
 
+from ...errors import refused
 from ..graph import types
 from ..graph.ir import Value
 from ..graph.ops import OpaqueObject
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.journal import Location as Place
+from ..symbols.retrace import Retrace
 from ..values import flattening, listed, pytrees, structure
 from ..values.flattening import flatten
 from ..values.joins import join
 from ..values.reach import Reach
 from ..values.structure import Handle, Spec, leaf_types, spec_of
 from .attaching import choose
+from .attempts import Attempt
 from .bound import Bound
 from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
@@ -169,6 +172,10 @@ class _Progress:
 
     def _setting(self, t: int, cell: Value, graph: FuncGraph) -> list[Any]:
         """What the places held at the ``t``-th setting of the cell; it counts where that was the last one."""
+        return [self._told(c) for c in self._held(t, cell, graph)]
+
+    def _held(self, t: int, cell: Value, graph: FuncGraph) -> list[Any]:
+        """The contents of the places at the ``t``-th setting of the cell, made of what the cell keeps."""
         at = itertools.count()
 
         def get(kind: types.Type) -> Value:
@@ -183,7 +190,35 @@ class _Progress:
         bound = self.bound[t]
         if bound is not None:
             bound.attach(made, [get(types.INT) for _ in range(bound.count)], graph)
-        return [self._told(c) for c in contents]
+        return contents
+
+    @property
+    def points(self) -> list[int]:
+        """The settings that may be the last one where a handler begins; 0 stands for none."""
+        return [t for t in range(len(self.specs)) if t not in self.passed]
+
+    def each(self, handler: Callable[[], Any]) -> None:
+        """In a handler: run it once for each point of the body where that may fail, with the variables as they were there."""
+        graph, points = current_graph(), self.points
+        moved = [p for p, m in zip(self.places, self.moved) if m]
+        tag = graph.emit("tg.cell_tag", graph.resolve(self.cell), type=types.INT)
+        table = [points.index(t) if t in points else 0 for t in range(len(self.specs))]
+        index = graph.emit("tg.choose", tag, table, type=types.INT)
+        regions = {}
+        for i, t in enumerate(points):
+            run = functools.partial(self._at, t, handler)
+            regions[f"branch{i}"] = trace_region(f"branch{i}", run, recording_places(moved), beside=[handler])  # fmt: skip
+        join_regions("Case", [flattening.symbolic(index, graph)], regions)
+
+    def _at(self, t: int, handler: Callable[[], Any]) -> None:
+        """The handler, where the ``t``-th setting was the last one."""
+        if t:
+            graph = current_graph()
+            contents = self._held(t, graph.resolve(self.cell), graph)
+            for place, content, moved in zip(self.places, contents, self.moved, strict=True):
+                if moved:
+                    put_back(place, content)
+        handler()
 
 
 _OTHER = object()
@@ -231,11 +266,56 @@ def _handler_region(
     progress: _Progress,
     body: Any,
 ) -> Region:
+    """A handler, with variables that are one thing or another.
+
+    If that is refused, it is traced for each point where the body may fail by itself; and if that is not enough, as a handler inside of
+    the body has joined what was told apart, all handlers of the function are.
+    """
+    root = current_graph().root
+    several = 1 < len(progress.points) <= _POINTS
+    ways = ([True] if root.pointwise else [False, True]) if several else [False]
+    for apart in ways:
+        attempt = Attempt(places)
+        try:
+            made = _traced_handler(name, handler, places, progress, body, apart)
+        except BaseException as error:
+            attempt.undo()
+            if not refused(error):
+                raise
+            first = root.pointwise or error
+            if apart is ways[-1]:
+                if several and root.pointwise is None:
+                    raise Retrace(pointwise=error) from None
+                raise first from None
+        else:
+            attempt.commit()
+            return made
+    raise AssertionError
+
+
+_POINTS = 64  # for as many a handler is traced by itself
+
+
+def _traced_handler(
+    name: str,
+    handler: Callable[[Handle], Any],
+    places: Sequence[Place],
+    progress: _Progress,
+    body: Any,
+    apart: bool,
+) -> Region:
     box: list[Handle] = []
 
     def before(graph: FuncGraph) -> None:
         box.append(Handle(structure.Ref(graph.emit("tg.caught", type=types.OBJECT), graph)))
         recording_places(places)(graph)
-        progress.restore(graph)
+        if not apart:
+            progress.restore(graph)
 
-    return trace_region(name, lambda: handler(box[0]), before, beside=[body])
+    def run() -> None:
+        if apart:
+            progress.each(lambda: handler(box[0]))
+        else:
+            handler(box[0])
+
+    return trace_region(name, run, before, beside=[body, handler])

@@ -110,7 +110,7 @@ def _key(match: re.Match, error: BaseException, values: dict[str, Any]) -> str:
             return _similar(str(key), value) or f"{name!r} is a {describe(value)}".replace(
                 "a empty", "an empty"
             )
-    return ""
+    return "test it with `in` first, or use get()"
 
 
 _BROADCAST = (
@@ -162,7 +162,9 @@ RULES: list[Rule] = [
     Rule((RuntimeError,), r"Dimension size must be non-negative|negative dimension", "the size is computed from data and came out below 0: clamp it, or check it with an assert"),
     Rule((TypeError,), r"iteration over a 0-d tensor", "a scalar has no elements; to count to it, write `for i in range(n)`, to loop over one item reshape(1)"),
     Rule((TypeError,), r"len\(\) of a 0-d tensor", "len requires a non-scalar tensor: its length is the size of its first dimension"),
-    Rule((ValueError,), r"(not enough|too many) values to unpack", "a tensor unpacks along its first dimension: the number of names must be its size"),
+    Rule((ValueError,), r"(not enough|too many) values to unpack", "the number of names must be that of the items; a tensor unpacks along its first dimension"),
+    Rule((TypeError,), r"'NoneType' object is not (subscriptable|iterable)|non-iterable NoneType|'NoneType' object does not support",
+         "the value is None here: a path gives it no value, or a function returns nothing. Give it one before, or test `is None` first"),
     Rule((TypeError,), r"'NoneType' object is not callable|for .*'NoneType'|'NoneType' and|and 'NoneType'", "the value is None here: give it a value before, or test `is None` first"),
     Rule((TypeError,), r"can only concatenate str|must be str, not Tensor", "put the tensor into an f-string: f\"value: {x}\""),
     Rule((TypeError,), r"must be Tensor, not", "make it a tensor (torch.tensor(...)) or a number"),
@@ -182,6 +184,14 @@ RULES: list[Rule] = [
     Rule((RecursionError,), r"",
          "no call in this recursion returned: give it an end that Python can decide. One whose end depends on a tensor is taken where the call is "
          "the last thing that the function does (`return f(...)`), else write it as a while loop, with a list as a stack if needed"),
+    Rule((RuntimeError,), r"(dictionary|Set) changed size during iteration|dictionary keys changed", "go over a copy: `for x in list(...)`"),
+    Rule((RuntimeError,), r"doesn't match the broadcast shape", "an in-place operation keeps the shape of its left side: write `y = y + x`"),
+    Rule((RuntimeError,), r"grad can be implicitly created only for scalar outputs", "reduce it first (.sum(), .mean()), or pass a gradient of its shape"),
+    Rule((RuntimeError,), r"modified by an inplace operation", "compute a new tensor (`y = y + 1`), or write a clone"),
+    Rule((IndexError,), r"pop from (an )?empty", "test its length first: `if xs:`"),
+    Rule((ValueError,), r"(arg|iterable argument) is (an )?empty|empty (sequence|iterable)", "give a default, or test the length first"),
+    Rule((ValueError,), r"not in (list|tuple|deque)", "test it with `in` first"),
+    Rule((ValueError, OverflowError), r"^math (domain|range) error|expected a (positive|nonnegative) input", "check the argument first, or use torch's function, which gives nan or inf"),
     Rule((ValueError,), r"range\(\) arg 3 must not be zero", "the step came out as 0: check it before the loop"),
     Rule((ValueError,), r"Unknown format code", "convert the value first: int(x) or float(x)"),
 ]  # fmt: skip

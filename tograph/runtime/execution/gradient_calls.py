@@ -28,8 +28,9 @@ from . import host, scheduler
 class GradientCalls:
     """What is known of a graph by the first call that asks."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, made: Sequence[autodiff.Made] = ()):
+        """``made``: leaves that are among the results."""
+        self.graph, self.made = graph, made
 
     def run(self, inputs: Sequence[Any], plain: Callable[..., list[Any]]) -> list[Any] | None:
         """The outputs; None where no input requires a gradient, or the gradient has to be that of the host program.
@@ -37,6 +38,8 @@ class GradientCalls:
         ``plain`` runs the graph for tensors that require none.
         """
         asked = [i for i in self._leaves if inputs[i].requires_grad]
+        if self.returns_leaves and self._supported and not transforms.active():
+            return self._run_returned(inputs, asked)
         if not asked:
             return None
         if self._unreached(inputs, asked):
@@ -53,6 +56,27 @@ class GradientCalls:
     def _settled_graph(self) -> Graph:
         """The graph without a ``try`` that makes no difference, such as that around the step of an optimiser."""
         return settle(copied(self.graph)) if has_try(self.graph) else self.graph
+
+    # ---- leaves that are made and returned
+
+    @cached_property
+    def returns_leaves(self) -> bool:
+        """Whether other results depend on such leaves."""
+        return bool(self.made and self._returned.made)
+
+    @cached_property
+    def _returned(self) -> autodiff.ReturnedLeaves:
+        return autodiff.ReturnedLeaves(self._settled_graph, self.made)
+
+    @cached_property
+    def _returning(self) -> autodiff.Differentiable:
+        return autodiff.Differentiable(self._returned.graph, _build)
+
+    def _run_returned(self, inputs: Sequence[Any], asked: list[int]) -> list[Any]:
+        leaves, first = self._returned.new(), self._returned.first
+        taken = (*asked, *range(first, first + len(leaves)))
+        outputs = self._returning.run([*inputs, *leaves], taken)
+        return self._returned.fill(outputs, leaves)
 
     # ---- nothing to differentiate
 

@@ -18,7 +18,7 @@ taken and why not more.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import collector, settings
@@ -36,6 +36,7 @@ from ..kernels.loop_ir import Unsupported
 from ..kernels.regions import MIN_POINTS
 from ..native import plans
 from ..native.compiling import compile_graph
+from ..native.entry import MISS
 from ..native.groups import numel
 from ..native.program import Native
 from ..native.rows import plain
@@ -153,6 +154,11 @@ class Program:
                 with prints.passed_over(count):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
+
+    def quick(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """The outputs where native code takes the inputs as they are, else None: ``run`` has to be asked."""
+        found = self._native.quick(inputs) if isinstance(self._native, Native) else MISS
+        return None if found is MISS else found
 
     @property
     def early(self) -> bool:

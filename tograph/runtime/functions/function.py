@@ -35,9 +35,9 @@ from ..values import arguments
 from ..values.arguments import Flat
 from ..values.keys import context, is_usual, quick_key
 from . import signatures
-from .methods import BoundFunction, WeakMethod
+from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
 from .openings import Openings
-from .rebinding import copy_function, reduce_function
+from .rebinding import copy_function, deepcopy_function, reduce_function
 from .retraces import Retraces
 from .trace_cache import SIZE, TraceCache
 
@@ -121,6 +121,8 @@ class Function(Generic[P, R]):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
+        if not can_be_weak(instance):
+            return BoundFunction(HeldMethod(self, instance), instance, self)
         key = id(instance)
         found = self._methods.get(key)
         if found is None or found[0]() is not instance:
@@ -139,8 +141,11 @@ class Function(Generic[P, R]):
     def __reduce__(self):
         return reduce_function(self)
 
+    def __copy__(self):
+        return copy_function(self)
+
     def __deepcopy__(self, memo):
-        return copy_function(self, memo)
+        return deepcopy_function(self, memo)
 
     def _repr_html_(self) -> str:
         return notebook.function_html(self)
@@ -322,6 +327,11 @@ class Function(Generic[P, R]):
         if self.input_signature is not None:
             signatures.fit(bound, self.input_signature, self._specified)
         return bound
+
+    def fitted(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments as the trace takes them: all parameters, of an ``input_signature`` as tensors."""
+        bound = self._bound(args, kwargs)
+        return bound.args, bound.kwargs
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
         bound = self._bound(args, kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -35,6 +36,32 @@ class WeakMethod:
                 f"the object whose method {self.function.__name__!r} is called does not exist any more"
             )
         return instance
+
+
+class HeldMethod:
+    """A ``Function`` of a method and an object that cannot be referenced weakly, such as one with slots: it is an argument of that function."""
+
+    def __init__(self, function: Any, instance: Any):
+        self.function, self.instance = function, instance
+        self.python_function = types.MethodType(function.python_function, instance)
+
+    def __call__(self, *args, **kwargs):
+        return self.function(self.instance, *args, **kwargs)
+
+    def get_concrete_function(self, *args, **kwargs):
+        """The trace for the object and these arguments; it is called with the object, too."""
+        return self.function.get_concrete_function(self.instance, *args, **kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self.function, name)
+
+    def __repr__(self):
+        return repr(self.function)
+
+
+def can_be_weak(x: Any) -> bool:
+    """Whether an object can be referenced weakly."""
+    return type(x).__weakrefoffset__ != 0 or isinstance(x, type)
 
 
 class BoundFunction(Generic[P, R]):

@@ -48,11 +48,20 @@ def remake(cls: type, inner: Any, convert: Any, signature: Any, reduced: bool, n
     return cls(inner, convert, signature, reduced, name)
 
 
-def copy_function(f: Any, memo: dict) -> Any:
+def copy_function(f: Any) -> Any:
+    """The function itself, as of Python's own; one of the same object, without traces."""
+    inner = f.python_function
+    return f if isinstance(inner, types.FunctionType) else _remade(f, inner)
+
+
+def _remade(f: Any, inner: Any) -> Any:
+    return remake(type(f), inner, f._convert, f.input_signature, f.reduce_retracing, f._name)
+
+
+def deepcopy_function(f: Any, memo: dict) -> Any:
     """The function for a deep copy of what holds it."""
     if isinstance(f.python_function, types.FunctionType):
         return f
-    inner = copy.deepcopy(f.python_function, memo)
-    made = remake(type(f), inner, f._convert, f.input_signature, f.reduce_retracing, f._name)
+    made = _remade(f, copy.deepcopy(f.python_function, memo))
     memo[id(f)] = made
     return made

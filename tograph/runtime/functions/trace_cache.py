@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ... import forks
 from ..traces.traces import Trace
 from ..values.arguments import Flat
 from ..values.keys import without_sizes
@@ -28,6 +29,7 @@ class TraceCache:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        forks.replaced(self)
         self._slots: OrderedDict[Any, list[Trace]] = OrderedDict()
 
     def __iter__(self) -> Iterator[Trace]:

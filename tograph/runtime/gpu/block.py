@@ -37,6 +37,10 @@ class Block:
         self._memory = torch.zeros(end, dtype=torch.uint8, device=device)
         self._host = torch.zeros(here, dtype=torch.uint8)
 
+    @property
+    def device_memory(self) -> torch.Tensor:
+        return self._memory
+
     def __contains__(self, place: Any) -> bool:
         return place in self._starts
 

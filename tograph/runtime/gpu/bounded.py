@@ -63,7 +63,8 @@ def bounded(graph: Graph, device: str, capacity: int | None = None) -> Bounded:
     """The graph with parts of fixed size. ``capacity``: of its lists; by its loops' bounds unless it is given."""
     found = _bound(graph)
     room = capacity or found or CAPACITY
-    made = Bounding(device, room, _has(graph, lambda n: n.op.startswith("tg.array_")), HANDLERS)
+    arrays, calls = (_has(graph, lambda n, kind=kind: n.op.startswith(kind)) for kind in ("tg.array_", "tg.py_"))  # fmt: skip
+    made = Bounding(device, room, arrays, calls, HANDLERS)
     new = Graph(graph.name)
     inputs = []
     for v in graph.inputs:

@@ -15,7 +15,7 @@ import math
 import torch
 
 from ..graph.ir import Node, Value
-from ..graph.types import BOOL, INT, TensorType
+from ..graph.types import BOOL, TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.views import VIEWS
 from .bounding import Bounding, Handler, Rep, adder
@@ -54,12 +54,7 @@ def _check(b: Bounding, p: object, kind: TensorType) -> None:
     rows = b.emit("aten.ne.Scalar", (sums, 0), b.tensor(torch.bool, *kind.shape[:-1]))
     some = b.emit("aten.all.default", (rows,), truth)
     both = b.emit("aten.logical_and.default", (finite, positive), truth)
-    _require(b, b.emit("py.bool", (b.emit("aten.logical_and.default", (both, some), truth),), BOOL))  # fmt: skip
-
-
-def _require(b: Bounding, test: Value) -> None:
-    """Fail where a test is false."""
-    b.position(b.emit("py.int", (b.emit("py.not", (test,), BOOL),), INT), 1)
+    b.require(b.emit("py.bool", (b.emit("aten.logical_and.default", (both, some), truth),), BOOL))  # fmt: skip
 
 
 @handler("aten.normal.Tensor_Tensor", "aten.normal.Tensor_float", "aten.normal.float_Tensor")
@@ -75,7 +70,7 @@ def _normal(b: Bounding, node: Node) -> list[Rep]:
     if deviation is not None and 0 not in std.type.shape:
         least = b.emit("aten.min.default", (deviation,), b.tensor(kind.dtype))
         truth = b.emit("aten.ge.Scalar", (least, 0), b.tensor(torch.bool))
-        _require(b, b.emit("py.bool", (truth,), BOOL))
+        b.require(b.emit("py.bool", (truth,), BOOL))
     first = std if deviation is None else 1.0
     made = b.emit("aten.normal_functional.default", (b.undefined(kind), 0.0, first), kind)
     if deviation is not None:

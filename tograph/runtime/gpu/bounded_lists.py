@@ -8,30 +8,37 @@ unwritten cells are zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..graph.ir import Node, Value
-from ..graph.types import BOOL, INT, ScalarType, TensorType, Type
+from ..graph.types import BOOL, INT, ListType, ScalarType, TensorType, Type
 from ..kernels.loop_ir import Unsupported
 from .bounding import Bounding, Handler, Rep, adder
-from .forms import Items, Maybe, Plain, form_of
+from .forms import Form, Items, Maybe, Nothing, Plain, empty_of, form_of
 
 HANDLERS: dict[str, Handler] = {}
 handler = adder(HANDLERS)
 
 
-def _list(b: Bounding, x: Any) -> tuple[Items, list[Value], Any]:
-    """(form, memory, number of items) of a list."""
+def _list(b: Bounding, x: Any, item: Form | None = None) -> tuple[Items, list[Value], Any]:
+    """(form, memory, number of items) of a list. ``item``: of what is written into it."""
     rep = b.of(x)
     if not isinstance(rep.form, Items):
         raise Unsupported(f"a list of type {x.type}")
+    if item is not None and isinstance(rep.form.item, Nothing):
+        form = replace(rep.form, item=item)
+        rep = Rep(form, b.fit(rep, form))
     return rep.form, rep.parts[:-1], rep.parts[-1]
 
 
 def _new(b: Bounding, node: Node, zero: bool = False) -> tuple[Items, list[Value]]:
-    form = form_of(node.outputs[0].type, b.capacity, b.device)
+    kind = node.outputs[0].type
+    if kind == ListType(None):
+        return empty_of(kind, b.capacity, b.device), []
+    form = form_of(kind, b.capacity, b.device)
     assert isinstance(form, Items)
     return form, [(b.zeros if zero else b.undefined)(t) for t in form.types[:-1]]
 
@@ -102,7 +109,7 @@ def _from_tensor(b: Bounding, node: Node) -> list[Rep]:
 
 @handler("tg.list_push")
 def _push(b: Bounding, node: Node) -> list[Rep]:
-    form, memory, count = _list(b, node.args[0])
+    form, memory, count = _list(b, node.args[0], b.of(node.args[1]).form)
     place = b.room(count, form.capacity)
     return [Rep(form, [*_write(b, form, memory, place, b.of(node.args[1])), b.number("py.add", count, 1)])]  # fmt: skip
 
@@ -125,7 +132,7 @@ def _set(b: Bounding, node: Node) -> list[Rep]:
 
 @handler("tg.array_write")
 def _array_write(b: Bounding, node: Node) -> list[Rep]:
-    form, memory, count = _list(b, node.args[0])
+    form, memory, count = _list(b, node.args[0], b.of(node.args[2]).form)
     i, limit = b.plain(node.args[1]), b.plain(node.args[3])
     if limit is not None:
         i = b.emit("py.cell", (i, limit), INT)
@@ -210,7 +217,10 @@ def _some(b: Bounding, node: Node) -> list[Rep]:
 
 @handler("tg.optional_none")
 def _none(b: Bounding, node: Node) -> list[Rep]:
-    form = form_of(node.outputs[0].type, b.capacity, b.device)
+    try:
+        form = form_of(node.outputs[0].type, b.capacity, b.device)
+    except Unsupported:
+        form = empty_of(node.outputs[0].type, b.capacity, b.device)
     assert isinstance(form, Maybe)
     parts = [b.undefined(t) if isinstance(t, TensorType) else t.kind(0) for t in form.item.types]
     return [Rep(form, [*parts, False])]

@@ -84,7 +84,9 @@ def _broadcast(b: Bounding, node: Node) -> tuple[list[Any], list[int]]:
             if n == 1 or n is sizes[d] or n == sizes[d]:
                 continue
             if sizes[d] != 1:
-                raise Unsupported("sizes that are equal only at run time")
+                if most[d] != shape[i] or not b.same(sizes[d], n):
+                    raise Unsupported("sizes that are equal only at run time")
+                continue
             sizes[d], most[d] = n, shape[i]
     return sizes, most
 
@@ -209,7 +211,8 @@ def _product(
             raise Unsupported(f"{node.op} of sizes that are known only at run time")
         sizes = [r.sizes for r in pair]
         inner = [s[contracted[i]] for i, s in enumerate(sizes)]
-        if inner[0] is not inner[1] and inner[0] != inner[1]:
+        most = [r.form.type.shape[contracted[i]] for i, r in enumerate(pair)]
+        if most[0] != most[1] or not b.same(*inner):
             raise Unsupported("sizes that are equal only at run time")
         factors = [masked(b, r, [contracted[i]], 0) for i, r in enumerate(pair)]
         args = (*node.args[:first], *factors, *node.args[first + 2 :])

@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ..graph.ir import Node, Value
 from ..graph.types import INT
 from ..kernels.loop_ir import Unsupported
 from .bounded_sizes import emit, is_open, open_sizes
 from .bounding import Bounding, Handler, Rep, adder
-from .forms import Padded
+from .forms import Padded, Plain
 
 HANDLERS: dict[str, Handler] = {}
 handler = adder(HANDLERS)
@@ -180,18 +182,55 @@ def _select_scatter(b: Bounding, node: Node) -> list[Rep]:
     return emit(b, node, [rep.sizes], [rep.form.type.shape], (*node.args[:2], d, place))
 
 
+@handler("aten.select_backward.default")
+def _select_backward(b: Bounding, node: Node) -> list[Rep]:
+    """A gradient in zeros, at a place that only the run knows."""
+    g, _, d, at = node.args
+    i, out = b.plain(at), node.outputs[0].type
+    if not isinstance(i, Value) or None in out.shape:
+        return b.closed(node)
+    d %= len(out.shape)
+    args = (b.zeros(out), b.plain(g), d, b.position(i, out.shape[d]))
+    return [Rep(Plain(out), [b.emit("aten.select_scatter.default", args, out)])]
+
+
 @handler("aten.cat.default")
 def _cat(b: Bounding, node: Node) -> list[Rep]:
     if not is_open(b, node):
-        return b.closed(node)
-    reps = [b.of(v) for v in node.args[0]]
-    rank = len(reps[0].sizes)
-    d = (node.args[1] if len(node.args) > 1 else 0) % rank
-    first = reps[0].sizes
-    same = all(r.sizes[:d] + r.sizes[d + 1 :] == first[:d] + first[d + 1 :] for r in reps)
-    if not same or any(isinstance(r.size(d), Value) for r in reps):
-        raise Unsupported("tensors joined along a size that is known only at run time")
-    total = sum(r.size(d) for r in reps)
-    shape = list(reps[0].form.type.shape)
-    shape[d] = total
-    return emit(b, node, [[total if i == d else n for i, n in enumerate(first)]], [shape])
+        return _known(b, node)
+    first, *rest = map(b.of, node.args[0])
+    d = (node.args[1] if len(node.args) > 1 else 0) % len(first.sizes)
+    for other in rest:
+        shapes = [r.form.type.shape for r in (first, other)]
+        sizes = [r.sizes for r in (first, other)]
+        if any(s[:d] != t[:d] or s[d + 1 :] != t[d + 1 :] for s, t in (shapes, sizes)):
+            raise Unsupported("tensors joined along a size that is known only at run time")
+        first = _behind(b, first, other, d)
+    return [first]
+
+
+def _known(b: Bounding, node: Node) -> list[Rep]:
+    """Tensors of known sizes, in a trace that did not know them."""
+    shapes = [b.of(v).form.type.shape for v in node.args[0]]
+    d = (node.args[1] if len(node.args) > 1 else 0) % len(shapes[0])
+    shape = [sum(s[d] for s in shapes) if i == d else n for i, n in enumerate(shapes[0])]
+    return emit(b, node, [shape], [shape])
+
+
+def _behind(b: Bounding, x: Rep, y: Rep, d: int) -> Rep:
+    """``y`` behind the size of ``x`` in a dim."""
+    n, shape = x.size(d), list(x.form.type.shape)
+    both = b.tensor(x.form.type.dtype, *shape[:d], shape[d] + y.form.type.shape[d], *shape[d + 1 :])
+    whole = b.emit("aten.cat.default", ([x.value, y.value], d), both)
+    if isinstance(
+        n, Value
+    ):  # the element at i is that of x, or of y at i - n, which lies behind the largest size of x
+        places = b.tensor(torch.int64, both.shape[d])
+        i = b.emit("aten.arange.default", (both.shape[d],), places, device=torch.device(b.device))
+        moved = b.emit("aten.add.Tensor", (i, b.number("py.sub", shape[d], n)), places)
+        moved = b.emit("aten.clamp.default", (moved, 0, both.shape[d] - 1), places)
+        inside = b.emit("aten.lt.Scalar", (i, n), b.tensor(torch.bool, both.shape[d]))
+        order = b.emit("aten.where.self", (inside, i, moved), places)
+        whole = b.emit("aten.index_select.default", (whole, d, order), both)
+    total = b.number("py.add", n, y.size(d))
+    return b.sized(whole, open_sizes([total if k == d else m for k, m in enumerate(x.sizes)]))

@@ -6,7 +6,7 @@ written by its handler, where a table has one, or as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,36 +14,12 @@ import torch
 
 from ..graph import ops
 from ..graph.ir import Graph, Node, Value, map_values
-from ..graph.ordering import graph_effects, node_effects
-from ..graph.rewrite import lead
-from ..graph.types import INT, ScalarType, TensorType, Type
+from ..graph.ordering import node_effects
+from ..graph.types import BOOL, INT, ScalarType, TensorType, Type
 from ..kernels.loop_ir import Unsupported
-from .forms import Form, Padded, Plain, joined
+from .bounding_regions import Regions
+from .forms import Form, Padded, Plain, Rep
 from .resume import HOST_OPS
-
-
-@dataclass
-class Rep:
-    """What stands for a value: the parts of a form, each a value or a number."""
-
-    form: Form
-    parts: list[Any]
-
-    @property
-    def value(self) -> Any:
-        """The part of a plain value."""
-        return self.parts[0]
-
-    def size(self, d: int) -> Any:
-        """The size of a tensor in a dim: an int, or a value that is one."""
-        if isinstance(self.form, Padded) and d in self.form.dims:
-            return self.parts[1 + self.form.dims.index(d)]
-        return self.form.type.shape[d]
-
-    @property
-    def sizes(self) -> list[Any]:
-        return [self.size(d) for d in range(len(self.form.type.shape))]
-
 
 Handler = Callable[["Bounding", Node], list[Rep]]
 
@@ -62,12 +38,13 @@ def adder(table: dict[str, Handler]) -> Callable[..., Callable[[Handler], Handle
 
 
 @dataclass
-class Bounding:
+class Bounding(Regions):
     """Writes new nodes at the end of ``nodes``. ``env``: what stands for the old values; ``current``: variables' new values."""
 
     device: str
     capacity: int
     arrays: bool
+    calls: bool  # whether the host calls Python functions
     handlers: Mapping[str, Handler]
     nodes: list[Node] = field(default_factory=list)
     env: dict[Value, Rep] = field(default_factory=dict)
@@ -75,6 +52,8 @@ class Bounding:
     known: dict[Any, Value] = field(default_factory=dict)
     multiples: dict[Value, tuple[Value, int]] = field(default_factory=dict)
     location: Any = None
+    tried: list[Graph] = field(default_factory=list)  # kept, as ``known`` goes by their identity
+    graph: Graph | None = None  # the old graph whose nodes are written
 
     # ---- writing nodes
 
@@ -92,6 +71,17 @@ class Bounding:
 
     def tensor(self, dtype: torch.dtype, *shape: int) -> TensorType:
         return TensorType(dtype, shape, self.device)
+
+    def require(self, test: Value) -> None:
+        """Fail where a number is false."""
+        self.position(self.emit("py.int", (self.emit("py.not", (test,), BOOL),), INT), 1)
+
+    def same(self, n: Any, m: Any) -> bool:
+        """Whether two sizes are equal; where only the run knows, it fails if they are not."""
+        if n is m or (type(n) is int and type(m) is int):
+            return n == m
+        self.require(self.emit("py.eq", (n, m), BOOL))
+        return True
 
     def position(self, i: Any, n: Any) -> Any:
         """``i`` counted from the start of ``n`` items; fails out of range."""
@@ -174,17 +164,30 @@ class Bounding:
     def run(self, old: Graph, new: Graph) -> list[Rep]:
         """Write the nodes of ``old`` into ``new``; what stands for its outputs."""
         before, self.nodes = self.nodes, new.nodes
+        outputs = self.inline(old)
+        self.nodes = before
+        return outputs
+
+    def inline(self, old: Graph) -> list[Rep]:
+        """Write the nodes of ``old`` here; what stands for its outputs."""
+        around, self.graph = self.graph, old
         for node in old.nodes:
             self.location = node.location or self.location
             for v, rep in zip(node.outputs, self.node(node), strict=True):
                 self.env[v] = rep
-        self.nodes = before
+        self.graph = around
         return [self.of(v) for v in old.outputs]
+
+    def raises(self, node: Node) -> bool:
+        """Whether the graph that a node is in ends in an error behind it."""
+        assert self.graph is not None
+        behind = self.graph.nodes[self.graph.nodes.index(node) :]
+        return any(n.op in ("tg.raise", "tg.reraise") for n in behind)
 
     def node(self, node: Node) -> list[Rep]:
         try:
-            if node.op in _REGIONS:
-                return _REGIONS[node.op](self, node)
+            if node.op in self.REGIONS:
+                return self.REGIONS[node.op](self, node)
             if node.op in self.handlers:
                 return self.handlers[node.op](self, node)
             return self.closed(node)
@@ -204,172 +207,6 @@ class Bounding:
         made = self.emit(node.op, args, *(v.type for v in node.outputs), **kwargs)
         made = made if isinstance(made, tuple) else (made,)
         return [Rep(Plain(v.type), [m]) for v, m in zip(node.outputs, made, strict=True)]
-
-    # ---- regions
-
-    def fit(self, rep: Rep, form: Form) -> list[Any]:
-        """The parts of a value in another form that has room for it."""
-        if rep.form == form:
-            return rep.parts
-        if isinstance(form, Padded) and isinstance(rep.form, (Plain, Padded)):
-            return [
-                self.padded(rep.value, rep.form.type, form.type),
-                *(rep.size(d) for d in form.dims),
-            ]
-        if isinstance(form, Plain) and isinstance(rep.form, Plain):
-            return rep.parts  # a number for a number of another type
-        raise Unsupported("a value whose largest size changes in a loop or branch")
-
-    def padded(self, x: Value, kind: TensorType, to: TensorType) -> Value:
-        """``x`` with memory of any content after it."""
-        for d, (n, most) in enumerate(zip(kind.shape, to.shape, strict=True)):
-            if n > most:
-                raise Unsupported("a size that grows from iteration to iteration")
-            if n < most:
-                shape = [*to.shape[: d + 1], *kind.shape[d + 1 :]]
-                rest = self.undefined(
-                    self.tensor(kind.dtype, *shape[:d], most - n, *shape[d + 1 :])
-                )
-                x = self.emit("aten.cat.default", ([x, rest], d), self.tensor(kind.dtype, *shape))
-        return x
-
-    def region(
-        self, old: Graph, given: Sequence[Rep], written: Sequence[Value], carried: int = 0
-    ) -> tuple[Graph, list[Rep], list[Rep]]:
-        """(a new graph without outputs, what stands for the old outputs, for what the variables hold after it).
-
-        ``given``: its arguments, of which the first ``carried`` change from iteration to iteration. Numbers among the others, such
-        as the size of a list that is still empty, are as well known inside.
-        """
-        new = Graph(old.name)
-        before, self.current = self.current, {}
-        for i, (v, rep) in enumerate(zip(old.inputs, given, strict=True)):
-            self.enter(new, v, rep.form)
-            if i >= carried:
-                known = zip(rep.parts, self.env[v].parts, strict=True)
-                parts = [a if isinstance(a, (bool, int, float)) else b for a, b in known]
-                self.env[v] = Rep(rep.form, parts)
-        for v in written:
-            self.current[v] = self.env[v]
-        outputs = self.run(old, new)
-        after = [self.current[v] for v in written]
-        self.current = before
-        return new, outputs, after
-
-    def finish(self, graph: Graph, reps: Sequence[Rep], forms: Sequence[Form]) -> None:
-        """Set the outputs of a region's graph, in these forms."""
-        before, self.nodes = self.nodes, graph.nodes
-        for rep, form in zip(reps, forms, strict=True):
-            for part, kind in zip(self.fit(rep, form), form.types):
-                graph.outputs.append(self.as_value(graph, part, kind))
-        self.nodes = before
-
-    def argument(self, x: Any) -> Rep:
-        """What a region is given for an argument: of a variable, what it holds now."""
-        return self.current[x] if isinstance(x, Value) and x in self.current else self.of(x)
-
-    def alternatives(self, node: Node) -> list[Rep]:
-        """If and Case."""
-        start = lead(node)
-        args = [self.argument(a) for a in node.args[start:]]
-        places = sorted({p for g in node.regions.values() for p in graph_effects(g).writes})
-        made = {}
-        for name, graph in node.regions.items():
-            written = [graph.inputs[p] for p in places]
-            new, outputs, after = self.region(graph, args, written)
-            made[name] = (new, [*outputs, *after])
-        forms = [all_joined([reps[k].form for _, reps in made.values()]) for k in range(len(node.outputs) + len(places))]  # fmt: skip
-        for new, reps in made.values():
-            self.finish(new, reps, forms)
-        given = tuple(p for a in args for p in a.parts)
-        predicate = map_values(self.plain, node.args[:start])
-        reps = self.regions(
-            node, (*predicate, *given), {n: g for n, (g, _) in made.items()}, forms, {}
-        )
-        return self.store(node, places, start, reps)
-
-    def loop(self, node: Node) -> list[Rep]:
-        """While. Variables that its body writes are part of the state."""
-        carried, cond, body = node.kwargs["carried"], node.regions["cond"], node.regions["body"]
-        places = list(graph_effects(body).writes)
-        if graph_effects(cond).writes:
-            raise Unsupported("a loop's condition that writes a variable")
-        args = [self.argument(a) for a in node.args]
-        forms = [a.form for a in args]
-        order = [
-            *range(carried),
-            *places,
-            *(i for i in range(carried, len(args)) if i not in places),
-        ]
-        graphs = {}
-        for name, graph in (("cond", cond), ("body", body)):
-            reordered = Graph(graph.name)
-            reordered.inputs = [graph.inputs[i] for i in order]
-            reordered.nodes, reordered.outputs = graph.nodes, graph.outputs
-            new, outputs, after = self.region(
-                reordered,
-                [args[i] for i in order],
-                [graph.inputs[p] for p in places],
-                carried + len(places),
-            )
-            if name == "body":
-                self.finish(new, [*outputs, *after], [forms[i] for i in order[: carried + len(places)]])  # fmt: skip
-            else:
-                self.finish(new, outputs, [outputs[0].form])
-            graphs[name] = new
-        state = [forms[i] for i in order[: carried + len(places)]]
-        given = tuple(p for i in order for p in self.fit(args[i], forms[i]))
-        count = sum(len(f.types) for f in state)
-        return self.store(
-            node, places, 0, self.regions(node, given, graphs, state, {"carried": count})
-        )
-
-    def regions(
-        self, node: Node, args: tuple, graphs: dict[str, Graph], forms: Sequence[Form], kwargs: dict
-    ) -> list[Rep]:
-        types = [t for f in forms for t in f.types]
-        made = Node(node.op, args, kwargs, types, regions=graphs, location=node.location)
-        self.nodes.append(made)
-        same = _lockstep(made) if node.op == "While" else {}
-        parts: Iterator[Any] = iter([same.get(v, v) for v in made.outputs])
-        return [Rep(f, [next(parts) for _ in f.types]) for f in forms]
-
-    def store(self, node: Node, places: Sequence[int], start: int, reps: list[Rep]) -> list[Rep]:
-        """Keep what variables hold after a region; the reps of the node's own outputs."""
-        for p, rep in zip(places, reps[len(node.outputs) :], strict=True):
-            self.current[node.args[start + p]] = rep
-        return reps[: len(node.outputs)]
-
-
-_REGIONS: dict[str, Any] = {
-    "If": Bounding.alternatives,
-    "Case": Bounding.alternatives,
-    "While": Bounding.loop,
-}
-
-
-def _lockstep(node: Node) -> dict[Value, Value]:
-    """Numbers of a loop's state that begin equal and grow by the same step: for each the first of its kind.
-
-    Lists that get an item in every iteration are of one size; ops on several of them need to know.
-    """
-    body = node.regions["body"]
-    first: dict[Any, Value] = {}
-    same: dict[Value, Value] = {}
-    for out, start, before, after in zip(node.outputs, node.args, body.inputs, body.outputs):
-        made = after.node
-        steps = made is not None and made.op == "py.add" and made.args[0] is before and type(made.args[1]) is int  # fmt: skip
-        if isinstance(out.type, ScalarType) and steps:
-            key = (start if isinstance(start, Value) else repr(start), made.args[1])
-            same[out] = first.setdefault(key, out)
-    return same
-
-
-def all_joined(forms: Sequence[Form]) -> Form:
-    first, *rest = forms
-    for form in rest:
-        first = joined(first, form)
-    return first
 
 
 def at_line(node: Node, text: str) -> str:

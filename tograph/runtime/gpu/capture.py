@@ -84,7 +84,8 @@ class Captured(Stepwise):
                 driver.prepare(self.memory.device)
             self.graphs: list[Any] = []
             self.program = self._recorded(self.plan.steps)
-        self.refresh.complete()
+            if self.refresh.moving:
+                self.refresh.complete(self.graphs[0])
         self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:

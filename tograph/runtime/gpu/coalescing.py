@@ -7,6 +7,7 @@ in every iteration.
 A pair ``T <- S`` of a list of steps goes if
 * S is memory of the plan that is used in this list only, and one step writes it;
 * behind that step nothing in the list reads or writes T, up to the copy;
+* behind the copy S is not read where T may have changed, and before that step, in a body that runs again, it is not read at all;
 * that step does not read T, or is a kernel that reads each element of T only where it writes it (``Run.inplace``).
 
 Chunks of predicated bodies need the copies: there a body changes the state by them alone.
@@ -73,6 +74,8 @@ class _Coalescing:
         (k,) = writers
         if any(target in self._touched(s, both) for s in steps[k + 1 : j]):
             return steps
+        if self._kept(steps, source, target, k, j):
+            return steps
         others = [p for p in steps[j].pairs if p != pair]
         if target in {self.base(b) for _, b in others} or not self._may_write(steps[k], source, target):  # fmt: skip
             return steps
@@ -82,6 +85,12 @@ class _Coalescing:
         del self.uses[source]
         self.gone.add(source)
         return made
+
+    def _kept(self, steps: Sequence[Step], source: Place, target: Place, k: int, j: int) -> bool:
+        """Whether what step ``k`` computes is read where the target of the copy at ``j`` may hold something else."""
+        read = [i for i, s in enumerate(steps) if i != k and source in self._touched(s, both)]
+        behind = steps[j + 1 : max([j, *read]) + 1]
+        return min(read) < k or any(target in self._touched(s, writes) for s in behind)
 
     def _local(self, source: Place, steps: Sequence[Step]) -> bool:
         """Whether the memory of a value belongs to one list of steps."""

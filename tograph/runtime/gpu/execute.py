@@ -19,7 +19,7 @@ from ..graph import ops
 from ..graph.arranged import arranged
 from ..graph.ir import Value
 from ..graph.types import ObjectType, ScalarType
-from ..kernels import device
+from ..kernels import device, triton_jit
 from ..kernels.triton_loops import ACTIVE
 from .library import out_form
 from .plan import (
@@ -72,12 +72,14 @@ class Stepwise:
         place = self.memory.device
         self._home = torch.cuda.current_stream(place) if place.type == "cuda" else None
         self._last = self._home
+        self._known = {self._home}
         kernels = {
             s.source.name: s
             for s, _ in plan.walk()
             if isinstance(s, Run) and not isinstance(s, Setting)
         }
         device.prepare((s.source, {n: self.at(p) for n, p in s.arguments.items()}) for s in kernels.values() if self.memory.of.keys() >= {*s.arguments.values()})  # fmt: skip
+        self.functions = triton_jit.held(s.source for s in kernels.values())
         self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
             None  # is given the memory of each run
         )
@@ -102,7 +104,11 @@ class Stepwise:
                 raise
             except torch.OutOfMemoryError:  # this call's error, as in eager PyTorch
                 raise
-            except RuntimeError as error:  # in a branch that is not taken it means nothing
+            except (
+                RuntimeError,
+                IndexError,
+                ValueError,
+            ) as error:  # in a branch that is not taken it means nothing
                 failed = Failed(f"{type(error).__name__}: {error}")
                 failed.log = self.log
                 raise failed from error
@@ -114,6 +120,10 @@ class Stepwise:
         now = torch.cuda.current_stream()
         if self._last != now:
             now.wait_stream(self._last)
+        if now not in self._known:  # the memory may be let go of while a run on this stream uses it
+            self._known.add(now)
+            for x in self.memory.own_tensors():
+                x.record_stream(now)
         self._last = now
 
     def leave(self) -> None:

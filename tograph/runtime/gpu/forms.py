@@ -6,6 +6,7 @@
 ``Items``   a list of at most ``capacity`` items: for each part of an item one tensor, with the items along its first dim, and
             a number of items. Items may be lists again.
 ``Maybe``   an optional: the parts of its value, and whether it is there.
+``Nothing`` what a plan does without.
 
 A form is a type: it says which parts stand for a value (``types``), how parts are made of a run-time value (``pack``) and
 back (``unpack``). Forms are compared by content.
@@ -160,7 +161,47 @@ class Maybe:
         return (value,) if next(parts) else ()
 
 
-Form = Plain | Padded | Items | Maybe
+@dataclass(frozen=True)
+class Nothing:
+    """An object of the host that nothing here asks for: no parts."""
+
+    bounds = MappingProxyType({})
+
+    @property
+    def types(self) -> list[Type]:
+        return []
+
+    def pack(self, x: Any) -> list[Any]:
+        return []
+
+    def unpack(self, parts: Iterator[Any]) -> Any:
+        raise NotImplementedError("an object of the host as a result")
+
+
+Form = Plain | Padded | Items | Maybe | Nothing
+
+
+@dataclass
+class Rep:
+    """What stands for a value: the parts of a form, each a value or a number."""
+
+    form: Form
+    parts: list[Any]
+
+    @property
+    def value(self) -> Any:
+        """The part of a plain value."""
+        return self.parts[0]
+
+    def size(self, d: int) -> Any:
+        """The size of a tensor in a dim: an int, or a value that is one."""
+        if isinstance(self.form, Padded) and d in self.form.dims:
+            return self.parts[1 + self.form.dims.index(d)]
+        return self.form.type.shape[d]
+
+    @property
+    def sizes(self) -> list[Any]:
+        return [self.size(d) for d in range(len(self.form.type.shape))]
 
 
 def _item(x: torch.Tensor, kind: Type) -> Any:
@@ -183,15 +224,37 @@ def form_of(kind: Type, capacity: int, device: str) -> Form:
         return Items(form_of(kind.element, capacity, device), capacity, device)
     if isinstance(kind, OptionalType):
         return Maybe(form_of(kind.element, capacity, device))
-    if isinstance(kind, TensorType):
-        raise Unsupported("a size that is known only at run time, without a bound")
+    if isinstance(kind, TensorType) and kind.shape is not None:
+        return _roomy(kind, capacity)
     raise Unsupported(f"a value of type {kind}")
+
+
+def empty_of(kind: Type, capacity: int, device: str) -> Form:
+    """The form of an empty list or optional, whose items may be of any type."""
+    if isinstance(kind, ListType):
+        return Items(Nothing(), capacity, device)
+    return Maybe(Nothing())
+
+
+def _roomy(kind: TensorType, capacity: int) -> Padded:
+    """Memory for as many elements as a list has items, in each open dim."""
+    dims = tuple(d for d, n in enumerate(kind.shape) if n is None)
+    made = replace(kind, shape=tuple(capacity if n is None else n for n in kind.shape))
+    if math.prod(made.shape) * made.dtype.itemsize > BUDGET:
+        raise Unsupported("a size that is known only at run time, without a bound")
+    return Padded(made, dims)
 
 
 def joined(a: Form, b: Form) -> Form:
     """The form that holds the values of both."""
-    if a == b:
+    if a == b or isinstance(b, Nothing):
         return a
+    if isinstance(a, Nothing):
+        return b
+    if isinstance(a, Maybe) and isinstance(b, Maybe):
+        return Maybe(joined(a.item, b.item))
+    if isinstance(a, Items) and isinstance(b, Items) and a.capacity == b.capacity:
+        return replace(a, item=joined(a.item, b.item))
     shapes = [getattr(getattr(f, "type", None), "shape", None) for f in (a, b)]
     if None in shapes or len(shapes[0]) != len(shapes[1]) or a.type.dtype != b.type.dtype:
         raise Unsupported(f"branches that give {a} and {b}")

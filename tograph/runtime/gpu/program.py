@@ -25,6 +25,7 @@ from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.loop_numbers import FULL
 from ..kernels.tuning import estimate
+from ..recording.variables import Variable
 from ..values.keys import user_modes
 from . import capture, direct, library, message_kernels, planner
 from .coalescing import coalesced
@@ -245,11 +246,14 @@ class Program:
         if isinstance(kind, ScalarType):
             fits = kind.kind is not int or -(1 << 63) <= x < 1 << 63
             return type(x) is kind.kind and fits
-        plain = type(x) in (torch.Tensor, torch.nn.Parameter) and x.layout is torch.strided
+        plain = (
+            type(x) in (torch.Tensor, torch.nn.Parameter, Variable) and x.layout is torch.strided
+        )
         return (
             plain
             and x.dtype is kind.dtype
-            and tuple(x.shape) == kind.shape
+            and len(x.shape) == len(kind.shape)
+            and all(m in (None, n) for n, m in zip(x.shape, kind.shape))
             and str(x.device) == ("cpu" if kind.device == "cpu" else self.plan.device)
             and not (grad and x.requires_grad)
             and not x.is_neg()

@@ -364,6 +364,8 @@ _RULES: dict[str, _Rule] = {
     "py.constant": lambda a: (a, True),
     "py.add": lambda a, b: _fits(a[0] + b[0], a[1] + b[1]),
     "py.sub": lambda a, b: _fits(a[0] - b[1], a[1] - b[0]),
+    "py.neg": lambda a: _fits(-a[1], -a[0]),
+    "py.abs": lambda a: _fits(max(a[0], -a[1], 0), max(-a[0], a[1])),
     "py.mul": _times,
     "py.min": lambda a, b: ((min(a[0], b[0]), min(a[1], b[1])), True),
     "py.max": lambda a, b: ((max(a[0], b[0]), max(a[1], b[1])), True),

@@ -57,7 +57,9 @@ class Pool:
     def _abandon(self) -> None:
         """Undo what torch has begun for a capture that CUDA does not end."""
         index = self.device.index or 0
-        with contextlib.suppress(RuntimeError):  # it has come as far as that
+        with contextlib.suppress(
+            RuntimeError
+        ):  # torch has ended that itself where the graph cannot be instantiated
             torch._C._cuda_endAllocateToPool(index, self.handle)
             torch._C._cuda_releasePool(index, self.handle)
         restored(torch.cuda.default_generators[index], self.device)

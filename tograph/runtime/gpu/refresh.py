@@ -80,10 +80,12 @@ class Refresh:
             self.moving[v] = of[v].data_ptr()
         self._nodes.append((step, node, places))
 
-    def complete(self) -> None:
-        """DriverError where an input has no node."""
+    def complete(self, graph: Any) -> None:
+        """DriverError where an input has no node, or a node of the instantiated graph is not told what it knows already."""
         if not all(self.moving.values()):
             raise driver.DriverError("an input that no node reads")
+        for _, node, _ in self._nodes:
+            node.set(graph, {})
 
     def tell(self, graph: Any, of: Mapping[Any, torch.Tensor]) -> int:
         """Tell the nodes of an instantiated graph where their inputs are now; how many had to be told."""

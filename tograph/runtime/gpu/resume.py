@@ -31,7 +31,7 @@ def resumed(graph: Graph, inputs: Sequence[Any], log: Sequence[Any]) -> list[Any
         return [env[v] for v in graph.outputs]
 
     def step(node: Node, env: dict) -> Sequence[Any]:
-        if not left or node.regions or not node_effects(node).io:
+        if not left or node.op not in HOST_OPS or not node_effects(node).io:
             return interp.step(node, env, run)
         found = left.pop()
         if isinstance(found, BaseException):

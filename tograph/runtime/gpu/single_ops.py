@@ -42,6 +42,9 @@ class SingleOps(Places):
         """``x[n]`` for a number of the device."""
         x, d, number = node.args
         meta = self.meta(x)
+        if node in self.safe and 0 in node.outputs[0].type.shape:
+            self._buffer(node.outputs[0])
+            return []
         if not meta.size or 0 in meta.size or DTYPE_NAMES[meta.dtype] not in SIGNATURE:
             raise Unsupported(located(node, "an item of this tensor"))
         source = triton_rows.item(self.name("item"), meta, d % len(meta.size), node in self.safe)

@@ -102,6 +102,14 @@ class Memory:
             return torch.tensor(args[0], dtype=args[1])
         return torch.as_tensor(ops.overload(op)(*args, **(kwargs | where)))
 
+    def own_tensors(self) -> Iterator[torch.Tensor]:
+        """The plan's memory on the device, that from outside left out."""
+        if self._block.device_memory.numel():
+            yield self._block.device_memory
+        for p in {*self.plan.buffers, *self.plan.constants} - self.bound.keys():
+            if p in self.of and p not in self._block and self.of[p].device.type != "cpu":
+                yield self.of[p]
+
     # ---- before a run
 
     def fill(self, inputs: Sequence[Any]) -> None:

@@ -48,7 +48,7 @@ from ...errors import (  # fmt: skip
     UnexpectedSizeError,
     refused,
 )
-from . import prints
+from . import collectives, prints
 from .arranged import arranged, is_arranged
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
@@ -183,6 +183,9 @@ _UNRELATED = frozenset(
     + [f"new_{n}" for n in ("zeros", "ones", "full", "empty", "empty_strided")]
     + ["histc"]
 )
+_COLLECTIVE = frozenset(
+    ["_c10d_functional", "_c10d_functional_autograd", "_dtensor"]
+)  # the ranks of a group wait for each other
 _UNINITIALISED = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"))  # fmt: skip
 
 
@@ -227,6 +230,8 @@ def _torch_row(name: str) -> Op:
         foldable=defined,
         mergeable=defined,
     )
+    if func.namespace in _COLLECTIVE:
+        effects |= IO | MAY_FAIL
     count = len(func._schema.returns)
     gradient = NONE if base in _UNRELATED else REPLAY
     return Op(name, _reference(name, func), effects, gradient, NONE, count, _may_alias(func))
@@ -413,6 +418,10 @@ register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=
 register(
     "tg.choose", run=lambda tag, options: options[tag], effects=PURE, gradient=REPLAY, kernel=NONE
 )
+# Complex tensors as two real ones, in native code: a part, one of two parts, and what is no view of an argument.
+register("tg.part", run=lambda x, k: torch.view_as_real(x)[..., k], effects=PURE, gradient=NONE, kernel=NONE)  # fmt: skip
+register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.isinstance",
     run=lambda x, kinds: isinstance(x, plain(kinds)),
@@ -568,7 +577,9 @@ def _short(x: Any) -> str:
     return str(x)
 
 
-def _reraise(error):
+def _reraise(error, **cause):
+    if cause:
+        raise error from plain(cause["cause"])
     raise error
 
 
@@ -587,7 +598,15 @@ def _caught():
 
 _CHECKS = {
     f"tg.{c.__name__}": c
-    for c in (StagingError, GradientError, NoGradientError, NoIterationError, UnexpectedSizeError)
+    for c in (
+        StagingError,
+        GradientError,
+        NoGradientError,
+        NoIterationError,
+        UnexpectedSizeError,
+        InvalidArgumentError,
+        OutOfRangeError,
+    )
 }
 
 
@@ -627,6 +646,13 @@ register(
     gradient=REPLAY,
     kernel=NONE,
 )
+# Ranks of a process group that tell each other something: see ``collectives``.
+for _name, _run, _outputs in [
+    ("collective", collectives.run, 2),
+    ("post", collectives.post, 1),
+    ("arrived", collectives.arrived, 2),
+]:
+    register(f"tg.{_name}", run=_run, effects=IO | MAY_FAIL, gradient=NONE, kernel=NONE, outputs=_outputs, aliases=False)  # fmt: skip
 # The graph of a function that calls itself; what it reads from around it, None for a call by itself.
 register(
     "tg.recursion",

@@ -159,6 +159,15 @@ _STEPS = {"py.lt": ("py.add", 1), "py.le": ("py.add", 1), "py.gt": ("py.sub", 1)
 _BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
 
 
+def always_fails(graph: Graph) -> bool:
+    """Whether no run comes to the end of a graph: it raises, or has a construct of which every region does."""
+    return any(
+        node.op in ("tg.raise", "tg.reraise")
+        or (node.op in ("If", "Case", "Try") and all(map(always_fails, node.regions.values())))
+        for node in graph.nodes
+    )
+
+
 def surely_ends(node: Node) -> bool:
     """Whether a While ends, as far as can be told easily: it counts up, or down, to a bound that stays.
 

@@ -3,7 +3,8 @@
 ``TensorType``   a tensor: dtype, shape (None is a size known only at run time) and device. Text: ``f32[8,4]``,
                  ``i64[?]``, ``f16[2]@cuda:0``.
 ``ScalarType``   a Python number that is only known at run time: ``int``, ``float`` or ``bool``. It is a Python
-                 number when the graph runs, so it promotes, overflows and divides as Python's numbers do.
+                 number when the graph runs, so it promotes, overflows and divides as Python's numbers do. ``str`` is a text of
+                 native code, where texts are numbers.
 ``ListType``     a list of tensors with value semantics. Text: ``list<f32[3]>``; ``list<?>`` when the element
                  type is open.
 ``OptionalType`` a value or nothing. Text: ``optional<f32[]>``.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -27,7 +29,9 @@ DTYPE_NAMES = {
     torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2",
 }  # fmt: skip
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
-SCALARS = {int: torch.int64, float: torch.float64, bool: torch.bool}
+TEXT: Any = "text"  # stands where numbers have a dtype
+DTYPE_NAMES[TEXT] = "text"
+SCALARS = {int: torch.int64, float: torch.float64, bool: torch.bool, str: TEXT}
 
 Shape = tuple[int | None, ...]
 
@@ -89,7 +93,7 @@ class ObjectType:
 
 
 Type = TensorType | ScalarType | ListType | OptionalType | ObjectType
-INT, FLOAT, BOOL, OBJECT = ScalarType(int), ScalarType(float), ScalarType(bool), ObjectType()
+INT, FLOAT, BOOL, STR, OBJECT = ScalarType(int), ScalarType(float), ScalarType(bool), ScalarType(str), ObjectType()  # fmt: skip
 _TENSOR = re.compile(r"(\w+)\[((?:(?:[0-9]+|\?)(?:,(?!\])|(?=\])))*)\](?:@([\w:]+))?$")
 
 

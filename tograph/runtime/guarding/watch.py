@@ -180,6 +180,13 @@ class Watch(FunctionReads):
         if source is not None and id(x) not in self.entered:
             self.value(value, self.step(source, "context", default))
 
+    def _set_before(self, x: contextvars.ContextVar[Any]) -> None:
+        """What a context variable held before the code set it decides what it holds afterwards."""
+        source = self.source_of(x)
+        if source is not None and id(x) in self.entered:
+            before = self.entered[id(x)][1]
+            self.value(None if before is MISSING else before, self.step(source, "context", None))
+
     def left(self) -> None:
         """The trace ends. Where it leaves a context variable set, it serves this call only."""
         for variable, before in self.entered.values():
@@ -289,7 +296,9 @@ class Watch(FunctionReads):
             source = sources.object_(owner, location.name)
             self.sources[id(owner)] = (owner, source)
             self.changed.add(id(owner))
-        if kind == "contents":
+        if isinstance(owner, contextvars.ContextVar):
+            self._set_before(owner)
+        elif kind == "contents":
             self.whole(owner, now=old)
         elif kind == "attr":
             name = location.key[2]

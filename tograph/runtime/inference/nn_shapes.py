@@ -141,16 +141,19 @@ def _adaptive_max_pool(x, size):
     return None if out is None else [out, like(out, torch.int64)]
 
 
-@rule("upsample_nearest2d upsample_bilinear2d")
+_RESIZED = (
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d "
+    "upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d _upsample_bilinear2d_aa _upsample_bicubic2d_aa"
+)
+
+
+@rule(_RESIZED)
 def _upsample(x, size, *args):
-    return (
-        like(x, size=(*x.size[:-2], *size))
-        if x.rank == 4 and _plain(x) and not _bad((*x.size, *size))
-        else None
-    )
+    fits = len(size) == x.rank - 2 and _plain(x) and not _bad((*x.size, *size))
+    return like(x, size=(*x.size[:2], *size)) if fits else None
 
 
-@rule("upsample_nearest2d_backward upsample_bilinear2d_backward")
+@rule(" ".join(f"{name}_backward" for name in _RESIZED.split()))
 def _upsample_backward(grad, output_size, input_size, *args):
     return like(grad, size=input_size) if _plain(grad) else None
 

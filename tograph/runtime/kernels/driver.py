@@ -168,8 +168,8 @@ class Node:
     """The node that ``stream`` has captured last: a kernel whose parameters are addresses, or a copy of contiguous memory.
 
     ``set`` gives it other ones in an instantiated graph, for later launches: ``cuGraphExecKernelNodeSetParams`` and
-    ``cuGraphExecMemcpyNodeSetParams``, which take nodes of the graph itself that is still there, no others. Parameters that change are
-    counted up from those of the capture, which the node keeps.
+    ``cuGraphExecMemcpyNodeSetParams``, or ``cuGraphExecNodeSetParams`` where the bindings have that only. They take nodes of the graph itself
+    that is still there, no others. Parameters that change are counted up from those of the capture, which the node keeps.
     """
 
     def __init__(self, stream: torch.cuda.Stream):
@@ -181,8 +181,13 @@ class Node:
         self.kind = _checked(cu.cuGraphNodeGetType(self.handle)).name.removeprefix(TYPE)
         if self.kind not in ("KERNEL", "MEMCPY"):
             raise DriverError(f"a {self.kind} node where a kernel or a copy was expected")
-        get = cu.cuGraphKernelNodeGetParams if self.kind == "KERNEL" else cu.cuGraphMemcpyNodeGetParams  # fmt: skip
-        self.params = _checked(get(self.handle))
+        # The functions for one kind are to go: "please migrate to cuGraphExecNodeSetParams", which drivers of CUDA 12 do not have in full.
+        get = getattr(cu, f"cuGraph{self.kind.capitalize()}NodeGetParams", None)
+        if get is not None:
+            self.params, self.whole = _checked(get(self.handle)), None
+        else:
+            self.whole = _checked(cu.cuGraphNodeGetParams(self.handle))
+            self.params = self.whole.kernel if self.kind == "KERNEL" else self.whole.memcpy.copyParams  # fmt: skip
         self.values: list[int] = []
 
     def expect(self, values: Sequence[int]) -> None:
@@ -214,13 +219,17 @@ class Node:
             self.values[k] = address
         if self.kind == "MEMCPY":
             self.params.srcDevice = cu.CUdeviceptr(self.values[0])
-            context = _checked(cu.cuCtxGetCurrent())
-            _checked(cu.cuGraphExecMemcpyNodeSetParams(instance, self.handle, self.params, context))
-            return
         numbers = [ctypes.c_uint64(v) for v in self.values]
         block = (ctypes.c_void_p * len(numbers))(*map(ctypes.addressof, numbers))
-        self.params.kernelParams = ctypes.addressof(block)
-        _checked(cu.cuGraphExecKernelNodeSetParams(instance, self.handle, self.params))
+        if self.kind == "KERNEL":
+            self.params.kernelParams = ctypes.addressof(block)
+        if self.whole is not None:
+            _checked(cu.cuGraphExecNodeSetParams(instance, self.handle, self.whole))
+        elif self.kind == "KERNEL":
+            _checked(cu.cuGraphExecKernelNodeSetParams(instance, self.handle, self.params))
+        else:
+            context = _checked(cu.cuCtxGetCurrent())
+            _checked(cu.cuGraphExecMemcpyNodeSetParams(instance, self.handle, self.params, context))
 
 
 @contextlib.contextmanager

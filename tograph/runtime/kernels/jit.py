@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from ... import disk
+from ... import disk, forks
 from ...disk import warn_once
 from ...lazy import lazy_module
 from . import objects, parts
@@ -41,7 +41,7 @@ llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
 GENERATOR = "3"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
 MOST_THREADS = 8  # for one module
-_lock = threading.RLock()
+_lock = forks.held(threading.RLock())
 _linked: list[Any] = []  # resource trackers: dropping one frees its code
 _names = itertools.count()  # of libraries: one that could not be linked keeps its own
 

@@ -86,7 +86,9 @@ class Graphs(Numbers, Expressions, Vectors):
                 raise Unsupported("a loop in a loop over blocks")
             self.names.update(zip(node.outputs, self._loop(node)))
             return None
-        if node.regions or node.control_inputs or not node.outputs:
+        # What a number waits for does not matter: where it fails, all is done again.
+        waits = node.control_inputs and not node.op.startswith("py.")
+        if node.regions or waits or not node.outputs:
             raise Unsupported(f"{node.op} in a kernel")
         out = node.outputs[0]
         if node.op in _SAME:

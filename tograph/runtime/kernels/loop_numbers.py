@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from ..graph.ir import Node, Value
 from . import triton_ops
 from .loop_formulas import dtype_of
-from .loop_ir import DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE, Unsupported
+from .loop_ir import DIVISION_BY_ZERO, FLOATS, INDEX_OUT_OF_RANGE, Unsupported
 from .triton_ops import typed
 
 FULL = 5  # the error code of a list that has no room for another item
 OVERFLOW = 4  # the error code of a number that leaves its type
+HUGE = 'float("inf")'
+EXACT = 1 << 53  # ints up to here are floats
+_BITS = {"py.and_": "&", "py.or_": "|", "py.xor": "^"}
 _NUMBERS = {"py.lt": "<", "py.le": "<=", "py.gt": ">", "py.ge": ">=", "py.eq": "==", "py.ne": "!="}
 
 
@@ -32,19 +36,17 @@ class Numbers:
         if op == "py.constant":
             return typed(node.args[0], kind)
         given = [self._operand(a) for a in node.args]
-        if op == "py.not":
-            return f"{given[0][0]} == 0"
-        if op in ("py.bool", "py.int", "py.float", "py.truth"):
-            text, dtype = given[0]
-            if op == "py.int" and dtype in ("f16", "bf16", "f32", "f64"):
-                raise Unsupported("int() of a float in a kernel's loop")
-            return triton_ops.cast(text, dtype, kind) if dtype != kind else text
+        if op in _UNARY:
+            return _UNARY[op](self, kind, *given[0])
         if op in _NUMBERS:
             common = "f64" if any(d == "f64" for _, d in given) else "i64"
             a, b = (self._as(x, d, common) for x, d in given)
             return f"{a} {_NUMBERS[op]} {b}"
-        if op in ("py.and_", "py.or_") and kind == "bool":
-            return f"{given[0][0]} {'&' if op == 'py.and_' else '|'} {given[1][0]}"
+        if op in _BITS and kind in ("bool", "i64"):
+            a, b = (self._as(x, d, kind) for x, d in given)
+            return f"{a} {_BITS[op]} {b}"
+        if op in ("py.truediv", "py.pow", "py.math.pow"):
+            return self._quotient(*given) if op == "py.truediv" else self._power(kind, *given)
         if op == "py.range_length" and type(node.args[2]) is int and node.args[2] > 0:
             first, stop = (self._as(x, d, "i64") for x, d in given[:2])
             step = node.args[2]
@@ -98,6 +100,61 @@ class Numbers:
         self.helpers |= dict.fromkeys((*triton_ops.NEEDS[word], word))
         return f"_{word}({a}, {b})"
 
+    def _quotient(self, a: tuple[str, str], b: tuple[str, str]) -> str:
+        """A float. Of ints it is exact while both are floats."""
+        for x, dtype in (a, b):
+            if dtype == "i64":
+                self._fail(f"({x} > {EXACT}) | ({x} < -{EXACT})", OVERFLOW)
+        x, y = (self._as(*v, "f64") for v in (a, b))
+        self._fail(f"{y} == 0", DIVISION_BY_ZERO)
+        return f"{x} / tl.where({y} == 0, 1.0, {y})"
+
+    def _power(self, kind: str, a: tuple[str, str], b: tuple[str, str]) -> str:
+        """A float by libdevice, where C's function gives a finite one; the square of an int."""
+        if kind == "i64" and b[0] == typed(2, "i64"):
+            x = self._as(*a, "i64")
+            return self._arithmetic("mul", "i64", x, x)
+        if kind != "f64" or "f64" not in (a[1], b[1]):
+            raise Unsupported("a power of ints in a kernel's loop")
+        x, y = (self._as(*v, "f64") for v in (a, b))
+        name = self.fresh()
+        self.line(f"{name} = libdevice.pow({x}, {y})")
+        self._fail(f"(tl.abs({name}) < {HUGE}) == 0", OVERFLOW)
+        return name
+
+    def _cast(self, kind: str, x: str, dtype: str) -> str:
+        return self._as(x, dtype, kind)
+
+    def _whole(self, kind: str, x: str, dtype: str, towards: str = "") -> str:
+        """A float as an int, rounded towards 0 or by a function; it fails for what is no number of 64 bits."""
+        if dtype not in FLOATS:
+            return self._as(x, dtype, kind)
+        name = self.fresh()
+        x = self._as(x, dtype, "f64")
+        self.line(f"{name} = {f'tl.{towards}({x})' if towards else x}")
+        outside = f"(tl.abs({name}) < 9223372036854775808.0) == 0"
+        self._fail(outside, OVERFLOW)
+        return f"tl.where({outside}, 0.0, {name}).to(tl.int64)"
+
+    def _negative(self, kind: str, x: str, dtype: str) -> str:
+        x = self._as(x, dtype, kind)
+        if kind == "f64":
+            return f"{x} * -1.0"
+        self._fail(f"({x} < 0) & (0 - {x} == {x})", OVERFLOW)
+        return f"0 - {x}"
+
+    def _absolute(self, kind: str, x: str, dtype: str) -> str:
+        x = self._as(x, dtype, kind)
+        if kind == "i64":
+            self._fail(f"({x} < 0) & (0 - {x} == {x})", OVERFLOW)
+        return f"tl.abs({x})"
+
+    def _root(self, kind: str, x: str, dtype: str) -> str:
+        name = self.fresh()
+        self.line(f"{name} = {self._as(x, dtype, 'f64')}")
+        self._fail(f"{name} < 0", OVERFLOW)
+        return f"tl.sqrt(tl.where({name} < 0, 0.0, {name}))"
+
     def _operand(self, a: Any) -> tuple[str, str]:
         if isinstance(a, Value):
             return self.names[a], dtype_of(a)
@@ -122,6 +179,19 @@ class Numbers:
         self._fail(f"(({a} ^ {name}) & ({other} ^ {name})) < 0", OVERFLOW)
         return name
 
+
+_UNARY: dict[str, Callable[[Numbers, str, str, str], str]] = {
+    **dict.fromkeys(("py.bool", "py.float", "py.truth", "py.pos"), Numbers._cast),
+    **dict.fromkeys(("py.int", "py.trunc", "py.math.trunc"), Numbers._whole),
+    **dict.fromkeys(("py.floor", "py.math.floor"), functools.partial(Numbers._whole, towards="floor")),
+    **dict.fromkeys(("py.ceil", "py.math.ceil"), functools.partial(Numbers._whole, towards="ceil")),
+    "py.not": lambda b, kind, x, dtype: f"{x} == 0",
+    "py.neg": Numbers._negative,
+    "py.abs": Numbers._absolute,
+    "py.math.fabs": lambda b, kind, x, dtype: f"tl.abs({b._as(x, dtype, 'f64')})",
+    "py.invert": lambda b, kind, x, dtype: f"~{b._as(x, dtype, kind)}",
+    "py.math.sqrt": Numbers._root,
+}  # fmt: skip
 
 _INTEGERS: dict[str, Callable[[Numbers, str, str], str]] = {
     "py.position": Numbers._place,

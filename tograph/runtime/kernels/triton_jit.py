@@ -121,6 +121,11 @@ def _load(name: str, text: str) -> Any:
     return namespace[name]
 
 
+def held(sources: Iterable[Source]) -> list[Any]:
+    """The functions of sources. From Triton 3.9 on code is unloaded with the last reference to them, whatever CUDA graph has it."""
+    return [] if available() else [load(s, hip=torch.version.hip is not None) for s in sources]
+
+
 def target_of(architecture: str) -> Any:
     """Triton's target for "sm_90" or "gfx942"."""
     backends = importlib.import_module("triton.backends.compiler")

@@ -178,7 +178,8 @@ def _needs_gradient(x: torch.Tensor) -> bool:
         if len(seen) > _FAR:
             return True
         if value.node is not None:
-            inputs = () if value.node.op == "aten.detach.default" else value.node.inputs
+            without = value.node.op == "aten.detach.default" or not value.node.grad
+            inputs = () if without else value.node.inputs
             todo += [(v, graph) for v in inputs]
             continue
         owner = _owner(value, graph)

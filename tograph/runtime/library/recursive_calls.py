@@ -55,32 +55,29 @@ class Callee:
 
     def call(self, args: Sequence[Any], captured: Sequence[Any] | None) -> list[Any]:
         """The outputs; ``captured``: what it reads from around it, None in a call by itself."""
-        if captured is None:
-            return self._again(args)
-        with _deep(), _stack.deeper(_ENTRY), self._open.entered(captured):
-            return self._run(args, captured)
-
-    def _again(self, args: Sequence[Any]) -> list[Any]:
-        now = self._open
-        if now.depth >= limit():
+        if captured is not None:
+            with _deep(), _stack.deeper(_ENTRY), self._open.entered(captured):
+                return self._built()(*args, *captured)
+        now, calls = self._open, _stack.calls + 1
+        depth = now.depth
+        if depth >= _limit.plain:
             raise RecursionError(TOO_DEEP)
-        now.depth += 1
-        _stack.calls += 1
+        now.depth, _stack.calls = depth + 1, calls
         try:
-            if _stack.calls >= _stack.room:
+            if calls >= _stack.room:
                 raise RecursionError(_NO_ROOM.format(_stack.room))
-            return self._run(args, now.captured[-1])
+            return (self._program or self._built())(*args, *now.captured[-1])
         finally:
-            _stack.calls -= 1
-            now.depth -= 1
+            now.depth, _stack.calls = depth, calls - 1
 
-    def _run(self, args: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
+    def _built(self) -> Callable[..., list[Any]]:
+        """The program, which the first call makes."""
         if self._program is None:
             assert self.graph is not None
             graph = self.graph
             build = BUILD[0] if BUILD else None
             self._program = build(graph).run if build else lambda *xs: interpret(graph, xs)
-        return self._program(*args, *captured)
+        return self._program
 
 
 class _Open(threading.local):
@@ -133,18 +130,13 @@ _stack = _Stack()
 
 
 class _Limit:
-    """Python's limit while callees run, which take several frames for each call: it is one for all threads."""
+    """Python's limit while callees run, which take several frames for each call: it is one for all threads. ``plain``: how many calls may nest."""
 
     def __init__(self) -> None:
         self.lock, self.users, self.plain = threading.Lock(), 0, 0
 
 
 _limit = _Limit()
-
-
-def limit() -> int:
-    """How many calls may nest."""
-    return _limit.plain
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class StagedString:
         return StagedString(parts[0]) if isinstance(parts[0], Handle) else parts[0]
 
     def __repr__(self):
-        return "<symbolic str>"
+        return "<str, known when the graph runs>"
 
     def __tograph_len__(self):
         return text_op("__len__", int, self)

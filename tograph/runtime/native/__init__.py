@@ -2,15 +2,16 @@
 
 * The function of a graph: ``lower`` writes the nodes in the ``groups`` that run together, ``boundary`` what it takes and gives, ``storage`` holds
   where values are (``values``, ``arena``, ``buffers``), ``code`` is the text, ``sizes`` has what only a run knows (``extents``).
-* Before that: ``list_types``, ``created``, ``pads``, ``alike``, ``packing``, ``added`` and ``saving`` change the graph, ``versions`` says which loops get two forms.
+* Before that: ``list_types``, ``created``, ``pads``, ``alike``, ``packing``, ``added``, ``saving`` and ``complex_pairs`` (``complex_ops``) change the graph, ``versions`` says which loops get two forms.
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
   ``micro_kernels`` (``tiling``), ``tall``, ``joined``, ``masked``,
   ``looks``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``), random numbers (``draws``, ``drawing``, ``generator``), matrices
-  (``lapack``), sorts (``sorting``), prints (``telling``); the others are ``calls`` of torch (``callees``).
+  (``lapack``), sorts (``sorting``), parts of complex tensors (``complex_parts``), prints (``telling``), texts
+  (``texts``, ``text_types``, ``text_code``, ``text_pool``, ``text_sweeps``); the others are ``calls`` of torch (``callees``).
 * Branches and loops: ``control``, what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals
   (``polling``), torch's threads (``threading``).
-* Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results`` and ``rows`` make its values, ``plans`` keep
+* Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results``, ``rows`` and ``pool`` make its values, ``plans`` keep
   code for other processes.
 * The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``, ``entry_left``), ``recycling``, ``layout``.
 """

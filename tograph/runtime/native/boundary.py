@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Value
-from ..graph.types import DTYPE_NAMES, ListType, ScalarType
+from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
 from ..kernels.loop_ir import LONGEST
-from . import extents, list_items, list_memory
+from . import extents, list_items, list_memory, text_code
 from .groups import one_element
 from .values import (
     Listed,
@@ -21,7 +21,6 @@ from .values import (
     Operand,
     Reg,
     laid_out,
-    numel,
     strides,
     with_alias,
 )
@@ -42,7 +41,7 @@ def take(low: Lowering, i: int, v: Value) -> Operand:
         return _long_input(low, i, v)
     dtype, size = low.tensor(v)
     pointer = low.code.do(f"load ptr, ptr {low.slot(i)}")
-    if numel(size) == 1:
+    if one_element(v):
         return Reg(low.code.load(dtype, pointer), dtype, size, "true")
     stride = low.layout.get(i, strides(size))
     return Mem(pointer, dtype, size, stride, low.direct.owners(v), alias="true")
@@ -91,12 +90,16 @@ def deliver(low: Lowering, i: int, v: Value, x: Operand, dest: Mem | None) -> No
     """Give ``x`` to the caller as output number ``i``. ``dest``: what ``place`` said."""
     place = low.slot(len(low.graph.inputs) + i)
     if isinstance(x, Listed):
-        _hand_over(low, place, x)
+        _hand_over(low, place, v, x)
+    elif v.type == STR:
+        block = low.code.do(f"load ptr, ptr {place}")
+        low.code.store("text", x.text, block)
+        text_code.left(low, block, "1")
     elif isinstance(v.type, ScalarType):
         low.code.store(x.dtype, x.text, place)
     elif dest is None:
         low.code.store(x.dtype, low.register(x).text, low.code.do(f"load ptr, ptr {place}"))
-    elif x != dest:
+    elif not isinstance(x, Mem) or (x.pointer, x.stride) != (dest.pointer, dest.stride):
         low.copy(x, dest)
 
 
@@ -114,7 +117,7 @@ def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand
     """The results, those that leave in buffers each in buffers of their own."""
     out, seen = [], set()
     for v, x in zip(low.graph.outputs, results):
-        if _grows(v):
+        if _grows(v) and v.type != STR:
             x = x if isinstance(x, Listed) else _rows(low, v, x)
             if x.fixed or x.begin != "0" or not x.owners.isdisjoint(seen) or len(x.owners) != len(x.places):  # fmt: skip
                 x = list_memory.copied(low, x)
@@ -132,14 +135,16 @@ def _rows(low: Lowering, v: Value, x: Operand) -> Listed:
     return Listed(list_items.inside(v.type), (x.place,), "0", length, x.owners, x.alias)
 
 
-def _hand_over(low: Lowering, place: str, x: Listed) -> None:
+def _hand_over(low: Lowering, place: str, v: Value, x: Listed) -> None:
     """Tell the caller the length of a list, and which buffers leave."""
     code = low.code
+    if list_items.inside(v.type) == STR:
+        text_code.left(low, code.do(f"load ptr, ptr {x.places[0]}"), x.length)
     block = code.do(f"load ptr, ptr {place}")
     for k, (kind, text) in enumerate([("i64", x.length), *(("ptr", p) for p in x.places)]):
         code.line(f"store {kind} {text}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}")
 
 
 def _grows(v: Value) -> bool:
-    """Whether a result leaves in a buffer: a list, or a tensor whose length only the run knows."""
-    return list_items.paired(v.type)
+    """Whether a result leaves in a block of its own: a text, a list, or a tensor whose length only the run knows."""
+    return v.type == STR or list_items.paired(v.type)

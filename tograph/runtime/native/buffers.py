@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..kernels import jit
+from .code import RARE
 from .values import Decline, Mem
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ done:
   %result = phi ptr [%data, %0], [%new, %more]
   ret ptr %result
 }}
-define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need, i1 %stays) noinline cold #0 {{
+define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need, i1 %stays) {RARE} {{
   %data = load ptr, ptr %place
   %capacity_place = getelementptr i8, ptr %place, i64 8
   %capacity = load i64, ptr %capacity_place
@@ -101,7 +102,7 @@ ready:
 none:
   ret ptr null
 }}
-define internal void @sweep(ptr %table) noinline #0 {{
+define internal void @sweep(ptr %table) {RARE} {{
   br label %look
 look:
   %block = load ptr, ptr %table
@@ -222,12 +223,27 @@ class Left:
         """Where they are."""
         return self.block.data
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes they take."""
+        return torch.Size(self.shape).numel() * self.dtype.itemsize
+
     def tensor(self) -> torch.Tensor:
         """A tensor that owns the block."""
-        memory: Any = (ctypes.c_char * self.block.capacity).from_address(self.block.data)
-        memory.block = self.block
-        count = torch.Size(self.shape).numel()
-        return torch.frombuffer(memory, dtype=self.dtype, count=count).view(self.shape)
+        block = self.block
+        return tensor_over(block, block.data, block.capacity, self.dtype, self.shape)
+
+
+def tensor_over(
+    owner: object, data: int, capacity: int, dtype: torch.dtype, shape: tuple[int, ...]
+) -> torch.Tensor:
+    """A tensor of what stands at the start of a block; it keeps ``owner`` alive."""
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype)
+    memory: Any = (ctypes.c_char * capacity).from_address(data)
+    memory.owner = owner
+    count = torch.Size(shape).numel()
+    return torch.frombuffer(memory, dtype=dtype, count=count).view(shape)
 
 
 class Buffers:
@@ -274,10 +290,17 @@ class Buffers:
             made = torch.empty(shape, dtype=dtype)
             ctypes.memmove(made.data_ptr(), data, nbytes)
             return made
+        self.give(place)
+        return Left(_Block(self, place, data, capacity), dtype, shape)
+
+    def give(self, place: int) -> tuple[int, int]:
+        """The block of a buffer, and its capacity; it belongs to the caller now."""
+        at = (place - self.address) // 8
+        data, capacity = self._table[at], self._table[at + 1]
         self._table[at] = self._table[at + 1] = 0
         self._empty.add(place)
         self.refill()
-        return Left(_Block(self, place, data, capacity), dtype, shape)
+        return data, capacity
 
     def back(self, place: int, data: int, capacity: int) -> None:
         """Take a block back from a result that was dropped."""
@@ -285,9 +308,10 @@ class Buffers:
         if len(kept) < KEPT:
             kept.append((data, capacity))
         else:
-            self._drop(data)
+            self.drop(data)
 
-    def _drop(self, data: int) -> None:
+    def drop(self, data: int) -> None:
+        """Free a block."""
         self._release(ctypes.c_int64.from_address(data - 16).value)
 
     def __del__(self) -> None:
@@ -298,7 +322,7 @@ class Buffers:
             blocks.append(outgrown)
             outgrown = ctypes.c_int64.from_address(outgrown - 8).value
         for data in blocks:
-            self._drop(data)
+            self.drop(data)
 
 
 def _free() -> Any:

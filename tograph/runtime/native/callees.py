@@ -35,6 +35,7 @@ class Call:
     """
 
     native_ops = 3  # that a graph must have for each call to be worth it
+    spare = 0  # words behind the others
 
     def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem | Later], exact: list[bool], wanted: list[int]):  # fmt: skip
         self.node, self.run = node, ops.quick(node.op) or ops.lookup(node.op).run
@@ -106,6 +107,8 @@ class Call:
     def _value(self, x: Any, bits: int, sizes: dict[Open, int]) -> Any:
         if isinstance(x, Mem):
             return self._view(x, bits, sizes)
+        if x.dtype == "text":
+            return ctypes.cast(bits, ctypes.py_object).value
         if x.dtype == "f64":
             return ctypes.c_double.from_buffer(ctypes.c_int64(bits)).value
         return bool(bits & 1) if x.dtype == "bool" else bits

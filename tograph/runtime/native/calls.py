@@ -25,9 +25,10 @@ from ..graph.types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from ..inference.infer import meta_of
 from ..inference.shapes import RULES, Meta
 from ..kernels.loop_ir import LONGEST
-from . import list_items
+from . import list_items, text_code
 from .callees import Call, Later, without_gaps
 from .extents import unknown
+from .groups import one_element
 from .values import Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ stop:
 }
 declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyObject_CallFunctionObjArgs(ptr, ptr, ...)
-declare void @Py_DecRef(ptr)
 declare i32 @PyObject_IsTrue(ptr)
 """
 
@@ -88,7 +88,7 @@ def lower(low: Lowering, node: Node) -> None:
     targets = _arrived(low, call, slots, targets)
     for v, x, known in zip(used, targets, exact):
         x = replace(x, dense=known)
-        low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
+        low.bind(v, x if not one_element(v) else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
     low.release(targets)
 
 
@@ -134,7 +134,7 @@ def block(low: Lowering, call: Call, operands: list[Any]) -> str:
     """The slots of a call, filled."""
     code = low.code
     slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
-    made = code.cell(f"[{max(len(slots) + 2 * len(call.later), 1)} x i64]")
+    made = code.cell(f"[{max(len(slots) + 2 * len(call.later) + call.spare, 1)} x i64]")
     for i, x in enumerate(slots):
         place = code.do(f"getelementptr i64, ptr {made}, i64 {i}")
         if isinstance(x, Later):
@@ -193,6 +193,9 @@ def placed(low: Lowering, v: Value) -> Mem | Reg:
     x = low.operand(v)
     if isinstance(v.type, ScalarType):
         x = low.register(x)
+        if x.dtype == "text":
+            own = text_code.string(low, x.text)
+            return Reg(low.code.do(f"ptrtoint ptr {own} to i64"), "text")
         if x.dtype not in ("i64", "f64", "bool"):
             raise Decline(f"a number of type {x.dtype}")
         return x
@@ -206,6 +209,7 @@ def placed(low: Lowering, v: Value) -> Mem | Reg:
 def ask(low: Lowering, call: Call, block: str) -> None:
     low.asked.append(call)
     low.globals["ask"] = _ASK
+    low.code.declare("Py_DecRef", "void {}(ptr)")
     low.work += 3000
     code = low.code
     table = code.do(f"load ptr, ptr {low.base}")

@@ -30,10 +30,13 @@ def typed(v: Value, x: Reg) -> Reg:
 
 
 class Carry:
-    """One carried value: how it enters the loop, what the head holds, where the body puts the next one."""
+    """One carried value: how it enters the loop, what the head holds, where the body puts the next one.
 
-    def __init__(self, low: Lowering, number: int, graph: Graph, start: Operand, mode: str):
-        self.low, self.number, self.mode, self.graph = low, number, mode, graph
+    ``there``: the place of one that is carried in one place, where that is not for the loop to choose.
+    """
+
+    def __init__(self, low: Lowering, number: int, graph: Graph, start: Operand, mode: str, there: Mem | None = None):  # fmt: skip
+        self.low, self.number, self.mode, self.graph, self.there = low, number, mode, graph, there
         self.value = graph.inputs[number]
         self.places: list[Mem] = []
         self.order: tuple[int, ...] | None = (
@@ -67,6 +70,8 @@ class Carry:
         return x.order
 
     def _place(self, dtype: str, size: tuple[int, ...]) -> Mem:
+        if self.there is not None:
+            return self.there
         if self.order is None:
             return self.low.new(dtype, size)
         made = self.low.new(dtype, tuple(size[d] for d in self.order))

@@ -1,6 +1,6 @@
 """Writing LLVM IR text: functions, blocks, fresh names, and the LLVM types of dtypes.
 
-dtypes are the names of ``types.DTYPE_NAMES``. In registers a bool is ``i1``, in memory ``i8``; a bf16 is its bits, ``i16``, as LLVM
+dtypes are the names of ``types.DTYPE_NAMES``; a text is a number (``texts``). In registers a bool is ``i1``, in memory ``i8``; a bf16 is its bits, ``i16``, as LLVM
 calls functions that no library here has where it selects between values of its own type on machines without instructions for them.
 """
 
@@ -14,11 +14,11 @@ from ..kernels.llvm_text import rounded
 from .values import Span
 
 REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
-            "f16": "half", "bf16": "i16", "f32": "float", "f64": "double"}  # fmt: skip
+            "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "text": "i64"}  # fmt: skip
 FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
 UNSIGNED = frozenset(["bool", "u8"])
 BITS = {"bool": 1, "u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
-SIZE = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}  # fmt: skip
+SIZE = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "text": 8, "c64": 8, "c128": 16}  # fmt: skip
 
 
 def memory(dtype: str) -> str:
@@ -61,6 +61,9 @@ UNROLLING = "".join(
     f'!{21 + 2 * i} = !{{!"llvm.loop.unroll.{way}"{"" if n == way else f", i32 {n}"}}}\n'
     for i, (n, way) in enumerate(_WAYS.items())
 )
+
+# The attributes of a function that runs seldom, or once a call: LLVM translates it as it stands, in a third of the time.
+RARE = "noinline optnone nounwind"
 
 
 class Code:

@@ -13,14 +13,17 @@ from typing import Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import set_control_inputs
+from ..graph.rewrite import copied
 from ..graph.text import python_objects, show
 from ..kernels import jit
 from ..passes import optimize
+from ..passes.fork import forked
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from . import results
 from .added import added
 from .alike import alike
+from .complex_pairs import paired
 from .created import created
 from .direct import Late
 from .form import Layout, form_of
@@ -32,6 +35,7 @@ from .pads import joined
 from .program import Lowered, Native
 from .results import View
 from .saving import copied_in_nests
+from .text_types import texts_typed
 from .values import Decline, Noncontiguous
 
 KEPT = 64  # lowered graphs, for those that have the same text
@@ -50,8 +54,8 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
     if commits(graph):
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
-        graph = optimize(lifted(unwrapped(graph)), inference=False)
-    made = added(alike(joined(packed(created(typed(graph))))))
+        graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
+    made = added(alike(joined(packed(created(texts_typed(typed(paired(graph))))))))
     if made is not given:  # a copy, of which no pass above has kept what its nodes wait for
         set_control_inputs(made)
     graph = copied_in_nests(made)
@@ -104,7 +108,14 @@ def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
             try:
                 text = low.run()
                 if not low.surprises:
-                    return Lowered(text, low.kernels, low.arena.size, low.asked, low.buffers.count)
+                    return Lowered(
+                        text,
+                        low.kernels,
+                        low.arena.size,
+                        low.asked,
+                        low.buffers.count,
+                        list(low.texts),
+                    )
             except Late:
                 in_place = False
             except (Decline, Noncontiguous):

@@ -22,6 +22,7 @@ from .groups import one_element, schedule, updated
 from .grown import Grown, Shrunk, Swapped
 from .polling import Strip, poll
 from .telling import Text
+from .text_sweeps import Sweep, makes_texts, sweeps
 from .values import Decline, Fill, Listed, Mem, Operand, Reg, laid_out, numel
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _while(low: Lowering, node: Node) -> None:
     count, body = node.kwargs["carried"], node.regions["body"]
     args = [low.register(x) if _single(x) else x for x in map(low.operand, node.args)]
     modes = [_mode(body, i) for i in range(count)]
-    numbers = all(mode in ("register", "same") for mode in modes)
+    numbers = all(mode in ("register", "same") for mode in modes) and not makes_texts(body)
     outside = not low.inside
     low.inside += 1
     count_of = versions.counted(node.regions["cond"], body, count)
@@ -240,11 +241,12 @@ def _loop(
     """Write the loop; (its carries, what they hold after it)."""
     count = node.kwargs["carried"]
     cond, body = node.regions["cond"], node.regions["body"]
+    sweep = Sweep(low) if sweeps(body, count) else None
     carries = [_carry(low, body, i, args[i], modes[i], node.outputs[i]) for i in range(count)]
     low.moving.update(v for v, mode in zip(body.inputs, modes) if mode != "same")
     longer = [c for c in carries if modes[c.number] in _OPEN]
     code, work, before = low.code, low.work, low.code.block
-    numbers = all(mode in ("register", "same") for mode in modes)
+    numbers = all(mode in ("register", "same") for mode in modes) and not makes_texts(body)
     strip = _strip(low, cond, carries, args, count_of) if not longer else None
     counter, start = ("", 0) if strip else (code.cell("i64"), code.later())
     head, inside, done = (code.fresh(n) for n in ("while", "body", "endwhile"))
@@ -258,6 +260,8 @@ def _loop(
     code.label(inside)
     first = len(code.lines)
     _iteration(low, body, carries, inputs)
+    if sweep is not None:
+        sweep.close(carries)
     cost = max(low.work - work, 1.0)
     if not strip:
         poll(low, counter, start, cost, [c.length for c in longer])
@@ -313,7 +317,15 @@ def _carry(low: Lowering, body: Graph, i: int, start: Operand, mode: str, result
         return ListCarry(low, i, body, start, mode, result)
     if mode in _OPEN:
         return _OPEN[mode](low, i, body, start, mode, result)
-    return Carry(low, i, body, start, mode)
+    return Carry(low, i, body, start, mode, _caller_memory(low, result, mode))
+
+
+def _caller_memory(low: Lowering, result: Value, mode: str) -> Mem | None:
+    """Where the caller wants the result of a loop that is carried in one place, such as a sum: it is added up there, and not copied at the end."""
+    dest = low.dests.get(result)
+    if mode != "in place" or low.inside > 1 or getattr(dest, "pointer", None) not in low.callers:
+        return None
+    return low.dests.pop(result)
 
 
 def _bound(low: Lowering, cond: Graph, bound: Value | int, args: list[Operand]) -> str:

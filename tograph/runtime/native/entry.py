@@ -29,11 +29,13 @@ from torch.autograd import forward_ad
 from ..graph.types import ListType, ScalarType, TensorType, Type
 from ..kernels import jit
 from ..recording.variables import Variable
-from . import entry_text, recycling
+from . import entry_text, pool, recycling, rows
 from .caller import Method
 from .entry_text import BLOCK, HEAD, KINDS, LEFT, RECORD, RESULT, WORDS
 from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
+from .list_items import inside, listed
+from .pool import Pool
 from .values import numel, strides
 
 MISS = object()
@@ -72,7 +74,7 @@ _LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
 # What the text names of this process's objects; they live as long as it does.
 _OBJECTS = {
     "miss_object": MISS, "tensor_class": torch.Tensor, "parameter_class": torch.nn.Parameter, "variable_class": Variable,
-    "int_class": int, "float_class": float, "bool_class": bool, "true_object": True,
+    "rows_class": rows.Rows, "int_class": int, "float_class": float, "bool_class": bool, "true_object": True,
     "random_state": torch.get_rng_state, "set_random_state": torch.set_rng_state, "new_version": torch.autograd.graph.increment_version,
     "forward_names": vars(forward_ad), "level_name": _LEVEL, "no_level": _NO_LEVEL,
 }  # fmt: skip
@@ -135,7 +137,8 @@ def make_entry(
     """
     inputs, outputs, written = form.inputs, form.outputs, form.assigned
     kinds = [kind for i, kind in enumerate(outputs) if i not in code.left]
-    if not _checkable(inputs) or not all(map(_plain, kinds)):
+    others = [kind for kind in inputs if pool.offsets() is None or not pool.fits(kind)]
+    if not _checkable(others) or not all(map(_plain, kinds)):
         return None
     found = _method() if len(written) * len(inputs) <= MOST_PAIRS else None
     if found is None:
@@ -213,6 +216,8 @@ def _inputs(
         held = id(captured[i - taken]) if i >= taken else 0
         if isinstance(kind, ScalarType):
             table += [0, entry_text.number(kind.kind)] + [0] * (RECORD - 2)
+        elif listed(kind):
+            table += [0, entry_text.LISTED, id(rows.known(inside(kind)))] + [0] * (RECORD - 3)
         elif i in numbers:
             rank = entry_text.number(float if kind.dtype.is_floating_point else int, True)
             table += [0, rank, 0, _nbytes(kind)] + [0] * (RECORD - 4)
@@ -248,7 +253,11 @@ def _record(kind: Any, first: int, last: int, stride: Sequence[int] | None = Non
 def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> list[int]:
     """The words of an output that a call leaves in buffers; a ``private`` list stays there."""
     head, row = [LEFT["object"], *[0] * (BLOCK - 1)], 0
-    if isinstance(kind, ListType) and isinstance(kind.element, ScalarType) and not private:
+    if isinstance(make, Pool):
+        head[0], row = LEFT["listed"], make.address
+    elif (
+        isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private
+    ):
         head[0], head[2] = LEFT["numbers"], KINDS[kind.element.kind]
     elif isinstance(kind, TensorType) and None not in kind.shape[1:] and _plain(kind):
         one = replace(kind, shape=(1, *kind.shape[1:]))
@@ -274,13 +283,13 @@ def _method() -> tuple[Method, recycling.Offsets | None] | None:
     if found is None or symbols is None:
         return None
     known = {**symbols, **{name: id(x) for name, x in _OBJECTS.items()}}
-    kept = recycling.offsets()
+    kept, lists = recycling.offsets(), pool.offsets() or (0, 0)
     try:
         if kept is not None:
-            code = jit.compile_module(entry_text.text(found, kept), ["call", "note", "untouched"], known, 0)  # fmt: skip
+            code = jit.compile_module(entry_text.text(found, kept, lists), ["call", "note", "untouched"], known, 0)  # fmt: skip
             kept = kept if recycling.noticed(kept, code) else None
         if kept is None:
-            code = jit.compile_module(entry_text.text(found, None), ["call"], known, 0)
+            code = jit.compile_module(entry_text.text(found, None, lists), ["call"], known, 0)
     except RuntimeError as error:
         jit.warn_once(f"tograph: entries do not compile, calls take the slower path: {error}")
         return None

@@ -46,7 +46,7 @@ in_cell:
   store i64 %cell_address, ptr %place
   br label %which
 which:
-  switch i64 %described, label %class [i64 $int, label %int i64 $float, label %float i64 $bool, label %bool]
+  switch i64 %described, label %class [i64 $listed_input, label %listed i64 $int, label %int i64 $float, label %float i64 $bool, label %bool]
 int:
   %int_at = getelementptr i8, ptr %item, i64 8
   %int_class = load ptr, ptr %int_at
@@ -78,6 +78,25 @@ truth:
   %b = zext i1 %is_true to i64
   store i64 %b, ptr %slot
   ret i1 true
+listed: ; a list that a program left, of items of one type (``rows``)
+  %list_at = getelementptr i8, ptr %item, i64 8
+  %list_class = load ptr, ptr %list_at
+  %is_list = icmp eq ptr %list_class, @rows_class
+  br i1 %is_list, label %items, label %no
+items:
+  %type_at = getelementptr i8, ptr %item, i64 $rows_item
+  %type = load ptr, ptr %type_at
+  %type_wanted = call ptr @pointer(ptr %record, i64 2)
+  %same_type = icmp eq ptr %type, %type_wanted
+  br i1 %same_type, label %words, label %no
+words:
+  %words_at = getelementptr i8, ptr %item, i64 $rows_at
+  %words_object = load ptr, ptr %words_at
+  %outside_at = alloca i32
+  %words_address = call i64 @PyLong_AsLongLongAndOverflow(ptr %words_object, ptr %outside_at)
+  store i64 %words_address, ptr %place
+  %known = icmp ne i64 %words_address, 0
+  ret i1 %known
 class:
   %kinds = getelementptr i8, ptr %item, i64 8
   %kind = load ptr, ptr %kinds

@@ -75,6 +75,57 @@ drop:
 lost:
   ret ptr null
 }
+; A list that other programs read: an object of the pool that nobody else has, with the block that is full now; the buffer gets its block.
+define internal i1 @goes_round(ptr %object, ptr %words) alwaysinline {
+entry:
+  %none = icmp eq ptr %object, null
+  br i1 %none, label %no, label %look
+look:
+  %count = load i32, ptr %object
+  %ours = icmp eq i32 %count, 1
+  %taken = call i64 @word(ptr %words, i64 $TAKEN)
+  %apart = icmp eq i64 %taken, 0
+  %free = and i1 %ours, %apart
+  ret i1 %free
+no:
+  ret i1 false
+}
+define internal ptr @listed(ptr %record) {
+entry:
+  %k = alloca i64
+  %block = call ptr @pointer(ptr %record, i64 $block)
+  %pool = call ptr @pointer(ptr %record, i64 $row)
+  store i64 0, ptr %k
+  br label %next
+next:
+  %i = load i64, ptr %k
+  %more = icmp slt i64 %i, $KEPT
+  br i1 %more, label %one, label %python
+one:
+  %i1 = add i64 %i, 1
+  store i64 %i1, ptr %k
+  %object_at = shl i64 %i, 1
+  %words_at = or i64 %object_at, 1
+  %object = call ptr @pointer(ptr %pool, i64 %object_at)
+  %words = call ptr @pointer(ptr %pool, i64 %words_at)
+  %free = call i1 @goes_round(ptr %object, ptr %words)
+  br i1 %free, label %again, label %next
+again:
+  %length = call i64 @word(ptr %block, i64 0)
+  store i64 %length, ptr %words
+  %place = call ptr @pointer(ptr %block, i64 1)
+  %data_at = getelementptr i64, ptr %words, i64 $DATA
+  %full = load <2 x i64>, ptr %place, align 8
+  %old = load <2 x i64>, ptr %data_at, align 8
+  store <2 x i64> %full, ptr %data_at, align 8
+  store <2 x i64> %old, ptr %place, align 8
+  call void @Py_IncRef(ptr %object)
+  ret ptr %object
+python:
+  %maker = call ptr @pointer(ptr %record, i64 $maker)
+  %made = call ptr @PyObject_CallNoArgs(ptr %maker)
+  ret ptr %made
+}
 define internal ptr @rows(ptr %record) {
 entry:
   %sizes = alloca i8, i64 $max_rank_bytes, align 8

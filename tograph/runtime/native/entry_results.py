@@ -98,7 +98,7 @@ RESULT = """
 define internal ptr @result(ptr %table, i64 %outputs, i64 %i, ptr %record, ptr %slot, ptr %handles, ptr %objects, i1 %keeping) alwaysinline {
 entry:
   %kind = call i64 @word(ptr %record, i64 0)
-  switch i64 %kind, label %tensor [i64 1, label %int i64 2, label %float i64 3, label %bool i64 $numbers, label %numbers i64 $rows, label %rows i64 $object, label %object]
+  switch i64 %kind, label %tensor [i64 1, label %int i64 2, label %float i64 3, label %bool i64 $numbers, label %numbers i64 $rows, label %rows i64 $object, label %object i64 $listed, label %listed]
 int:
   %n = load i64, ptr %slot
   %long = call ptr @PyLong_FromLongLong(i64 %n)
@@ -118,6 +118,9 @@ numbers:
 rows:
   %rows_made = call ptr @rows(ptr %record)
   ret ptr %rows_made
+listed:
+  %list_made = call ptr @listed(ptr %record)
+  ret ptr %list_made
 object:
   %maker = call ptr @pointer(ptr %record, i64 $maker)
   %object_made = call ptr @PyObject_CallNoArgs(ptr %maker)

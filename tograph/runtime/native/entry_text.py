@@ -6,8 +6,8 @@ So a new entry costs no compilation, and the text, which depends on torch's layo
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
-the captured tensor or 0, rank (of a number ``number``), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
-sizes, strides, and of what a call leaves in buffers the block that tells where it is, what makes the result of it in Python, and the bytes of a row; then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
+the captured tensor or 0, rank (of a number ``number``, of a list ``LISTED``), dtype (of a list the type of its items), bytes, sizes, strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
+sizes, strides, and of what a call leaves in buffers the block that tells where it is, what makes the result of it in Python, and the bytes of a row or the pool's address; then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
 end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 
 ``$name`` in the text is a number of this process's torch or Python. Loops count on the stack: the text is compiled without
@@ -22,8 +22,9 @@ from typing import Any
 import torch
 
 from . import entry_checks, entry_left, entry_results, recycling
-from .buffers import COPIED
+from .buffers import COPIED, KEPT
 from .layout import MAX_RANK, Layout
+from .pool import DATA, TAKEN
 
 WORDS = ("given", "inputs", "outputs", "single", "random", "program", "arena", "busy", "default", "written", "first_input",
          "first_output", "items", "snapshots", "host", "repeats", "results", "first_result", "leaves")  # fmt: skip
@@ -36,8 +37,10 @@ LEFT = {
     "numbers": 4,
     "rows": 5,
     "object": 6,
-}  # a list of numbers, with their kind for a dtype; a tensor as long as the run says; what Python makes
+    "listed": 7,
+}  # a list of numbers, with their kind for a dtype; a tensor as long as the run says; what Python makes; a list that other programs read
 NUMBER_TENSOR = -8  # added to what stands for a number
+LISTED = -7  # stands for the rank of an input that is such a list
 TABLE = bytes.__basicsize__ - 1  # where the content of a bytes object is
 
 _DECLARES = """declare zeroext i1 @function_mode()
@@ -69,6 +72,7 @@ declare void @Py_DecRef(ptr)
 @parameter_class = external global i8
 @variable_class = external global i8
 @int_class = external global i8
+@rows_class = external global i8
 @float_class = external global i8
 @bool_class = external global i8
 @true_object = external global i8
@@ -282,14 +286,15 @@ miss:
 """
 
 
-def text(at: Layout, kept: recycling.Offsets | None) -> str:
-    """The module: ``call`` is the function. ``kept``: how kept tensors are recognised; None: every result is new."""
+def text(at: Layout, kept: recycling.Offsets | None, listed: tuple[int, int]) -> str:
+    """The module: ``call`` is the function. ``kept``: how kept tensors are recognised; None: every result is new. ``listed``: where ``Rows`` has its type and words."""
     numbers = {
         "python": _key("Python"), "functorch": _key("FuncTorchDynamicLayerFrontMode"), "autocast": _key("AutocastCPU"), "tracer": _key("Tracer"),
         "usual": _key("ADInplaceOrView"),
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
         "number_tensor": NUMBER_TENSOR, "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
-        "block": BLOCK, "maker": BLOCK + 1, "row": BLOCK + 2, "COPIED": COPIED, "max_rank_bytes": 8 * MAX_RANK,
+        "block": BLOCK, "maker": BLOCK + 1, "row": BLOCK + 2, "COPIED": COPIED, "KEPT": KEPT, "DATA": DATA, "TAKEN": TAKEN,
+        "listed_input": LISTED, "rows_item": listed[0], "rows_at": listed[1], "max_rank_bytes": 8 * MAX_RANK,
         **{name: i for i, name in enumerate(WORDS)}, **LEFT,
         **{kind.__name__: number(kind) for kind in KINDS if kind is not torch.Tensor},
     }  # fmt: skip

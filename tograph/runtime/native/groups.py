@@ -96,6 +96,7 @@ def one_element(value: Value) -> bool:
         return True
     return (
         isinstance(value.type, TensorType)
+        and not value.type.dtype.is_complex
         and None not in value.type.shape
         and numel(value.type.shape) == 1
     )
@@ -105,8 +106,15 @@ def known(node: Node) -> bool:
     """Whether an op has a native form, as far as its name tells."""
     if node.regions or not node.op.startswith("aten."):
         return True
+    if has_complex(node):
+        return node.op in VIEWS
     tables = (POINTWISE, REDUCERS, CREATORS, GATHERS, VIEWS, ALONE, MOVING, SCATTERS, COUNTS)
     return any(node.op in table for table in tables) or chosen.fits(node)
+
+
+def has_complex(node: Node) -> bool:
+    """Whether a node takes or gives complex tensors, of which native code has views only."""
+    return any(isinstance(v.type, TensorType) and v.type.dtype.is_complex for v in (*node.inputs, *node.outputs))  # fmt: skip
 
 
 def used(graph: Graph) -> set[Value]:

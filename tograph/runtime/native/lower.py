@@ -26,6 +26,7 @@ from . import (
     boundary,
     calls,
     chosen,
+    complex_parts,
     control,
     draws,
     groups,
@@ -42,6 +43,7 @@ from . import (
     straight,
     tall,
     telling,
+    text_code,
     transposes,
 )
 from .callees import Call
@@ -60,7 +62,17 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !2 = !{{!"llvm.loop.unroll.disable"}}
 {}"""
 _SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise", "tg.print"])
-_KNOWN = frozenset(["tg.read", "tg.identity", "tg.written", "tg.constant", "tg.choose", *_SILENT])
+_KNOWN = frozenset(
+    [
+        *complex_parts.RULES,
+        "tg.read",
+        "tg.identity",
+        "tg.written",
+        "tg.constant",
+        "tg.choose",
+        *_SILENT,
+    ]
+)
 
 
 class Lowering(Storage):
@@ -83,6 +95,7 @@ class Lowering(Storage):
         self.joint: joined.Joint | None = None  # the products that are being joined
         self.parts = Parts(self)
         self.inside = 0  # loops around what is being written
+        self.callers: frozenset[str] = frozenset()  # pointers to the caller's memory for results
         self.moving: set[Value] = set()  # what the bodies of loops get anew in each iteration
         self.steps: dict[Node, int] = {}  # what takes items out of lists, one after the other
         self.coming: list[ahead.Item] = []  # the items that come next
@@ -98,6 +111,7 @@ class Lowering(Storage):
             self.bind(v, boundary.take(self, i, v))
         places = {i: boundary.place(self, i, v) for i, v in enumerate(graph.outputs)}
         dests = {i: place for i, place in places.items() if place is not None}
+        self.callers = frozenset(place.pointer for place in dests.values())
         results = self.region(graph, None, dests)
         boundary.require_contiguous(self, results)
         for v, x in zip(graph.outputs, results):
@@ -110,8 +124,9 @@ class Lowering(Storage):
         if not calls.worth(self):
             op = self.asked[0].node.op
             raise Decline(f"{op} has no native form, and too few other ops have")
-        code.fill(swept, self.buffers.sweep())
+        code.fill(swept, "\n  ".join(filter(None, [self.buffers.sweep(), text_code.reset(self)])))
         code.line(self.buffers.sweep())
+        code.line(text_code.reset(self))
         code.line(f"ret i32 {DONE}")
         code.label("declined")
         code.line(f"ret i32 {DECLINED}")
@@ -298,6 +313,8 @@ def _known(node: Node) -> bool:
 
 def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
     """What writes a node whose positions only the data tell, that draws, a sum that runs with products, or a call of torch."""
+    if groups.has_complex(node):
+        return calls.lower
     if node.op in groups.SCATTERS:
         return scatters.lower
     if node.op in groups.COUNTS:

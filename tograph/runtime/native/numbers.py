@@ -25,6 +25,8 @@ class Numbers:
     def run(self, op: str, kind: str, args: Sequence[Reg]) -> Reg:
         """The result, of dtype ``kind`` (i64, f64 or bool), of ``py.op`` on registers."""
         name = op.removeprefix("py.")
+        if any(a.dtype == "text" for a in args) and name != "select":
+            raise Decline(f"{op} of a text has no machine form")
         if name.startswith("math."):
             return self._math(name[5:], kind, args)
         if name in _COMPARE:
@@ -105,7 +107,11 @@ class Numbers:
             raise Decline("floor division of floats")
         code, x, y = self.code, self.number(a, "i64"), self.number(b, "i64")
         if not y.isdigit() or y == "0":
-            self.fail(code.do(f"icmp ult i64 {code.do(f'add i64 {y}, 1')}, 2"))  # 0 and -1
+            self.fail(code.do(f"icmp eq i64 {y}, 0"))
+            beyond = code.do(
+                f"icmp eq i64 {x}, {-(1 << 63)}"
+            )  # whose quotient by -1 has no 64 bits
+            self.fail(code.do(f"and i1 {beyond}, {code.do(f'icmp eq i64 {y}, -1')}"))
         q, r = code.do(f"sdiv i64 {x}, {y}"), code.do(f"srem i64 {x}, {y}")
         sign = code.do(f"icmp slt i64 {code.do(f'xor i64 {r}, {y}')}, 0")
         off = code.do(f"and i1 {code.do(f'icmp ne i64 {r}, 0')}, {sign}")
@@ -238,7 +244,7 @@ class Numbers:
         return self._extreme("gt", kind, a, b)
 
     def _choose(self, c: str, a: str, b: str, kind: str) -> str:
-        register = {"i64": "i64", "f64": "double", "bool": "i1"}[kind]
+        register = {"i64": "i64", "f64": "double", "bool": "i1", "text": "i64"}[kind]
         return self.code.do(f"select i1 {c}, {register} {a}, {register} {b}")
 
     def _select(self, kind: str, c: Reg, a: Reg, b: Reg) -> Reg:

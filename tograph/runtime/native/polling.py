@@ -89,7 +89,7 @@ class Strip:
         return code.block
 
 
-_POLL = """define internal i32 @poll() noinline cold {
+_POLL = """define internal i32 @poll() noinline optnone cold {
   %state = call ptr @PyEval_SaveThread()
   call void @PyEval_RestoreThread(ptr %state)
   %stopped = call i32 @PyErr_CheckSignals()

@@ -23,7 +23,7 @@ from ..graph import prints
 from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
 from ..recording.variables import Variable
-from . import results, rows
+from . import pool, results, rows
 from .buffers import Buffers
 from .callees import Call
 from .drawing import draws
@@ -32,6 +32,7 @@ from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
 from .nests import Nest
 from .telling import printed, tells
+from .text_pool import Pool
 from .values import Decline, alike
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -45,13 +46,14 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 @dataclass
 class Lowered:
     """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
-    and how many buffers grow while it runs. The nests, which people read, are not kept on disk (``plans``)."""
+    how many buffers grow while it runs, and the texts that it knows. The nests, which people read, are not kept on disk (``plans``)."""
 
     text: str
     kernels: list[Nest] | None
     scratch: int
     asked: list[Call]
     buffers: int
+    texts: list[str]
     _address: int = 0
 
     def address(self) -> int:
@@ -82,11 +84,12 @@ class Native:
         self._tells = tells(self._calls)
         self._later = [c for c in self._calls if c.later]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
-        arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
-        arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
+        self._pool = Pool(low.texts)
+        arena = (ctypes.c_int64 * 3).from_address(self._slots[-1])
+        arena[:] = [ctypes.addressof(self._table), self._buffers.address, self._pool.address]
         self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
         self._leave = {
-            i: rows.leaver(block, self._outputs[i], self._buffers, i in self._private)
+            i: pool.maker(block, self._outputs[i], self._buffers, i in self._private)
             for i, block in self._blocks.items()
         }
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
@@ -110,7 +113,7 @@ class Native:
         if self._whole is not None:
             made = self._whole(*inputs)
             if made is not MISS:
-                return self._in_order(inputs, made)
+                return list(made) if self._direct else self._in_order(inputs, made)
         elif self._runs < SETTLED:
             self._runs += 1
             if self._runs == SETTLED:
@@ -125,6 +128,10 @@ class Native:
             return made if made is None else self._in_order(inputs, made)
         finally:
             self._mutex.release()
+
+    def quick(self, inputs: Sequence[Any]) -> Any:
+        """The outputs where an entry takes these inputs, which looks at all there is to them; else ``MISS``."""
+        return self._whole(*inputs) if self._direct and self._whole is not None else MISS
 
     def layout(self, inputs: Sequence[Any]) -> Layout:
         """The strides of the inputs that are not contiguous; empty where other code would be of no use."""
@@ -194,7 +201,9 @@ class Native:
         given = {*results.places, *(o for _, options in results.chosen.values() for o in options)}
         if not (given | set(self._assigned)).isdisjoint(numbers):  # those are tensors
             return None
-        if len(self._inputs) - len(captured) > MOST or self._lists or self._tells or self._later:
+        if len(self._inputs) - len(captured) > MOST or self._tells or self._later:
+            return None
+        if self._lists and (owner is not None or self._assigned):  # others have no ``Rows``
             return None
         left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
         code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip
@@ -216,24 +225,27 @@ class Native:
 
     def _overlap(self, inputs: Sequence[Any]) -> bool:
         """Whether a tensor that is written shares memory with another input."""
-        spans = []
-        for i, given in enumerate(inputs):
-            for x in given.parts if type(given) is rows.Rows else (given,):
-                if isinstance(x, torch.Tensor):
-                    spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
+        spans: list[tuple[int, int, int]] = []
+        for i, x in enumerate(inputs):
+            if type(x) is rows.Rows:
+                spans += [(*span, i) for span in x.spans()]
+            elif isinstance(x, torch.Tensor):
+                spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
         spans.sort()
         written = set(self._assigned)
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
 
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
-        slots, kept = self._slots, []
+        slots = self._slots
         for i, (x, kind) in enumerate(zip(inputs, self._inputs)):
             if type(x) is rows.Rows:
-                kept.append(x.words())
-                slots[i] = ctypes.addressof(kept[-1])
+                slots[i] = x.address()
             else:
                 slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
-        made = self._prepare()
+        try:
+            made = self._prepare()
+        except RuntimeError:  # there is no memory for a result: the host says at which line
+            return None
         code = self._entry(ctypes.addressof(slots))
         if code == INTERRUPTED:
             raise KeyboardInterrupt  # the call itself raises what the handler raised; this is never reached
@@ -287,6 +299,7 @@ def _fits(x: Any, kind: Any, grad: bool) -> bool:
         and x.layout is torch.strided
         and not (grad and x.requires_grad)
         and not x.is_neg()
+        and not x.is_conj()
         and not x._is_zerotensor()
         and not is_wrapped(x)
     )

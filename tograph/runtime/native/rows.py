@@ -17,38 +17,58 @@ import torch
 from torch.utils._pytree import register_pytree_node
 
 from ..gradients.transforms import is_wrapped
-from ..graph.types import ListType, ScalarType, TensorType, Type
-from .buffers import Buffers, Left
+from ..graph.types import STR, ListType, ScalarType, TensorType, Type
+from .buffers import Buffers
 from .extents import unknown
 from .list_items import depth, inside, paired
+from .text_pool import taken
 
 _WORD = torch.int64
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Rows:
-    """A list of items of type ``item``. ``parts``: its buffers, see ``values.Listed``."""
+    """A list of items of type ``item``. ``parts``: its buffers, see ``values.Listed``.
 
-    __slots__ = ("_parts", "item")
+    ``words``: the length of the list, and where its buffers are; ``at``: where the words are, 0 before somebody asked.
+    """
 
-    def __init__(self, item: Type, parts: Sequence[torch.Tensor | Left]):
-        self.item, self._parts = item, parts
+    __slots__ = ("_parts", "_words", "at", "item")
+
+    def __init__(self, item: Type, parts: Sequence[Any], words: Any = None):
+        self.item, self._parts, self._words = known(item), parts, words
+        self.at = 0 if words is None else ctypes.addressof(words)
+
+    def address(self) -> int:
+        """What a slot points to: the words."""
+        if not self.at:
+            given = len(self._parts[0]), *(p.data_ptr() for p in self._parts)
+            self._words = (ctypes.c_int64 * len(given))(*given)
+            self.at = ctypes.addressof(self._words)
+        return self.at
 
     @property
     def parts(self) -> tuple[torch.Tensor, ...]:
         """The buffers as tensors."""
-        made = tuple(p.tensor() if isinstance(p, Left) else p for p in self._parts)
+        made = tuple(p if isinstance(p, torch.Tensor) else p.tensor() for p in self._parts)
         self._parts = made
         return made
 
-    def words(self) -> Any:
-        """What a slot points to: the length of the list, and where its buffers are."""
-        parts = self._parts
-        return (ctypes.c_int64 * (1 + len(parts)))(len(parts[0]), *(p.data_ptr() for p in parts))
+    def spans(self) -> list[tuple[int, int]]:
+        """Where its buffers begin and end."""
+        return [(p.data_ptr(), p.data_ptr() + p.nbytes) for p in self._parts]
 
     def items(self) -> tuple:
         """The items as the host has them."""
         return _items(self.item, self.parts, 0, len(self.parts[0]))
+
+
+_TYPES: dict[Type, Type] = {}
+
+
+def known(item: Type) -> Type:
+    """The one object that stands for a type in ``Rows``: machine code compares by identity."""
+    return _TYPES.setdefault(item, item)
 
 
 register_pytree_node(Rows, lambda x: (list(x.parts), x.item), lambda parts, item: Rows(item, tuple(parts)))  # fmt: skip
@@ -74,17 +94,21 @@ _LETTERS = {torch.int64: "q", torch.float64: "d", torch.bool: "?"}  # of ``struc
 
 def grows(kind: Type) -> bool:
     """Whether a result leaves in buffers."""
-    return paired(kind)
+    return kind == STR or paired(kind)
 
 
 def block(kind: Type) -> Any:
     """Memory for the length of a result and the places of its buffers."""
-    return (ctypes.c_int64 * (1 + depth(inside(kind))))()
+    return (ctypes.c_int64 * (1 + (0 if kind == STR else depth(inside(kind)))))()
 
 
 def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[[], Any]:
     """What gives the result that a call left in buffers."""
+    if kind == STR:
+        return lambda: taken(block[0])
     item = inside(kind)
+    if item == STR:
+        return lambda: _strings(buffers.read(block[1], 8 * block[0]))
     if isinstance(item, ScalarType) and not private:
         letter, word = _LETTERS[item.dtype], item.dtype.itemsize
         return lambda: struct.unpack(f"{block[0]}{letter}", buffers.read(block[1], word * block[0]))
@@ -98,6 +122,10 @@ def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[
         return _turned(x, d) if d else x
 
     return tensor
+
+
+def _strings(words: bytes) -> tuple[str, ...]:
+    return tuple(taken(x) for (x,) in struct.iter_unpack("q", words))
 
 
 def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
@@ -115,6 +143,8 @@ def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
     made = Rows(item, parts)
     if isinstance(kind, TensorType):
         return _turned(made.parts[0], unknown(kind))
+    if private:
+        made.address()
     return made if private else _apart(made.items())
 
 

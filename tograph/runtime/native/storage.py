@@ -13,7 +13,7 @@ from typing import Any
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open
-from . import buffers, direct, extents, loop_nodes, transposes
+from . import buffers, direct, extents, loop_nodes, text_code, transposes
 from .arena import Arena
 from .code import SIZE, Code, literal
 from .numbers import Numbers
@@ -47,8 +47,9 @@ class Storage:
         self.globals: dict[str, str] = {}
         self.arena = Arena()
         self.base = ""  # the register with the arena's address
-        # at 0: where the table of calls is, and that of the buffers
-        self.arena.hold(frozenset([self.arena.allocate(16)[0]]))
+        # at 0: where the table of calls is, that of the buffers, and the texts
+        self.arena.hold(frozenset([self.arena.allocate(24)[0]]))
+        self.texts: dict[str, int] = {}  # those that the code knows, by number
         self.buffers = buffers.Plan(self)
         self.direct = direct.Writes(self, in_place)
         self.numbers = Numbers(self.code, self.fail)
@@ -119,6 +120,8 @@ class Storage:
             return Reg(literal(a, "i64"), "i64")
         if isinstance(a, float):
             return Reg(literal(a, "f64"), "f64")
+        if type(a) is str:
+            return text_code.known(self, a)
         raise Decline(f"an argument of type {type(a).__name__}")
 
     def register(self, x: Operand) -> Reg:

@@ -12,7 +12,7 @@ from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.creators import CREATORS, creator_value
 from ..kernels.loop_ir import Unsupported
-from . import calls, extents, groups, loop_nodes, telling, views
+from . import calls, complex_parts, extents, groups, loop_nodes, telling, texts, views
 from .code import REGISTER, literal, memory
 from .groups import one_element
 from .values import Decline, Fill, Mem, Operand, Reg, strides, with_alias
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 def lower(low: Lowering, node: Node) -> None:
     """Write a node of numbers, one-element tensors, views or fills."""
     low.work += 0.5
-    if rule := _RULES.get(node.op):
+    if texts.concerns(node):
+        texts.lower(low, node)
+    elif rule := _RULES.get(node.op):
         found = rule(low, node)
         if found is not None:
             low.bind(node.outputs[0], found)
@@ -183,4 +185,5 @@ _RULES: dict[str, Callable[[Any, Node], Operand | None]] = {
     "tg.identity": _first,
     "tg.written": _second,
     "tg.choose": _choice,
+    **complex_parts.RULES,
 }

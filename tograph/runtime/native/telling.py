@@ -23,6 +23,7 @@ from .values import NO_OWNERS, Decline, Listed, Mem
 if TYPE_CHECKING:
     from .lower import Lowering
 
+FAILED = object()
 TEXTS = frozenset(["py.format", "py.percent", "py.str_format"])
 
 
@@ -49,15 +50,20 @@ class Told(Call):
         self.held, self.printed = held, 0
 
     def __call__(self, address: int) -> bool:
+        if self.made(address) is FAILED:
+            return False
+        self.printed += self.node.op == "tg.print"
+        return True
+
+    def made(self, address: int) -> Any:
+        """What the node gives; ``FAILED`` where it raises."""
         slots = self.slots(ctypes.string_at(address, 8 * self.words))
         sizes = dict(zip(self.opened, slots[len(self._operands) :]))
         known = {x: self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)}
         try:
-            self._made(self.node, self.held, known)
+            return self._made(self.node, self.held, known)
         except Exception:  # of formatting, or of the file that is printed to: the host runs the call again and raises it
-            return False
-        self.printed += self.node.op == "tg.print"
-        return True
+            return FAILED
 
     def _made(self, node: Node, held: dict[Value, Any], known: dict[Any, Any]) -> Any:
         """What a node gives, the texts in it made first."""
@@ -85,11 +91,11 @@ def is_text(node: Node) -> bool:
 
 def text(low: Lowering, node: Node) -> None:
     """Keep what a text says."""
-    held = {v: _kept(low, _operand(low, v)) for v in dict.fromkeys(node.inputs)}
-    owners = frozenset().union(*(x.owners for x in held.values()))
+    kept = {v: _kept(low, _operand(low, v)) for v in dict.fromkeys(node.inputs)}
+    owners = frozenset().union(*(x.owners for x in kept.values()))
     if node_effects(node).may_fail:
-        _tell(low, node, held)
-    low.bind(node.outputs[0], Text(node, held, owners))
+        _tell(low, node, kept)
+    low.bind(node.outputs[0], Text(node, kept, owners))
 
 
 def _kept(low: Lowering, x: Any) -> Any:
@@ -110,11 +116,16 @@ def _operand(low: Lowering, v: Value) -> Any:
 
 def show(low: Lowering, node: Node) -> None:
     """Write a print."""
-    _tell(low, node, {v: _operand(low, v) for v in dict.fromkeys(node.inputs)})
+    _tell(low, node, held(low, node))
 
 
-def _tell(low: Lowering, node: Node, held: dict[Value, Any]) -> None:
-    told = Told(node, held)
+def held(low: Lowering, node: Node) -> dict[Value, Any]:
+    """What stands for the inputs of a node that Python runs."""
+    return {v: _operand(low, v) for v in dict.fromkeys(node.inputs)}
+
+
+def _tell(low: Lowering, node: Node, given: dict[Value, Any]) -> None:
+    told = Told(node, given)
     calls.ask(low, told, calls.block(low, told, told.leaves))
 
 
@@ -132,4 +143,4 @@ def tells(made: list[Any]) -> bool:
     return any(isinstance(x, Told) and x.node.op == "tg.print" for x in made)
 
 
-__all__ = ["Text", "Told", "is_text", "printed", "show", "tells", "text"]
+__all__ = ["Text", "Told", "held", "is_text", "printed", "show", "tells", "text"]

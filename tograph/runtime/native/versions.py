@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Graph, Value, all_nodes
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
-from .code import SIZE, UNROLL
+from .code import RARE, SIZE, UNROLL
 from .groups import one_element
 from .threading import COUNTER
 
@@ -38,7 +38,7 @@ _OTHERS = ("If", "tg.identity", "tg.choose")
 _ADD = ("aten.add.Tensor", "aten.add.Scalar", "py.add")
 
 # The state of a loop: calls so far, then the shortest time of 256 iterations in each version, slowly forgotten.
-TEXT = f"""define internal i1 @pick(ptr %state) noinline #0 {{
+TEXT = f"""define internal i1 @pick(ptr %state) {RARE} {{
   %calls = load i64, ptr %state
   %more = add i64 %calls, 1
   store i64 %more, ptr %state
@@ -55,7 +55,7 @@ TEXT = f"""define internal i1 @pick(ptr %state) noinline #0 {{
   %chosen = select i1 %young, i1 %turn, i1 %best
   ret i1 %chosen
 }}
-define internal i64 @clock(ptr %state) noinline #0 {{
+define internal i64 @clock(ptr %state) {RARE} {{
   %calls = load i64, ptr %state
   %early = icmp ule i64 %calls, {EARLY}
   %rest = and i64 %calls, {LATER - 1}
@@ -69,7 +69,7 @@ done:
   %start = phi i64 [ 0, %0 ], [ %now, %read ]
   ret i64 %start
 }}
-define internal void @stop(ptr %state, i1 %version, i64 %start, i64 %trips) noinline #0 {{
+define internal void @stop(ptr %state, i1 %version, i64 %start, i64 %trips) {RARE} {{
   %timed = icmp ne i64 %start, 0
   br i1 %timed, label %read, label %done
 read:
@@ -80,7 +80,7 @@ read:
 done:
   ret void
 }}
-define internal void @judge(ptr %state, i1 %version, i64 %ticks, i64 %trips) #0 {{
+define internal void @judge(ptr %state, i1 %version, i64 %ticks, i64 %trips) {RARE} {{
   %enough = icmp sgt i64 %trips, {ENOUGH}
   br i1 %enough, label %known, label %done
 known:

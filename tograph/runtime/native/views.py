@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open, bound
+from . import complex_parts
 from .indices import index_of, slice_of
 from .reshapes import reshape
 from .values import Decline, Mem, Operand, Reg, laid_out, numel, view_of
@@ -236,4 +237,5 @@ VIEWS: dict[str, Rule] = {
     "aten.unfold.default": _unfold,
     "aten.alias.default": _same,
     "aten.detach.default": _same,
+    "aten.view_as_real.default": complex_parts.as_real,
 }

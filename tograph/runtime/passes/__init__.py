@@ -23,6 +23,7 @@ from ..graph.text import show
 from ..graph.verification import verify
 from .cse import cse
 from .fold import fold
+from .fork import forked
 from .forward import forward
 from .hoist import hoist
 from .inline import inline
@@ -111,7 +112,7 @@ def optimize_lifted(graph: Graph) -> Graph | None:
     if not (has_try(graph) or writes_inside(graph)):
         return None
     with collector.seldom():
-        made = lifted(unwrapped(uncommitted(_run(FIRST, graph))))
+        made = lifted(unwrapped(forked(uncommitted(_run(FIRST, graph)))))
         return None if writes_inside(made) else optimize(made, inference=False)
 
 

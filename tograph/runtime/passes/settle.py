@@ -58,10 +58,7 @@ def _replace(graph: Graph, wanted: Callable[[Node], bool]) -> Graph:
             nodes.append(node)
     graph.nodes = nodes
     names.outputs(graph)
-    for node in [n for n in nodes if n.op == "tg.cell_new"]:
-        if not _read(graph, node.outputs[0]):
-            _forget(graph, node.outputs[0])
-            graph.nodes.remove(node)
+    forget_cells(graph)
     return graph
 
 
@@ -78,7 +75,8 @@ def _raises_again(node: Node) -> bool:
 def _only_raises(handler: Graph) -> bool:
     for node in handler.nodes:
         if node.op == "tg.reraise":
-            return True
+            raised = node.args[0].node
+            return raised is not None and raised.op == "tg.caught" and not node.kwargs
         if node.op != "tg.caught" and not node_effects(node).removable:
             return False
     return False
@@ -94,6 +92,14 @@ def _cannot_fail(node: Node) -> bool:
 
 
 # ---- cells
+
+
+def forget_cells(graph: Graph) -> None:
+    """Drop the cells of a graph into which nothing looks."""
+    for node in [n for n in graph.nodes if n.op == "tg.cell_new"]:
+        if not _read(graph, node.outputs[0]):
+            _forget(graph, node.outputs[0])
+            graph.nodes.remove(node)
 
 
 def _uses(graph: Graph, cell: Value) -> list[tuple[Node, list[tuple[Graph, Value]]]]:

@@ -27,11 +27,12 @@ from ..symbols.assumptions import settled
 from ..symbols.carrier import Carrier, dispatch_carrier
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
 from ..symbols.open_layouts import is_open
+from ..symbols.packing import is_packing
 from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import foreach
+from . import collectives, foreach, overflows
 from .schemas import asked_for, factory_options, of_default_generator
 
 
@@ -113,6 +114,8 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
     facts = facts_of(func)
     if facts.mutated:
         return write_in_place(func, facts, args, kwargs, record)
+    if func.namespace == collectives.LIBRARY:
+        return collectives.communicate(func, args, kwargs)
     if facts.unsupported:
         raise UnsupportedOpError(
             f"{func} has no functional form and cannot be part of a graph", user_location()
@@ -129,6 +132,8 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if graph.assumed:
         given = _with_lengths(given)
     found = infer(func, given, {k: metas(v) for k, v in kwargs.items()})
+    if overflows.is_checked(func):
+        overflows.check(func, args, kwargs, found.dtype)
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
         k: argument(graph, a)
@@ -217,7 +222,9 @@ def _detach(x):
     real = not isinstance(x, SymTensor)
     # asked first: of a view that was written since, torch would compute the history here, by other ops
     by_op = torch._C._dispatch_tls_local_exclude_set().has(_BELOW_AUTOGRAD)
-    if (by_op and not real) or (x.is_leaf and (x.requires_grad or real)):
+    if is_packing():
+        made = same(as_symbolic(x), SymTensor)
+    elif (by_op and not real) or (x.is_leaf and (x.requires_grad or real)):
         made = as_symbolic(x).apart()
     else:
         made = same(as_symbolic(x), SymTensor)

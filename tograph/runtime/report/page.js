@@ -33,12 +33,15 @@ function seconds(t) {
   return t >= 1e-3 ? `${(t * 1e3).toFixed(2)} ms` : `${(t * 1e6).toFixed(1)} µs`;
 }
 
-const WORDS = /("""[\s\S]*?"""|'[^'\n]*'|"[^"\n]*")|(#.*|;.*$)|\b(def|return|while|for|if|elif|else|in|not|and|or|is|None|True|False|break|continue|nonlocal|global|class|with|as|try|except|raise|assert|lambda|import|from|del|pass|yield|define|store|load|call|br|phi|ret)\b|(?<![\w%.])(\d+(?:\.\d*)?(?:e[+-]?\d+)?)\b/gm;
+const WORD = /("""[\s\S]*?"""|'[^'\n]*'|"[^"\n]*")|(COMMENT)|\b(def|return|while|for|if|elif|else|in|not|and|or|is|None|True|False|break|continue|nonlocal|global|class|with|as|try|except|raise|assert|lambda|import|from|del|pass|yield|define|store|load|call|br|phi|ret)\b|(?<![\w%.])(\d+(?:\.\d*)?(?:e[+-]?\d+)?)\b/gm;
+
+const PYTHON = new RegExp(WORD.source.replace("COMMENT", "#.*"), "gm");
+const LLVM = new RegExp(WORD.source.replace("COMMENT", ";.*"), "gm");
 
 function coloured(text) {
   const made = document.createDocumentFragment();
   let at = 0;
-  for (const found of text.matchAll(WORDS)) {
+  for (const found of text.matchAll(/^define /m.test(text) ? LLVM : PYTHON)) {
     made.append(text.slice(at, found.index));
     const kind = found[1] ? "s" : found[2] ? "k" : found[3] ? "w" : "d";
     made.append(el("span", { class: kind }, found[0]));
@@ -46,6 +49,23 @@ function coloured(text) {
   }
   made.append(text.slice(at));
   return made;
+}
+
+// Colours the lines of a source one by one; a text in triple quotes goes on over lines.
+function lineByLine() {
+  let open = false;
+  return (text) => {
+    const parts = text.split(/("""|''')/);
+    if (!open && parts.length !== 3) return coloured(text);
+    const made = document.createDocumentFragment();
+    const add = (part, inside) => part && made.append(inside ? el("span", { class: "s" }, part) : coloured(part));
+    for (const part of parts) {
+      const quotes = part === '"""' || part === "'''";
+      add(part, open || quotes);
+      if (quotes) open = !open;
+    }
+    return made;
+  };
 }
 
 function* nodesOf(graph) {
@@ -102,8 +122,8 @@ function functionPair(f) {
   const link = (n, on) => {
     for (const side of [left, right]) for (const row of side.querySelectorAll(`[data-n="${n}"]`)) row.classList.toggle("linked", on);
   };
-  const row = (line, kind, why) => {
-    const made = el("div", { class: `line ${kind}`, "data-n": line.n, title: why || false }, el("span", { class: "n" }, line.n ? String(line.n) : ""), el("span", {}, coloured(line.text)));
+  const row = (line, kind, why, colour) => {
+    const made = el("div", { class: `line ${kind}`, "data-n": line.n, title: why || false }, el("span", { class: "n" }, line.n ? String(line.n) : ""), el("span", {}, colour(line.text)));
     if (why) made.append(el("span", { class: "why" }, why));
     made.addEventListener("mouseenter", () => link(line.n, true));
     made.addEventListener("mouseleave", () => link(line.n, false));
@@ -111,8 +131,9 @@ function functionPair(f) {
     return made;
   };
   const classes = { graph: "graph", python: "python", "not reached": "missed" };
-  for (const line of f.source) left.append(row(line, classes[line.kind] || "", line.why));
-  for (const line of f.made) right.append(row(line, "", ""));
+  const [mine, rewritten] = [lineByLine(), lineByLine()];
+  for (const line of f.source) left.append(row(line, classes[line.kind] || "", line.why, mine));
+  for (const line of f.made) right.append(row(line, "", "", rewritten));
   return el("section", { class: "function" }, el("h2", {}, f.name, " ", el("small", {}, `${f.file}:${f.source.length ? f.source[0].n : ""}`)), el("div", { class: "pair" }, left, right));
 }
 

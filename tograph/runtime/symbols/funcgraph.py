@@ -56,8 +56,8 @@ class Storage:
     """The changing content that tensors share. ``ref`` is the current base value of a local storage.
 
     ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
-    ``twin``: the same memory with another history, that of a detached tensor which was written; ``owner``: the tensor that is all of a local
-    storage that was written. ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
+    ``twins``: the same memory with other histories, those of detached tensors which were written; ``owner``: the tensor that is all of a local
+    storage that was written. ``first``: its first base value. ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
     ``reshaped``: whether another tensor shares this memory, or is a copy of it, follows from how the tensors of the call lie in theirs.
     """
 
@@ -69,13 +69,17 @@ class Storage:
     argument: int | None = None
     version: int = 0
     home: FuncGraph | None = None
-    twin: Storage | None = None
+    twins: Sequence[weakref.ref[Storage]] = ()
     late: Any = None  # of a .grad that is looked up at every call: its owner, or the owner's place among the arguments
     owner: torch.Tensor | None = None
     listed: Location | None = None
     written_in: FuncGraph | None = None
     parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
     reshaped: bool = False
+    first: Ref | None = None
+
+    def __post_init__(self) -> None:
+        self.first = self.ref
 
     def computed(self, graph: FuncGraph) -> Value | None:
         """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
@@ -179,6 +183,7 @@ class Root:
     mixed: bool = False
     draws: bool = False
     drawn: bool = False
+    pointwise: Exception | None = None  # see ``control_flow.trying``
     homes: dict[int, Any] = field(default_factory=dict)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
@@ -194,6 +199,7 @@ class Root:
     # What regions write, see ``ordering``.
     written: Written = field(default_factory=weakref.WeakKeyDictionary)
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
+    held: dict[Storage, list[Any]] = field(default_factory=dict)  # see ``writes.histories.hold``
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
@@ -208,7 +214,7 @@ class Root:
         for iterations in self.earlier:
             iterations.release()
         for noted in (
-            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.before_failure, self.keep,
+            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.before_failure, self.keep,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk,
             self.tables, self.looked_up, self.read_items, self.earlier,
         ):  # fmt: skip
@@ -244,6 +250,9 @@ class FuncGraph:
         )
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
+        self.torn: dict[
+            Storage, Any
+        ] = {}  # of the caller, written with a history: see ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
         self.closed = False
         self.repeats = False  # the body of a loop
@@ -373,8 +382,8 @@ def current_graph() -> FuncGraph:
     """The innermost graph being recorded; ScopeError outside of a trace."""
     if not stack.graphs:
         raise ScopeError(
-            "a symbolic tensor is out of scope and cannot be used here: its function has been traced already. "
-            "Return it from the function instead.",
+            "a tensor is out of scope and cannot be used here: it belongs to the graph of a function, and has a value only where that "
+            "runs. Return it from the function instead.",
         )
     return stack.graphs[-1]
 

@@ -94,11 +94,13 @@ class Journal:
     def rollback(self) -> None:
         for location, old in reversed(self.entries.values()):
             location._set(old)
+            _stack.undone[id(location.keep)] = undone(location.keep) + 1
 
 
 class _Stack(threading.local):
     def __init__(self) -> None:
         self.journals: list[Journal] = []
+        self.undone: dict[int, int] = {}
         self.guarded: dict[int, tuple[Any, Callable[[], None]]] = {}
 
 
@@ -108,6 +110,11 @@ _stack = _Stack()
 def active() -> bool:
     """Whether a region is being traced in this thread."""
     return bool(_stack.journals)
+
+
+def undone(x: Any) -> int:
+    """How many changes of an object were undone, since the outermost region was opened."""
+    return _stack.undone.get(id(x), 0)
 
 
 def depth() -> int:
@@ -138,6 +145,7 @@ def pop(journal: Journal) -> None:
         raise RuntimeError("journals must end in the reverse order of their beginning")
     if not _stack.journals:
         _stack.guarded.clear()
+        _stack.undone.clear()
 
 
 def unwind(journal: Journal) -> None:

@@ -22,6 +22,7 @@ class Retrace(BaseException):
     ``stood``: where dicts and sets from outside are found that get keys which only the run knows (``guarding.outer_tables``).
     ``mixed``: lists of tensors and numbers, some of other lengths, are lists of tensors (``values.records``).
     ``drawn``: numpy's random generators draw all that they do while tracing (``guarding.draws``).
+    ``pointwise``: the error of a handler for all points where a ``try`` may fail: it is traced for each of them (``control_flow.trying``).
     ``grown``: lists from outside that grow by a staged condition, by identity (``guarding.outer_lists``); ``ungrown``: the error of a trace with those, after which there are none.
     """
 
@@ -42,6 +43,7 @@ class Retrace(BaseException):
     ungrown: Exception | None = None
     mixed: bool = False
     drawn: bool = False
+    pointwise: Exception | None = None
 
     def __or__(self, other: Retrace) -> Retrace:
         """What both know."""

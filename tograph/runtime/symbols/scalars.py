@@ -116,7 +116,7 @@ class _Staged:
         )
 
     def __repr__(self):
-        return f"<symbolic {self.node.kind.__name__}>"
+        return f"<{self.node.kind.__name__}, known when the graph runs>"
 
     __str__ = __repr__
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import AliasError, ScopeError, StagingError, UnsupportedOpError
+from ...errors import ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
@@ -51,6 +51,7 @@ class SymTensor(Valueless, torch.Tensor):
     born: int
     given_ = False  # the argument itself
     asked_ = False  # the code made a leaf of it
+    became_: Any = None  # of such a leaf: its value then, and the node before
     graded_ = False  # it stands for leaves of regions, which may have a gradient there
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
     picked_ = False  # a staged condition may pick it
@@ -88,8 +89,8 @@ class SymTensor(Valueless, torch.Tensor):
         if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
             return True  # asked when a tensor becomes another view in place
         raise ScopeError(
-            f"a symbolic tensor is out of scope and cannot be used here ({func}): its function has been traced "
-            "already. Return it from the function instead."
+            f"a tensor is out of scope and cannot be used here ({func}): it belongs to the graph of a function, and has a value "
+            "only where that runs. Return it from the function instead."
         )
 
     __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
@@ -102,6 +103,10 @@ class SymTensor(Valueless, torch.Tensor):
                 user_location(),
             )
         self.asked_ = requires_grad
+        if requires_grad and not self.requires_grad and not self.given_:
+            LEAF(self)
+            nodes = current_graph().graph.nodes
+            self.became_ = value_of(self, current_graph()), nodes[-1] if nodes else None
         return super().requires_grad_(requires_grad)
 
     def contiguous(self, memory_format=torch.contiguous_format):
@@ -143,7 +148,7 @@ class SymTensor(Valueless, torch.Tensor):
         return torch.Tensor.untyped_storage(made)
 
     def __repr__(self, **kwargs) -> str:
-        return f"<symbolic tensor {tensor_type(self.meta)}>"
+        return f"<tensor {tensor_type(self.meta)}, known when the graph runs>"
 
     def __iter__(self):
         if not self.meta.rank:
@@ -288,6 +293,10 @@ def _part(x: torch.Tensor, root: Any) -> SymTensor:
     )
 
 
+def LEAF(x: SymTensor) -> None:
+    """The code makes a leaf of ``x``. Set by ``twins``, which gives a detached tensor its own history."""
+
+
 def as_symbolic(x: torch.Tensor) -> SymTensor:
     return x if isinstance(x, SymTensor) else capture(x)
 
@@ -300,16 +309,6 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     return value
 
 
-def check_layout(x: SymTensor, what: str) -> None:
-    """AliasError for what ``reshape`` or ``contiguous`` made of a view, where only the run knows whether that is a copy."""
-    if any(v.unsure for v in x.chain):
-        raise AliasError(
-            "the result of reshape(), flatten() or contiguous() of a slice shares memory with it or is a copy, by sizes that are known only when the graph "
-            f"runs; so it cannot be {what} here. Use clone() where it is assigned.",
-            user_location(),
-        )
-
-
 def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     storage = x.storage_
     if (
@@ -320,7 +319,7 @@ def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     ):
         return graph.resolve(x.ref)
     if x.ref is not None and x.version != storage.version:
-        check_layout(x, "read after a change in place of what it may share memory with")
+        open_layouts.check(x.chain, "read after a change in place of what it may share memory with")
     value = graph.current(storage)
     for view in x.chain:
         value = apply_view(graph, view, value)

@@ -20,7 +20,7 @@ NO_ADDRESS = "Cannot access data pointer of Tensor"  # torch's words for a symbo
 def no_array(name: str) -> SymbolicValueError:
     """The error of a function that makes an array of a tensor from outside of the trace."""
     return SymbolicValueError(
-        f"{name}() asks for the memory of a torch.Tensor from outside of the function: what it holds is known only when the graph runs. Use torch functions, make "
+        f"{name}() asks for the memory of a torch.Tensor: what it holds is known only when the graph runs. Use torch functions, make "
         "the array outside and let the function use that, or use tg.py_function.",
         user_location(),
     )
@@ -69,13 +69,16 @@ class Valueless:
 
     def __reduce_ex__(self, protocol):
         raise SymbolicValueError(
-            "a symbolic torch.Tensor cannot be pickled or saved: its value is known only when the graph runs. Save what the "
+            "a torch.Tensor of a graph cannot be pickled or saved: its value is known only when the graph runs. Save what the "
             "function returns, or use tg.py_function.",
             user_location(),
         )
 
+    def __dlpack__(self, *args, **kwargs):
+        self.data_ptr()
+
     def data_ptr(self):
         raise SymbolicValueError(
-            "a symbolic torch.Tensor has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
+            "a torch.Tensor of a graph has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
             user_location(),
         )

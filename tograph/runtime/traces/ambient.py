@@ -17,3 +17,8 @@ def plain() -> AbstractContextManager:
 def uncast() -> AbstractContextManager:
     """Without autocast, whose casts are in the graph."""
     return torch._C._DisableAutocast() if torch._C._is_any_autocast_enabled() else nullcontext()
+
+
+def usual() -> bool:
+    """Whether there are none of these."""
+    return not (user_modes() or torch._C._is_any_autocast_enabled())

@@ -9,6 +9,7 @@ Invariant: every effect has one place, in the same order.
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,12 +70,7 @@ class CallEffects:
         if self._changes_created(changes):
             self.root.root.settled.clear()
         for location, old in changes.entries.values():
-            same = self.opened.same(location) or self.stood.same(location)
-            if same and location.key not in committed:
-                self.undo.append((location, old))
-                continue
-            if self._as_before(location, old) and location.key not in committed:
-                self.watch.kept(location, old)
+            if location.key not in committed and self._stays(location, old):
                 continue
             effect = self._effect(changes, location, old, copies)
             if effect is not None:
@@ -117,6 +113,17 @@ class CallEffects:
         """Whether a variable outside, of those that the code may assign, holds what it held: maybe this path assigns it not at all."""
         variable = location.key[0] == "cell" or control_flow.is_module_globals(location)
         return variable and location.get() is old and self._is_outside(location)
+
+    def _stays(self, location: Location, old: Any) -> bool:
+        """Whether a location that was written holds what it held, so that calls do not change it."""
+        if self.opened.same(location) or self.stood.same(location):
+            self.undo.append((location, old))
+            return True
+        if self._as_before(location, old):
+            self.watch.kept(location, old)
+            return True
+        # A context variable was set and taken back.
+        return isinstance(location.keep, contextvars.ContextVar) and location.get() is old
 
     def _place(self, location: Location) -> Held | Moving:
         """Where a change outside goes, as calls find it."""

@@ -9,7 +9,7 @@ repeated (``Target.replay``) are counted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.journal import Location, joined_steps
 from ..values import flattening, joins, locations
 from ..values.flattening import flatten
-from ..values.structure import Handle, Ref, Spec, spec_of
+from ..values.structure import Handle, Ref, Spec, leaf_types, spec_of
 
 ADDED = ("added",)  # in the place of steps: the content is what a call adds to a list
 
@@ -110,18 +110,32 @@ class Plan:
 
     def __init__(self, parts: list[tuple[Any, Sequence[str] | None, Spec]]):
         self.parts = parts
+        self.instead: dict[
+            int, Any
+        ] = {}  # contents that are set in the place of those that follow from the run
         self.places: list[int | None] = []
 
     def resolve(self, order: dict[Any, int]) -> None:
         """Locations are known by their positions when the trace is done; those that nobody sees outside have none."""
         self.places = [order.get(key) for key, _, _ in self.parts]
 
+    def put_back(self, contents: dict[Any, Any], there: Collection[Any]) -> None:
+        """Set other contents in some places, and nothing in those where what they shall hold is ``there``."""
+        for i, (key, names, spec) in enumerate(self.parts):
+            if key in there:
+                self.parts[i] = None, names, spec
+            elif key in contents:
+                self.instead[i] = contents[key]
+
     def run(self, *values: Any) -> None:
         rest = iter(values)
-        for (_, names, spec), place in zip(self.parts, self.places):
+        for i, ((_, names, spec), place) in enumerate(zip(self.parts, self.places)):
             content = flattening.unflatten(spec, rest, lambda v: v)
-            if place is not None:
-                calls.targets[-1][place].apply(names, content)
+            if place is None:
+                continue
+            if i in self.instead:
+                names, content = None, self.instead[i]
+            calls.targets[-1][place].apply(names, content)
 
 
 register(
@@ -154,6 +168,7 @@ class Commits:
             if key in known and _same(known[key], content):
                 continue
             known[key] = content
+            self._may_be_done(graph.outer, key)
             parts.append((key, names, structure_of(content)))
             contents.append(content)
         if not parts:
@@ -167,10 +182,32 @@ class Commits:
 
     def mark(self) -> Any:
         """What was committed so far, to go ``back`` to when what follows is undone."""
-        return {graph: dict(known) for graph, known in self.last.items()}
+        return {graph: dict(known) for graph, known in self.last.items()}, len(self.plans)
 
     def back(self, mark: Any) -> None:
-        self.last, self.at = mark, None
+        (self.last, count), self.at = mark, None
+        del self.plans[count:]
+
+    def put_back(self, restored: dict[Any, Any], mark: Any) -> bool:
+        """What was committed since a mark, where the last journal began, of these places is what they hold now; False where that is not all to be done."""
+        (last, count), around = mark, current_graph()
+        while around is not None and around not in last:
+            around = around.outer
+        before = {} if around is None else last[around]
+        there = {k for k, now in restored.items() if before.get(k, _at_first(k)) is now}
+        other = restored.keys() - there
+        changed = {k for log in journal.open_journals()[:-1] for k in log.entries}
+        # One that had changed before, and was not committed then, has been committed before all else since.
+        if any(
+            k in before or k not in changed or leaf_types(structure_of(restored[k])) for k in other
+        ):
+            return False
+        for plan in self.plans[count:]:
+            plan.put_back({k: restored[k] for k in other}, there)
+        for at, known in self.last.items():
+            known.update({k: last[at][k] if k in last.get(at, ()) else restored[k] for k in there})
+        self._known(current_graph()).update(restored)
+        return True
 
     def holds(self, graph: FuncGraph, entries: dict[Any, Any]) -> None:
         """What locations hold already, when a call begins."""
@@ -181,6 +218,12 @@ class Commits:
         if graph not in self.last:
             self.last[graph] = dict(self._known(graph.outer)) if graph.outer is not None else {}
         return self.last[graph]
+
+    def _may_be_done(self, graph: FuncGraph | None, key: Any) -> None:
+        """A commit stands in a region: whether it is made is not known around that, and behind it."""
+        while graph is not None:
+            self.last[graph][key] = _MAYBE
+            graph = graph.outer
 
     def _changes(self) -> dict[Any, tuple[Sequence[str] | None, Any]]:
         found: dict[Any, Any] = {}
@@ -201,6 +244,15 @@ class Commits:
                 else:
                     found[key] = (None, location.get())
         return found
+
+
+_MAYBE = object()  # either what was committed last, or what is there
+
+
+def _at_first(key: Any) -> Any:
+    """What a place held when the call began."""
+    logs = (log.entries[key] for log in journal.open_journals() if key in log.entries)
+    return next((old for _, old in logs), None)
 
 
 def structure_of(content: Any) -> Spec:

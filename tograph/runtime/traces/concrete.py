@@ -279,7 +279,7 @@ class ConcreteFunction(pickling.Unpicklable):
     @cached_property
     def gradients(self) -> GradientCalls:
         """How a call runs whose tensors require gradients."""
-        return GradientCalls(self.graph)
+        return GradientCalls(self.graph, self.identities.made)
 
     @property
     def settled(self) -> bool:
@@ -319,7 +319,7 @@ class ConcreteFunction(pickling.Unpicklable):
     @property
     def _prepares(self) -> bool:
         """Whether a call does more than run the graph: no entry can."""
-        return bool(self.late or self.made_leaves or self.mode is False or self._brings_tensors or not self.identities.whole)  # fmt: skip
+        return bool(self.late or self.made_leaves or self.mode is False or self._brings_tensors or not self.identities.whole or self.gradients.returns_leaves)  # fmt: skip
 
     def _entry(self) -> Callable[..., Any] | None:
         if self._effects or self.slots or self._prepares:
@@ -371,12 +371,15 @@ class ConcreteFunction(pickling.Unpicklable):
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
-            with (
-                ambient.plain(),
-                ambient.uncast(),
-                torch.enable_grad() if self._enabled() else nullcontext(),
-            ):
+            if ambient.usual() and not self._enabled():  # with nothing to put aside
                 outputs = self._outputs(inputs)
+            else:
+                with (
+                    ambient.plain(),
+                    ambient.uncast(),
+                    torch.enable_grad() if self._enabled() else nullcontext(),
+                ):
+                    outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)
             raise

@@ -7,20 +7,20 @@ from typing import Any
 
 import torch
 
-from .. import passes
+from .. import autodiff, passes
 from ..graph.ir import Graph
 from ..graph.ordering import set_control_inputs
 from ..guarding import reads
 from ..passes.forward import forward_reads
 from ..recording.tracing import recording
 from ..symbols.funcgraph import FuncGraph, Storage
-from ..symbols.symbolic import SymTensor
+from ..symbols.symbolic import SymTensor, value_of
 from ..values.flattening import flatten
 from ..values.joins import opened
 from ..values.structure import Spec, spec_of
 from ..writes import freed, hooked
 from .identities import Identities
-from .results import Forms, Shown, leaving
+from .results import Forms, MadeLeaf, Shown, leaving
 from .shared_objects import marked
 
 
@@ -54,6 +54,7 @@ def finish(
         hooked.check(root, outputs)
         outputs = freed.leaving(root, outputs)
     graph = root.graph
+    identities.made = _made_leaves(seen, root, outputs)
     graph.outputs = [*outputs, *identities.indices]
     captured = _ordered_inputs(root, arguments)
     identities.settle(root)
@@ -62,6 +63,19 @@ def finish(
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs, identities
+
+
+def _made_leaves(seen: Forms, root: FuncGraph, outputs: Sequence[Any]) -> list[autodiff.Made]:
+    """The leaves that the code made and that leave, as far as their content follows from what it was when they became leaves."""
+    found = []
+    for x, form in seen.values():
+        if isinstance(form, MadeLeaf) and isinstance(x, SymTensor):
+            end, storage = value_of(x, root), x.storage_
+            begin = x.became_ or (None if storage.first is None else (storage.first.value, None))
+            if begin is not None and end in outputs and (begin[0] is end or not x.chain):
+                parameter = isinstance(x, torch.nn.Parameter)
+                found.append(autodiff.Made(*begin, outputs.index(end), parameter))
+    return found
 
 
 def _specs(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .. import passes
+from .. import autodiff, passes
 from ..graph.ir import Graph, Value
 from ..graph.rewrite import copied
 from ..native.entry import Wanted
@@ -46,6 +46,7 @@ class Identities:
         """``outputs``: those that are not an index."""
         shown = shown or Shown({}, {})
         self.count = len(outputs)
+        self.made: list[autodiff.Made] = []  # leaves that the code makes
         self._outer = {i: shown.given[v] for i, v in enumerate(outputs) if v in shown.given}
         self._some = {i: shown.chosen[v] for i, v in enumerate(outputs) if v in shown.chosen}
         self.indices = list(dict.fromkeys(index for index, _ in self._some.values()))

@@ -22,7 +22,7 @@ from ..symbols.symbolic import SymTensor, value_of
 from ..values import families
 from ..values.arguments import Flat
 from ..values.specs import TensorSpec
-from ..writes import histories
+from ..writes import rebasing
 
 
 def inputs_of(
@@ -65,7 +65,7 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
 
 def _with_history(leaf: SymTensor) -> SymTensor:
     """An argument that has a history outside is no leaf, whatever the gradient mode of the call is."""
-    made = histories.alias(leaf)
+    made = rebasing.alias(leaf)
     made.given_, made.real_, leaf.shown_ = True, leaf.real_, made
     return made
 

@@ -52,20 +52,24 @@ class _Rebuilt:
 
 
 class MadeLeaf:
-    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again."""
+    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again, with its gradient."""
 
-    def __init__(self, x: torch.Tensor):
-        self.x = x
+    def __init__(self, x: torch.Tensor, grad: Any):
+        self.x, self.grad = x, grad
 
     def __tograph_flatten__(self):
-        return isinstance(self.x, torch.nn.Parameter), [self.x]
+        return isinstance(self.x, torch.nn.Parameter), [self.x, self.grad]
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
-        x = parts[0]
+        x, grad = parts
         if not isinstance(x, torch.Tensor):
             return x
-        return torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
+        if not x.requires_grad or not x.is_leaf:  # else the call made it, see ``autodiff.returned``
+            x = torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
+        if isinstance(grad, torch.Tensor):
+            x.grad = grad
+        return x
 
 
 Outer = tuple[Storage, tuple[View, ...]]  # a tensor of the caller's, or a view of one
@@ -101,7 +105,8 @@ def leaving(
         if x.storage_.reshaped:
             root.root.laid_out = True
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
-            return MadeLeaf(x)
+            slot = root.root.slots.get(id(x))
+            return MadeLeaf(x, None if slot is None else _leaving(slot.content, seen, tensor))
         if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
             return one
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
@@ -208,7 +213,8 @@ _MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor besid
 
 def _is_own(x: SymTensor, root: FuncGraph) -> bool:
     """Whether the code made a leaf of ``x``: it asked for one, or ``x`` is what a maker of tensors gave (``requires_grad=True``)."""
-    node = value_of(x, root).node
+    first = x.storage_.first
+    node = value_of(x, root).node if first is None else first.value.node
     made = node is not None and not x.chain and not node.regions
     return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))
 

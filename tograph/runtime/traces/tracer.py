@@ -76,7 +76,7 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
-        root.drawn = known.drawn
+        root.drawn, root.pointwise = known.drawn, known.pointwise
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled

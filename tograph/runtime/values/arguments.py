@@ -23,7 +23,7 @@ from ..inference.shapes import SYMBOLS
 from . import tables
 from .exact import exact, exact_keys
 from .growing import StagedList
-from .pytrees import parts_of, rebuild
+from .pytrees import HEAP, parts_of, rebuild
 from .specs import TensorSpec
 from .structure import Handle
 
@@ -170,7 +170,8 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
             "key. Pass a tuple or a frozenset instead."
         )
-    if kind.__hash__ is None and not hasattr(x, "__dict__") and kind not in (deque, bytearray):
+    held = hasattr(x, "__dict__") or kind.__flags__ & HEAP or kind in (deque, bytearray)
+    if kind.__hash__ is None and not held:
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
         )

@@ -10,6 +10,7 @@ condition gave, and the other way round, so that two variables which one ``if`` 
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ import torch
 
 from ..graph.ir import Value
 from ..symbols.funcgraph import current_graph
-from ..symbols.scalars import StagedBool, new_scalar
+from ..symbols.scalars import StagedBool, StagedInt, new_scalar
 from .structure import TaggedUnion
 
 
@@ -32,11 +33,19 @@ class _State(threading.local):
         self.sizes: dict[
             Value, tuple[Any, tuple[Any, Any]]
         ] = {}  # (condition, sizes by its answer)
+        self.numbers: dict[Value, tuple[Any, tuple[int, int]]] = {}  # the same of numbers
         self.depth = 0
+        self.all = frozenset(range(64))  # what a tag may be of which nothing is known
 
 
 _state = _State()
-_ALL = frozenset(range(64))
+FEW = 4  # options up to which a test of several is one of each
+
+
+def _make_room(x: TaggedUnion) -> None:
+    """Let the numbers of all options of ``x`` be among those that tags have."""
+    if len(x.options_) > len(_state.all):
+        _state.all = frozenset(range(2 * len(x.options_)))
 
 
 def _tag_value(x: TaggedUnion) -> Value:
@@ -45,13 +54,14 @@ def _tag_value(x: TaggedUnion) -> Value:
 
 def possible(x: TaggedUnion) -> list[int]:
     """The options that ``x`` may be here, in order."""
+    _make_room(x)
     left = _left(_tag_value(x)) & frozenset(range(len(x.options_)))
     return sorted(left) or [len(x.options_) - 1]
 
 
 def _left(tag: Value) -> frozenset[int]:
     """What a tag may be here, by what is known of it and of the one that it follows from."""
-    left = _ALL
+    left = _state.all
     for known in _state.known:
         left &= known.get(tag, left)
     if tag in _state.source:
@@ -98,10 +108,16 @@ def is_option(x: TaggedUnion, i: int) -> Any:
 
 def is_one_of(x: TaggedUnion, options: list[int]) -> Any:
     """The staged condition that ``x`` is one of the options."""
+    _make_room(x)
     test: Any = None
-    for i in options:
-        one = x.tag_ == i
-        test = one if test is None else test | one
+    if len(options) > FEW:
+        table = [i in options for i in range(len(x.options_))]
+        graph = current_graph()
+        test = new_scalar("tg.choose", (x.tag_.node.value(graph), table), bool, graph)
+    else:
+        for i in options:
+            one = x.tag_ == i
+            test = one if test is None else test | one
     if test is None:
         graph = current_graph()
         test = new_scalar("py.constant", (False,), bool, graph)
@@ -116,22 +132,55 @@ def sized(x: torch.Tensor, test: Any, then: Any, orelse: Any) -> None:
         _state.sizes[value] = test, (orelse, then)
 
 
-def with_known_size(x: Any) -> Any:
-    """A tensor of unknown size as one of the size that it is known to have here."""
-    if not _state.sizes or not _state.known or not isinstance(x, torch.Tensor):
+def counted(x: StagedInt, test: Any, then: int, orelse: int) -> None:
+    """A number is ``then`` where ``test`` was true, else ``orelse``."""
+    if x.node.ref is not None and _meaning(test) is not None:
+        _state.numbers[x.node.ref.value] = test, (orelse, then)
+
+
+def _numbers(value: Value) -> tuple[Any, tuple[int, int]] | None:
+    """What decides on a number, and what it is by the answer: one that an ``if`` chose, or a sum with such a one."""
+    node = value.node
+    if value in _state.numbers or node is None or node.op not in _SUMS:
+        return _state.numbers.get(value)
+    parts = [_numbers(a) if isinstance(a, Value) else a for a in node.args]
+    tests = [p[0] for p in parts if isinstance(p, tuple)]
+    if None in parts or any(t is not tests[0] for t in tests):
+        return None
+    given = ([p[1][i] if isinstance(p, tuple) else p for p in parts] for i in (0, 1))
+    low, high = (_SUMS[node.op](*row) for row in given)
+    return tests[0], (low, high)
+
+
+_SUMS = {"py.add": operator.add, "py.sub": operator.sub, "py.neg": operator.neg}
+
+
+def _decided(x: Any) -> tuple[Any, tuple[Any, Any]] | None:
+    """The condition that decides on a size or a number, and what it is by the answer."""
+    if type(x) is StagedInt:
+        return _numbers(x.node.ref.value) if _state.numbers and x.node.ref is not None else None
+    if not _state.sizes or not isinstance(x, torch.Tensor):
+        return None
+    return _state.sizes.get(_value(x))
+
+
+def as_known(x: Any) -> Any:
+    """A tensor of unknown size as one of the size that it is known to have here, a number as the one that it is."""
+    if not _state.known:
         return x
-    test, sizes = _state.sizes.get(_value(x), (None, ()))
+    test, kinds = _decided(x) or (None, ())
     found = None if test is None else answer(test)
-    if found is None or any(type(n) is not int for n in sizes[found]):
+    if found is None:
         return x
-    return x.view(sizes[found])
+    known = kinds[found]
+    if isinstance(x, torch.Tensor):
+        return x if any(type(n) is not int for n in known) else x.view(known)
+    return known
 
 
 def undecided(x: Any) -> Any:
-    """The condition that decides on the size of a tensor; None where the size is known, or nothing is known of it."""
-    if not _state.sizes or not isinstance(x, torch.Tensor):
-        return None
-    test, _ = _state.sizes.get(_value(x), (None, ()))
+    """The condition that decides on the size of a tensor, or on a number; None where it is known, or nothing is known of it."""
+    test, _ = _decided(x) or (None, ())
     return None if test is None or answer(test) is not None else test
 
 
@@ -143,7 +192,7 @@ def _value(x: Any) -> Value | None:
 
 def negated(test: Any, result: Any) -> None:
     """``result`` is ``not test``: its meaning follows."""
-    _mean(test, result, lambda options: _ALL - options)
+    _mean(test, result, lambda options: _state.all - options)
 
 
 def same(test: Any, result: Any) -> None:
@@ -187,6 +236,7 @@ def scope():
             _state.meaning.clear()
             _state.source.clear()
             _state.sizes.clear()
+            _state.numbers.clear()
 
 
 def learn(test: Any, answer: bool) -> None:
@@ -195,10 +245,10 @@ def learn(test: Any, answer: bool) -> None:
     if meaning is None:
         return
     tag, options = meaning
-    known = {tag: options if answer else _ALL - options}
+    known = {tag: options if answer else _state.all - options}
     while tag in _state.source:
         source, of = _state.source[tag]
-        known[source] = frozenset(i for i in _ALL if of(i) & known[tag])
+        known[source] = frozenset(i for i in _state.all if of(i) & known[tag])
         tag = source
     _state.known.append(known)
 

@@ -261,7 +261,11 @@ class StagedList(ListContent):
         )
 
     def __repr__(self) -> str:
-        return super().__repr__() if self.handle is None else f"<symbolic {self.handle.type}>"
+        return (
+            super().__repr__()
+            if self.handle is None
+            else f"<{self.handle.type}, known when the graph runs>"
+        )
 
     def __reduce_ex__(self, protocol: Any):
         return list, (list(self),)

@@ -99,16 +99,22 @@ def attribute(owner, attr: str) -> Location:
         return MISSING
 
     def set(value):
-        if attr == "__dict__" and not isinstance(value, dict):
-            raise StagingError(
-                f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
-            )
-        if value is not MISSING:
-            _set_in_order(owner, attr, value, order)
-        elif get() is not MISSING:
-            _hooks(owner, "__delattr__").__delattr__(owner, attr)
+        if get() is not value:  # it is where the class has refused the write
+            _put_attribute(owner, attr, value, order)
 
     return Location(("attr", id(owner), attr), f"{type(owner).__name__}.{attr}", get, set, owner)
+
+
+def _put_attribute(owner: Any, attr: str, value: Any, order: tuple) -> None:
+    """Write or delete an attribute that holds something else, or nothing."""
+    if attr == "__dict__" and not isinstance(value, dict):
+        raise StagingError(
+            f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
+        )
+    if value is MISSING:
+        _hooks(owner, "__delattr__").__delattr__(owner, attr)
+    else:
+        _set_in_order(owner, attr, value, order)
 
 
 def _order_of(owner: Any, attr: str) -> tuple:

@@ -64,7 +64,7 @@ class Held:
 @functools.cache
 def base_container(cls: type) -> type | None:
     """The dict or list that a user's class extends, None for other classes."""
-    if not issubclass(cls, (dict, list)) or not cls.__flags__ & _HEAP or _standard(cls):
+    if not issubclass(cls, (dict, list)) or not cls.__flags__ & HEAP or _standard(cls):
         return None
     if cls.__module__.partition(".")[0] in _LIBRARIES or hasattr(cls, "__tograph_flatten__"):
         return None
@@ -194,7 +194,7 @@ def _is_attributes(cls: type) -> bool:
         cls, (type, BaseException, torch.nn.Module)
     ):
         return False
-    return all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in _classes(cls))
+    return all(c.__flags__ & HEAP and "__new__" not in vars(c) for c in _classes(cls))
 
 
 def _classes(cls: type) -> list[type]:
@@ -225,7 +225,7 @@ _BOUND = (
 
 _SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
-_HEAP = 1 << 9
+HEAP = 1 << 9  # of the flags of a class: it was made by a class statement
 
 _DATA = "torch.distributions."  # plain classes of a library
 

@@ -54,6 +54,9 @@ class Handle:
     def type(self) -> Type:
         return self.ref.value.type
 
+    def __repr__(self) -> str:
+        return f"<{self.type}, known when the graph runs>"
+
 
 @dataclass(frozen=True, eq=False)
 class Leaf:

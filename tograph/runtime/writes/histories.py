@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, Location
@@ -30,33 +29,8 @@ from ..graph.overwritten import place_of, told
 from ..inference.infer import tensor_type
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
+from .rebasing import alias, rebase
 from .stale import bump, set_versions
-
-
-class _Alias(torch.autograd.Function):
-    """A tensor of the same value and history that does not change when the original does."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        return same(as_symbolic(x))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return grad
-
-
-class _Rebase(torch.autograd.Function):
-    """Gives ``x`` the history of ``source``, in place."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, source: Any) -> Any:
-        ctx.mark_dirty(x)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return None, grad
-
 
 EARLIER = "tg.earlier"
 _loops = itertools.count()
@@ -221,27 +195,6 @@ def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) 
     """Give a ``While`` loops for the nodes of ``earlier`` in its body. Set by ``autodiff``."""
 
 
-def alias(x: torch.Tensor) -> Any:
-    """A tensor with the history that ``x`` has now, in any gradient mode, or None when it has none."""
-    if not x.requires_grad:
-        return None
-    with torch.enable_grad():
-        return _Alias.apply(x)
-
-
-def rebase(x: torch.Tensor, source: Any) -> None:
-    """Make the history of ``source`` (None: no history) that of ``x``; views of ``x`` see it.
-
-    A leaf that requires grad keeps being one: it was written while gradients were off.
-    """
-    if not x.is_leaf:
-        torch.Tensor.detach_(x)  # of torch's history only
-    if not x.requires_grad and source is not None and source.requires_grad:
-        with torch.enable_grad():
-            _Rebase.apply(x, source)
-    increment_version(x)
-
-
 def released(outside: Sequence[tuple[torch.Tensor, Any, int]]) -> None:
     """At the end of a trace: captured tensors that it wrote in place have no history of the trace any more.
 
@@ -257,34 +210,58 @@ def released(outside: Sequence[tuple[torch.Tensor, Any, int]]) -> None:
 class _Notes(threading.local):
     def __init__(self) -> None:
         self.regions: list[dict[int, tuple[torch.Tensor, Any, Any, int]]] = []
-        self.outside: list[dict[Storage, tuple[torch.Tensor, int]]] = []
+        self.outside: list[dict[Storage, tuple[torch.Tensor, int, bool]]] = []
 
 
 _notes = _Notes()
 
 
+def hold(call: Any, graph: FuncGraph) -> None:
+    """Remember that a recorded node has been given ``call.tensors``: those that are written later it keeps as they are now.
+
+    Where a graph is replayed each content is a tensor of its own.
+    """
+    if graph.replaying:
+        return
+    for i, x in call.tensors.items():
+        storage = x.storage_ if isinstance(x, SymTensor) else None
+        if storage is not None and storage.external is None and storage.argument is None:
+            graph.root.held.setdefault(storage, []).append((call, i))
+
+
 def note(storage: Storage, target: torch.Tensor) -> None:
     """``target`` is about to be written: remember the history of the tensor that it is a view of."""
+    for call, i in current_graph().root.held.pop(storage, ()):
+        call.keep(i)
     owner = target if target._base is None else target._base
     if not isinstance(owner, SymTensor):
         note_outside(storage, owner)
         return
-    storage.owner = owner
+    if storage.owner is None or not detached(owner):
+        storage.owner = owner
     if storage.argument is not None:
         note_outside(storage, owner)
-    if not _notes.regions or id(storage) in _notes.regions[-1]:
+    if not _notes.regions or id(owner) in _notes.regions[-1]:
         return
     old = alias(owner)
-    _notes.regions[-1][id(storage)] = owner, owner.grad_fn, old, owner._version
+    _notes.regions[-1][id(owner)] = owner, owner.grad_fn, old, owner._version
     ref = storage.ref
     if old is not None and ref is not None and ref.graph is not current_graph():
         ref.graph.sources.setdefault(ref.value, old)
 
 
+def detached(x: SymTensor) -> bool:
+    """Whether a tensor that is no view to torch's autograd has the memory of another one, and no history of it."""
+    return x._base is None and any(v.func is torch.ops.aten.detach.default for v in x.chain)
+
+
 def note_outside(storage: Storage, owner: torch.Tensor) -> None:
-    """A tensor of the caller is about to be written: remember its version. A captured one keeps the history of the trace, see ``released``."""
+    """A tensor of the caller is about to be written: remember its version, and whether it has a history.
+
+    One that had a history keeps that of the trace, see ``released``.
+    """
     if _notes.outside and storage not in _notes.outside[-1]:
-        _notes.outside[-1][storage] = owner, owner._version
+        _notes.outside[-1][storage] = owner, owner._version, owner.grad_fn is None
 
 
 def rewritten(node: Node, graph: FuncGraph, inner: FuncGraph) -> None:
@@ -306,12 +283,14 @@ def kept(graph: FuncGraph):
         yield
     finally:
         outside = _notes.outside.pop()
-        for storage, (owner, version) in outside.items():
+        for storage, (owner, version, plain) in outside.items():
+            if plain and owner.grad_fn is not None and not isinstance(owner, SymTensor):
+                torch.Tensor.detach_(owner)
             if owner._version != version:
                 graph.rewritten[storage] = owner
         for owner, function, old, version in _notes.regions.pop().values():
             if owner.grad_fn is not function:
                 rebase(owner, old)
             set_versions((owner,), (version,))
-        for owner, version in outside.values():
+        for owner, version, _ in outside.values():
             set_versions((owner,), (version,))

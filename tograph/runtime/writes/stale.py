@@ -21,10 +21,11 @@ from ..graph.ir import Node, Value
 from ..graph.overwritten import place_of, targets, told
 from ..graph.types import BOOL
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
-from ..symbols.symbolic import as_symbolic, value_of
+from ..symbols.packing import packing
+from ..symbols.symbolic import as_symbolic, same, value_of
 from .freed import fields
+from .rebasing import set_versions, without_history
 
-set_versions = torch._C._autograd._unsafe_set_version_counter
 MODIFIED = "modified by an inplace operation"
 _PROBE = 1 << 30  # a version that no tensor has
 Flag = Value | bool
@@ -209,7 +210,7 @@ def settle(nodes: Iterable[Any], surely: bool) -> None:
                 made = _Let(str(error), *found) if found else _Let(str(error))
                 made.settle(writes)
                 if surely or made.flag is not True:
-                    _let(getattr(node, "_raw" + "_" * (name[0] != "_") + name))
+                    _let(getattr(node, "_raw" + "_" * (name[0] != "_") + name), made.x)
                     here.root.let[node, name] = made
                     node.register_prehook(made.refuse)
 
@@ -220,10 +221,22 @@ def _names(node: Any) -> Sequence[str]:
     return ("saved_tensors",) if user else fields(type(node))
 
 
-def _let(saved: Any) -> None:
+def _let(saved: Any, written: torch.Tensor | None) -> None:
     """Let torch take what was saved whatever its version is."""
     for one in saved if isinstance(saved, (list, tuple)) else [saved]:
-        one.register_hooks(lambda x: (x,), lambda packed: packed[0])
+        try:
+            _pack(one)
+        except RuntimeError:  # it was a leaf, and has a history since it was written
+            if written is None or written.grad_fn is None:
+                raise
+            with without_history(written):
+                _pack(one)
+
+
+def _pack(saved: Any) -> None:
+    with packing():
+        # a new object each time: of one that is known elsewhere torch would make a detached one
+        saved.register_hooks(lambda x: (x,), lambda packed: same(packed[0]))
 
 
 def _any_flag(writes: Sequence[Write]) -> Flag:

@@ -1,0 +1,200 @@
+"""Complex tensors in native code: as eager PyTorch has them, for each op, in loops and branches, and where they enter, leave and are printed."""
+
+import math
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import run
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+BOTH = pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+
+
+def z(*shape, dtype=torch.complex64, seed=0):
+    return torch.randn(
+        *shape, dtype=dtype, generator=torch.Generator().manual_seed(seed + len(shape))
+    )
+
+
+def check(f, *args, level="native"):
+    """``f`` as native code gives what it gives."""
+    g = tg.function(f)
+    for _ in range(4):
+        torch.testing.assert_close(g(*args), f(*args), rtol=1e-5, atol=1e-6, equal_nan=True)
+    program = g.concrete_functions[-1].scheduled
+    assert program.level == level, program.reason
+    return program
+
+
+def mandelbrot(c):
+    x, n = torch.zeros_like(c), torch.zeros(c.shape, dtype=torch.int64)
+    for _ in range(12):
+        x = x * x + c
+        n = n + (x.abs() < 2)
+    return x, n
+
+
+def newton(x):
+    n = 0
+    while n < 30:
+        d = (x**3 - 1) / (3 * x**2)
+        x = x - d
+        n += 1
+        if d.abs().max() < 1e-4:
+            break
+    return x, n
+
+
+def circuit(x):
+    state = torch.zeros(8, dtype=x.dtype)
+    state[0] = 1
+    for t in x.real:
+        c, s = torch.cos(t / 2), torch.sin(t / 2)
+        gate = torch.stack([torch.stack([c, -s]), torch.stack([s, c])]).to(x.dtype)
+        psi = torch.einsum("ab,bcd->acd", gate, state.view(2, 2, 2))
+        state = psi.permute(1, 2, 0).reshape(8) * torch.exp(1j * t)
+    return state, state.abs() ** 2
+
+
+def branches(x):
+    total = torch.zeros((), dtype=x.dtype)
+    for v in x:
+        if v.real > 0:
+            total = total + v * (1 - 2j)
+        else:
+            total = total * 0.5 - v.conj()
+    return total
+
+
+def wave(x):
+    k = torch.arange(x.shape[0]) * 0.3
+    for _ in range(4):
+        x = torch.fft.ifft(torch.exp(-0.5j * k) * torch.fft.fft(x * torch.exp(-0.25j * k)))
+    return x
+
+
+def power(x):
+    v = x[0]
+    for _ in range(5):
+        v = x @ v
+        v = v / torch.linalg.vector_norm(v)
+    return v, torch.vdot(v, x @ v)
+
+
+@BOTH
+@pytest.mark.parametrize("f", [mandelbrot, newton, circuit, branches, wave, power])
+def test_programs_of_complex_tensors_are_native(f, dtype):
+    check(f, z(6, 6, dtype=dtype) * 0.5 if f is power else z(6, dtype=dtype))
+
+
+def each(name, *forms):
+    return [pytest.param(f, id=f"{name}{i}") for i, f in enumerate(forms)]
+
+
+OPS = [
+    *each("add", lambda x, y, r: x + y, lambda x, y, r: x + r, lambda x, y, r: r + x, lambda x, y, r: x + 2, lambda x, y, r: 1.5 + x, lambda x, y, r: x + (1 - 2j)),
+    *each("sub", lambda x, y, r: x - y, lambda x, y, r: x - r, lambda x, y, r: r - x, lambda x, y, r: 2 - x, lambda x, y, r: (1 - 2j) - x, lambda x, y, r: torch.sub(x, y, alpha=2)),
+    *each("mul", lambda x, y, r: x * y, lambda x, y, r: x * r, lambda x, y, r: r * 2j, lambda x, y, r: x * 2, lambda x, y, r: x * (1 - 2j)),
+    *each("div", lambda x, y, r: x / y, lambda x, y, r: x / r, lambda x, y, r: r / x, lambda x, y, r: x / 2, lambda x, y, r: 1 / x, lambda x, y, r: x / (1 - 2j)),
+    *each("pow", lambda x, y, r: x**2, lambda x, y, r: x**3, lambda x, y, r: x**0.5, lambda x, y, r: x**-1),
+    *each("exp", lambda x, y, r: torch.exp(x), lambda x, y, r: torch.exp(1j * r), lambda x, y, r: torch.polar(r.abs(), r)),
+    *each("abs", lambda x, y, r: x.abs(), lambda x, y, r: x.angle(), lambda x, y, r: x.real + x.imag, lambda x, y, r: torch.view_as_real(x) * 2, lambda x, y, r: x.sgn()),
+    *each("made", lambda x, y, r: torch.complex(r, r * 2), lambda x, y, r: torch.view_as_complex(torch.stack([r, -r], -1)) * 2, lambda x, y, r: r.to(x.dtype) + 1, lambda x, y, r: torch.zeros_like(x) + torch.ones(3, dtype=x.dtype), lambda x, y, r: torch.full((3,), 2 + 1j) * x),
+    *each("conj", lambda x, y, r: x.conj() * y, lambda x, y, r: (x.conj() @ y.mT).real, lambda x, y, r: x.mH @ y),
+    *each("where", lambda x, y, r: torch.where(r > 0, x, y), lambda x, y, r: torch.where(r > 0, x, 1j), lambda x, y, r: (x == y) | (x != x), lambda x, y, r: x == 1),
+    *each("moved", lambda x, y, r: torch.cat([x, y]).roll(1, 0), lambda x, y, r: torch.stack([x, y])[1] * 1, lambda x, y, r: x[:, 1:].sum(0), lambda x, y, r: (x + 0).mT.contiguous(), lambda x, y, r: x.mean() + y.sum(1), lambda x, y, r: torch.cumsum(x, 0)),
+    *each("asked", lambda x, y, r: torch.sin(x) + torch.sqrt(y), lambda x, y, r: torch.log(x) * torch.tanh(y), lambda x, y, r: torch.linalg.det(x @ y.mT), lambda x, y, r: torch.prod(x, 0), lambda x, y, r: torch.fft.fft2(x).abs()),
+]  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("f", OPS)
+def test_ops(f, dtype):
+    real = torch.float32 if dtype is torch.complex64 else torch.float64
+
+    def program(x, y, r):  # with enough of native code around, and twice
+        for _ in range(2):
+            r = r * 1.25 - 0.5
+        return f(x, y, r.abs() * 0.5 + 0.1 if r.sum() > 1e9 else r), r.sum() + r.mean() * r.max()
+
+    for shape in [(3, 3), (1, 3), (17, 3)]:
+        x, y = z(*shape, dtype=dtype), z(*shape, dtype=dtype, seed=7)
+        r = torch.randn(shape, dtype=real, generator=torch.Generator().manual_seed(3))
+        if x.shape[0] != 3 and f in [
+            p.values[0] for p in OPS if p.id.startswith(("asked", "conj"))
+        ]:
+            continue
+        g = tg.function(program)
+        for _ in range(3):
+            found, expected = g(x, y, r), program(x, y, r)
+            torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5, equal_nan=True)
+            assert found[0].dtype == expected[0].dtype
+            assert 1 in shape or found[0].stride() == expected[0].stride()
+
+
+def test_products_of_what_is_no_number_are_those_of_eager():
+    values = [0.0, -0.0, 1.0, math.inf, -math.inf, math.nan]
+    x = torch.tensor([complex(a, b) for a in values for b in values])
+    pairs = x[:, None].expand(36, 36), x[None].expand(36, 36)
+    a, b = (p.contiguous() for p in pairs)
+
+    def f(a, b):
+        for _ in range(2):
+            c = a * b + a - b
+        return c, a * 2.0, a.abs()
+
+    check(f, a, b)
+
+
+def test_results_that_share_memory_still_do():
+    def f(x):
+        for _ in range(3):
+            x = x * (1 + 1j)
+        return x, x[0], x.real
+
+    g = tg.function(f)
+    for _ in range(4):
+        y, row, real = g(z(3, 3))
+        y[0, 0] = 9
+        assert row[0] == 9 and real[0, 0] == 9
+
+
+def test_a_result_that_is_the_argument_is_that():
+    def f(x, n):
+        while n > 0:
+            x = x * 2j
+            n = n - 1
+        return x
+
+    g, x = tg.function(f), z(4)
+    for n in (2, 0, 3, 0):
+        assert (g(x, torch.tensor(n)) is x) == (n == 0)
+    assert (g(x.conj(), torch.tensor(1)) == f(x.conj(), torch.tensor(1))).all()
+
+
+def test_prints_empty_tensors_and_gradients():
+    def says(x):
+        n = 0
+        for v in x:
+            n += 1
+            print(n, v, f"{v * 2}")
+        return x * 2
+
+    g, x = tg.function(says), torch.tensor([1 + 2j, -0.5j])
+    for _ in range(3):
+        assert run(says, (x,)).printed == run(g, (x,)).printed
+
+    def loss(x):
+        for _ in range(3):
+            x = x * x + 0.1j
+        return (x.abs() ** 2).sum()
+
+    x = (z(5) * 0.5).requires_grad_()
+    for _ in range(3):
+        (expected,), (found,) = (torch.autograd.grad(f(x), x) for f in (loss, tg.function(loss)))
+        torch.testing.assert_close(found, expected)
+    check(mandelbrot, z(0))
+    check(mandelbrot, z(1))

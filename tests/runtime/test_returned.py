@@ -1,0 +1,115 @@
+"""Leaves that a function makes and returns with what it computes of them: outside, the histories of the results lead to them."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+def product(x, n):
+    w = torch.ones(2, requires_grad=True)
+    return w, w * 2
+
+
+def parameter(x, n):
+    w = torch.nn.Parameter(torch.zeros(2))
+    loss = ((w - x) ** 2).sum()
+    if n > 1:
+        loss = loss * 2
+    return {"w": w, "losses": [loss]}
+
+
+def used_before(x, n):
+    w = x.clone()
+    y = w * w
+    w.requires_grad_()
+    return w, y.detach() * w
+
+
+def by_hand(x, n):
+    w = torch.zeros(2, requires_grad=True)
+    for _ in range(n):
+        (g,) = torch.autograd.grad(((w - x) ** 2).sum(), w)
+        with torch.no_grad():
+            w -= 0.1 * g
+    return w, (w * x).sum()
+
+
+def by_an_optimizer(x, n):
+    layer = torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        layer.weight.fill_(0.5)
+        layer.bias.fill_(0.1)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
+    for _ in range(n):
+        optimizer.zero_grad()
+        layer(x).square().sum().backward()
+        optimizer.step()
+    return layer.weight, layer.bias, layer(x).sum()
+
+
+def with_a_gradient(x, n):
+    w = torch.zeros(2, requires_grad=True)
+    if n > 1:
+        (w * x).sum().backward()
+    return w, w.sum() * x.sum()
+
+
+def without(x, n):
+    w = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        y = w * 2
+    return w, y
+
+
+FUNCTIONS = [product, parameter, used_before, by_hand, by_an_optimizer, with_a_gradient, without]
+
+
+def tensors(result):
+    if isinstance(result, torch.Tensor):
+        return [result]
+    parts = result.values() if isinstance(result, dict) else result
+    return [x for part in parts for x in tensors(part)]
+
+
+def seen(f, n, grad):
+    """What can be seen of two calls: flags, values, fields, and gradients that are taken outside."""
+    rows = []
+    for _ in range(2):
+        x = torch.tensor([0.3, 0.4], requires_grad=grad)
+        found = tensors(f(x, torch.tensor(n)))
+        flags = [(y.requires_grad, y.is_leaf, type(y), y.is_leaf and y.grad is None) for y in found]
+        leaves = [y for y in found if y.is_leaf and y.requires_grad]
+        sum(y.sum() for y in found if y.requires_grad).backward()
+        rows.append((flags, [y.detach() for y in found], [y.grad for y in leaves], x.grad))
+    return rows
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("n, grad", [(0, False), (1, True), (3, False)])
+def test_as_in_eager(f, n, grad):
+    for got, want in zip(seen(tg.function(f), n, grad), seen(f, n, grad), strict=True):
+        assert got[0] == want[0]
+        torch.testing.assert_close(got[1:], want[1:])
+
+
+def test_each_call_makes_its_own():
+    function = tg.function(product)
+    first, second = (function(torch.ones(2), torch.tensor(0)) for _ in range(2))
+    first[1].sum().backward()
+    assert first[0] is not second[0]
+    assert second[0].grad is None
+
+
+def test_second_order():
+    def f(x):
+        w = torch.full((2,), 3.0, requires_grad=True)
+        return w, (w * w * x).sum()
+
+    def second(f):
+        x = torch.tensor([0.3, 0.4], requires_grad=True)
+        w, y = f(x)
+        (g,) = torch.autograd.grad(y, w, create_graph=True)
+        return torch.autograd.grad((g * g).sum(), [w, x])
+
+    torch.testing.assert_close(second(tg.function(f)), second(f))

@@ -1,0 +1,342 @@
+"""Ops of complex tensors as ops of their real and imaginary parts, by torch's formulas.
+
+A part is a value of the graph, or a number that stands for a tensor of it. ``Emit`` makes nodes; what has no form here torch is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..graph.ir import Node, Value, map_values
+from ..graph.types import ScalarType, TensorType
+
+Part = Any  # Value | float
+Pair = tuple[Part, Part]
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+def is_complex(x: Any) -> bool:
+    """Whether a value is a complex tensor."""
+    return isinstance(x, Value) and isinstance(x.type, TensorType) and x.type.dtype in REAL
+
+
+class Emit:
+    """Writes nodes for one node of a graph, whose result has the shape and the device of ``kind``."""
+
+    def __init__(self, nodes: list[Node], node: Node, pairs: Callable[[Any], Pair]):
+        self.nodes, self.node, self.pairs = nodes, node, pairs
+        self.kind = node.outputs[0].type
+        self.dtype = REAL.get(getattr(self.kind, "dtype", None), getattr(self.kind, "dtype", None))
+
+    def add(self, op: str, *args: Any, shape: Sequence[Any] | None = None, dtype: torch.dtype | None = None, options: Any = None) -> Value:  # fmt: skip
+        """The result of an op; ``options``: its keywords."""
+        kind = replace(self.kind, dtype=dtype or self.dtype, shape=tuple(self.kind.shape if shape is None else shape))  # fmt: skip
+        made = Node(op, args, options, [kind], location=self.node.location, grad=self.node.grad)
+        self.nodes.append(made)
+        return made.outputs[0]
+
+    def number(self, x: Any, dtype: torch.dtype | None = None, shape: Sequence[Any] = ()) -> Value:
+        """A number as a tensor."""
+        options = {"dtype": dtype or self.dtype, "device": torch.device(self.kind.device)}
+        return self.add(
+            "aten.full.default", list(shape), x, shape=shape, dtype=dtype, options=options
+        )
+
+    def tensor(self, x: Part) -> Value:
+        """A part as a tensor, a number as one without dims."""
+        return self.number(x) if _is_number(x) else x
+
+    def whole(self, x: Part, kind: TensorType) -> Value:
+        """A part as a tensor of the shape of a complex one."""
+        return self.number(x, REAL[kind.dtype], kind.shape) if _is_number(x) else x
+
+    def binary(self, op: str, a: Part, b: Part) -> Part:
+        """``+``, ``-``, ``*`` or ``/`` of two parts."""
+        if not isinstance(a, Value) and not isinstance(b, Value) and op in _NUMBERS:
+            return _NUMBERS[op](a, b)
+        if _is_number(a) and op in ("add", "mul"):
+            a, b = b, a
+        a = self.tensor(a)
+        return self.add(f"aten.{op}.Tensor", a, b, shape=_broadcast(a, b))
+
+    def of(self, op: str, x: Part) -> Value:
+        """A function of one part."""
+        x = self.tensor(x)
+        return self.add(f"aten.{op}.default", x, shape=x.type.shape)
+
+    def cast(self, x: Part) -> Part:
+        """A part in the dtype of the result."""
+        if _is_number(x) or x.type.dtype == self.dtype:
+            return x
+        return self.add(
+            "aten._to_copy.default", x, shape=x.type.shape, options={"dtype": self.dtype}
+        )
+
+    def spread(self, x: Part) -> Part:
+        """A part in the shape of the result."""
+        if _is_number(x) or tuple(x.type.shape) == tuple(self.kind.shape):
+            return x
+        return self.add("aten.expand.default", x, list(self.kind.shape))
+
+    def given(self, i: int) -> Pair:
+        re, im = self.pairs(self.node.args[i])
+        return self.cast(re), self.cast(im)
+
+
+_NUMBERS: dict[str, Callable[[float, float], float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+}
+
+
+def _is_number(x: Any) -> bool:
+    return not isinstance(x, Value) or isinstance(x.type, ScalarType)
+
+
+def _broadcast(*xs: Any) -> tuple:
+    shapes = [x.type.shape for x in xs if isinstance(x, Value) and isinstance(x.type, TensorType)]
+    return tuple(torch.broadcast_shapes(*shapes))
+
+
+# ---- arithmetic
+
+
+def product(e: Emit, a: Pair, b: Pair) -> Pair:
+    """``a * b``"""
+    real = e.binary("sub", e.binary("mul", a[0], b[0]), e.binary("mul", a[1], b[1]))
+    return real, e.binary("add", e.binary("mul", a[0], b[1]), e.binary("mul", a[1], b[0]))
+
+
+def _sum(op: str) -> Callable[[Emit], Pair | None]:
+    def form(e: Emit) -> Pair | None:
+        alpha = e.node.kwargs.get("alpha", 1)
+        if isinstance(alpha, Value):
+            return None
+        # torch multiplies by alpha as a complex number, where infinities are lost
+        alpha = complex(alpha if op == "add" else -alpha)
+        a, b = (
+            e.given(0),
+            product(e, (alpha.real, 0.0 if not alpha.imag else alpha.imag), e.given(1)),
+        )
+        return e.binary("add", a[0], b[0]), e.binary("add", a[1], b[1])
+
+    return form
+
+
+def _div(e: Emit) -> Pair | None:
+    if e.node.kwargs:
+        return None
+    (a, b), (c, d) = e.given(0), e.given(1)
+    c, d = e.tensor(c), e.tensor(d)
+    shape = _broadcast(c, d)
+    most = e.add("aten.maximum.default", e.of("abs", c), e.of("abs", d), shape=shape)
+    scale = e.of("reciprocal", most)
+    a, b, c, d = (e.binary("mul", x, scale) for x in (a, b, c, d))
+    below = e.binary("add", e.binary("mul", c, c), e.binary("mul", d, d))
+    real = e.binary("add", e.binary("mul", a, c), e.binary("mul", b, d))
+    imag = e.binary("sub", e.binary("mul", b, c), e.binary("mul", a, d))
+    return e.binary("div", real, below), e.binary("div", imag, below)
+
+
+def _pow(e: Emit) -> Pair | None:
+    z, n = e.given(0), e.node.args[1]
+    if n not in (2, 3) or isinstance(n, Value):
+        return None
+    square = product(e, z, z)
+    return square if n == 2 else product(e, square, z)
+
+
+def _exp(e: Emit) -> Pair:
+    x, y = e.given(0)
+    return _scaled(e, e.of("exp", x), y)
+
+
+def _turned(e: Emit, y: Part) -> Pair:
+    return e.of("cos", y), e.of("sin", y)
+
+
+def _scaled(e: Emit, size: Part, y: Part) -> Pair:
+    cos, sin = _turned(e, y)
+    return e.binary("mul", size, cos), e.binary("mul", size, sin)
+
+
+def _polar(e: Emit) -> Pair:
+    return _scaled(e, e.node.args[0], e.node.args[1])
+
+
+def size_of(e: Emit, z: Pair) -> Value:
+    """The absolute value of a pair."""
+    x, y = map(e.tensor, z)
+    return e.add("aten.hypot.default", x, y, shape=_broadcast(x, y))
+
+
+def _conjugate(e: Emit) -> Pair:
+    x, y = e.given(0)
+    return x, e.of("neg", y) if isinstance(y, Value) else -y
+
+
+def _each(e: Emit) -> Pair:
+    """An op that does the same to both parts, and to those of all complex arguments."""
+    out = []
+    for k in range(2):
+
+        def part(v: Value, k: int = k) -> Value:
+            return e.whole(e.pairs(v)[k], v.type) if is_complex(v) else v
+
+        args, kwargs = map_values(part, e.node.args), map_values(part, e.node.kwargs)
+        if kwargs.get("dtype") in REAL:
+            kwargs = {**kwargs, "dtype": REAL[kwargs["dtype"]]}
+        out.append(e.add(e.node.op, *args, options=kwargs))
+    return out[0], out[1]
+
+
+def _each_of_same(e: Emit) -> Pair | None:
+    """The same where no tensor among the arguments is real."""
+    mixed = any(isinstance(v.type, TensorType) and v.type.dtype.is_floating_point for v in e.node.inputs)  # fmt: skip
+    numbers = any(isinstance(a, (complex, ScalarType)) for a in e.node.args)
+    return None if mixed or numbers else _each(e)
+
+
+def _converts(e: Emit) -> Pair | None:
+    if set(e.node.kwargs) - {"dtype", "device", "memory_format"}:
+        return None
+    x, y = e.given(0)
+    return e.spread(x), e.spread(y)
+
+
+def _filled(e: Emit) -> Pair | None:
+    value = {"zeros": 0.0, "ones": 1.0, "empty": 0.0}.get(e.node.op.split(".")[1].removesuffix("_like").removeprefix("new_"))  # fmt: skip
+    if e.node.kwargs.get("memory_format") not in (None, torch.preserve_format):
+        return None
+    return None if value is None else (value, 0.0)
+
+
+def _full(e: Emit) -> Pair | None:
+    value = e.node.args[1]
+    if isinstance(value, complex):
+        return value.real, value.imag
+    return value, 0.0
+
+
+def _constant(e: Emit) -> Pair | None:
+    value = e.node.args[0]
+    if isinstance(value, (list, tuple)):
+        return tuple(_constants(e, value, k) for k in ("real", "imag"))  # type: ignore[return-value]
+    number = complex(value)
+    return number.real, number.imag
+
+
+def _constants(e: Emit, value: Any, part: str) -> Value:
+    def of(x: Any) -> Any:
+        return [of(y) for y in x] if isinstance(x, (list, tuple)) else getattr(complex(x), part)
+
+    return e.add("tg.constant", of(value), e.dtype, *e.node.args[2:])
+
+
+def _matrices(e: Emit) -> Pair | None:
+    a, b = e.node.args[:2]
+    if not (is_complex(a) and is_complex(b)):
+        return None
+    (ar, ai), (br, bi) = ([e.whole(p, x.type) for p in e.pairs(x)] for x in (a, b))
+    times = lambda x, y: e.add(e.node.op, x, y)  # noqa: E731
+    real = e.add("aten.sub.Tensor", times(ar, br), times(ai, bi))
+    return real, e.add("aten.add.Tensor", times(ar, bi), times(ai, br))
+
+
+def _addmm(e: Emit) -> Pair | None:
+    if e.node.kwargs or not all(map(is_complex, e.node.args)):
+        return None
+    (cr, ci), (ar, ai), (br, bi) = ([e.whole(p, x.type) for p in e.pairs(x)] for x in e.node.args)
+    times = lambda x, y: e.add("aten.mm.default", x, y)  # noqa: E731
+    real = e.add("aten.sub.Tensor", e.add("aten.addmm.default", cr, ar, br), times(ai, bi))
+    return real, e.add("aten.addmm.default", e.add("aten.addmm.default", ci, ar, bi), ai, br)
+
+
+def _made_of(e: Emit) -> Pair:
+    re, im = e.node.args
+    return e.add("tg.fresh", e.spread(re)), e.add("tg.fresh", e.spread(im))
+
+
+def _viewed(e: Emit) -> Pair:
+    x = e.node.args[0]
+    last = len(x.type.shape) - 1
+    return e.add("aten.select.int", x, last, 0), e.add("aten.select.int", x, last, 1)
+
+
+def _where(e: Emit) -> Pair:
+    a, b = e.given(1), e.given(2)
+    out = []
+    for x, y in zip(a, b):
+        out.append(e.add("aten.where.self", e.node.args[0], e.tensor(x), e.tensor(y)))
+    return out[0], out[1]
+
+
+_EACH = ["view", "_unsafe_view", "reshape", "permute", "transpose.int", "t", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims", "expand",
+         "select.int", "slice.Tensor", "diagonal", "unfold", "alias", "detach", "clone", "contiguous", "lift_fresh", "lift_fresh_copy",
+         "select_scatter", "slice_scatter", "stack", "cat", "roll", "flip", "index_select", "gather", "tril", "triu", "cumsum", "sum", "sum.dim_IntList", "mean", "mean.dim",
+         "index.Tensor", "index_put", "neg", "repeat", "diag_embed", "diag", "copy", "trace", "index_add", "scatter_add", "embedding"]  # fmt: skip
+_NAMED: dict[str, Callable[[Emit], Pair | None]] = {
+    "add.Tensor": _sum("add"), "sub.Tensor": _sum("sub"), "mul.Tensor": lambda e: product(e, e.given(0), e.given(1)), "div.Tensor": _div,
+    "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_to_copy": _converts,
+    "zeros": _filled, "ones": _filled, "empty.memory_format": _filled, "zeros_like": _filled, "ones_like": _filled, "empty_like": _filled,
+    "new_zeros": _filled, "new_ones": _filled, "full": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
+    "addmm": _addmm, "complex": _made_of, "view_as_complex": _viewed, "where.self": _where,
+}  # fmt: skip
+FORMS = {f"aten.{n}" if "." in n else f"aten.{n}.default": _each_of_same for n in _EACH}
+FORMS |= {f"aten.{n}" if "." in n else f"aten.{n}.default": form for n, form in _NAMED.items()}
+FORMS["tg.constant"] = _constant
+
+
+# ---- real results of complex arguments
+
+
+def _as_real(e: Emit) -> Value:
+    x = e.node.args[0]
+    parts = [e.whole(p, x.type) for p in e.pairs(x)]
+    return e.add("aten.stack.default", parts, -1)
+
+
+def _equal(word: str, both: str) -> Callable[[Emit], Value]:
+    def form(e: Emit) -> Value:
+        a, b = (e.pairs(x) for x in e.node.args)
+        tests = []
+        for x, y in zip(a, b):
+            x, y = (y, x) if _is_number(x) else (x, y)
+            x = e.number(x, torch.float64) if _is_number(x) else x
+            tests.append(e.add(f"aten.{word}.{'Scalar' if _is_number(y) else 'Tensor'}", x, y, shape=_broadcast(x, y)))  # fmt: skip
+        return e.add(f"aten.{both}.default", *tests)
+
+    return form
+
+
+def _norm(e: Emit) -> Value:
+    z, *rest = e.node.args
+    size = size_of(e, tuple(e.whole(p, z.type) for p in e.pairs(z)))  # type: ignore[arg-type]
+    return e.add(e.node.op, size, *rest, options=e.node.kwargs)
+
+
+def _angle(e: Emit) -> Value:
+    x, y = (e.whole(p, e.node.args[0].type) for p in e.pairs(e.node.args[0]))
+    return e.add("aten.atan2.default", y, x)
+
+
+def _abs(e: Emit) -> Value:
+    z = e.node.args[0]
+    return size_of(e, tuple(e.whole(p, z.type) for p in e.pairs(z)))  # type: ignore[arg-type]
+
+
+def _one(k: int) -> Callable[[Emit], Value]:
+    return lambda e: e.whole(e.pairs(e.node.args[0])[k], e.node.args[0].type)
+
+
+REALS: dict[str, Callable[[Emit], Value]] = {
+    "aten.view_as_real.default": _as_real, "aten.abs.default": _abs, "aten.angle.default": _angle, "aten.real.default": _one(0), "aten.imag.default": _one(1),
+    "aten.linalg_vector_norm.default": _norm,
+    "aten.eq.Tensor": _equal("eq", "logical_and"), "aten.ne.Tensor": _equal("ne", "logical_or"),
+    "aten.eq.Scalar": _equal("eq", "logical_and"), "aten.ne.Scalar": _equal("ne", "logical_or"),
+}  # fmt: skip
