@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import AliasError
 from ..inference.shapes import Meta, contiguous
+from .funcgraph import user_location
 
 
 def is_open(chain: tuple[Any, ...], meta: Meta) -> bool:
     """Whether the elements of a view may lie otherwise than in order, where its strides say that they do. ``meta``: of the view itself."""
     made = [*(v.base for v in chain[1:]), meta]
     return any(map(_opens, chain, made))
+
+
+def check(chain: tuple[Any, ...], what: str) -> None:
+    """AliasError for what ``reshape`` or ``contiguous`` made of a view, where only the run knows whether that is a copy."""
+    if any(v.unsure for v in chain):
+        raise AliasError(
+            "the result of reshape(), flatten() or contiguous() of a slice shares memory with it or is a copy, by sizes that are known only when the graph "
+            f"runs; so it cannot be {what} here. Use clone() where it is assigned.",
+            user_location(),
+        )
 
 
 def _opens(view: Any, made: Meta) -> bool:

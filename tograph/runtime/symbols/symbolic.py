@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import AliasError, ScopeError, StagingError, UnsupportedOpError
+from ...errors import ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
@@ -311,16 +311,6 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     return value
 
 
-def check_layout(x: SymTensor, what: str) -> None:
-    """AliasError for what ``reshape`` or ``contiguous`` made of a view, where only the run knows whether that is a copy."""
-    if any(v.unsure for v in x.chain):
-        raise AliasError(
-            "the result of reshape(), flatten() or contiguous() of a slice shares memory with it or is a copy, by sizes that are known only when the graph "
-            f"runs; so it cannot be {what} here. Use clone() where it is assigned.",
-            user_location(),
-        )
-
-
 def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     storage = x.storage_
     if (
@@ -331,7 +321,7 @@ def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     ):
         return graph.resolve(x.ref)
     if x.ref is not None and x.version != storage.version:
-        check_layout(x, "read after a change in place of what it may share memory with")
+        open_layouts.check(x.chain, "read after a change in place of what it may share memory with")
     value = graph.current(storage)
     for view in x.chain:
         value = apply_view(graph, view, value)

@@ -17,17 +17,10 @@ from ..graph.ir import Value
 from ..graph.ops import NONE, REGION_OPS, exists, lookup, overload, overload_name, overload_packet
 from ..inference.infer import Facts, facts_of, tensor_type
 from ..inference.shapes import same_shape
+from ..symbols import open_layouts
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
-from ..symbols.symbolic import (
-    SymTensor,
-    apply_view,
-    argument,
-    as_symbolic,
-    check_layout,
-    value_of,
-    wrap,
-)
+from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
 from . import histories, out_arguments, overlap, stale, torn, twins
 from .view_writes import scatter, scatter_by_index, steps
 
@@ -214,7 +207,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     """Give ``target`` the content of ``result``, which has its shape or broadcasts to it."""
     graph = current_graph()
     x = as_symbolic(target)
-    check_layout(x, "changed in place")
+    open_layouts.check(x.chain, "changed in place")
     y = as_symbolic(result)
     value = value_of(y, graph)
     if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta) or _lies_otherwise(x, y):
