@@ -12,9 +12,10 @@ import torch
 
 from ..runtime import control_flow
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols.descriptions import index_of
 from ..runtime.symbols.required import require
 from ..runtime.symbols.scalars import to_python
-from ..runtime.symbols.symbolic import SymTensor, as_symbolic, index_of, scalar_of
+from ..runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of
 from .staging import is_staged
 
 

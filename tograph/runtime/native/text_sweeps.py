@@ -11,7 +11,7 @@ from ..graph.types import STR
 from .carries import Carry
 from .list_items import inside, listed
 from .text_code import pool
-from .text_pool import OFTEN
+from .text_records import OFTEN
 
 if TYPE_CHECKING:
     from .lower import Lowering

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from ...errors import StructureError
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
-from ..control_flow.raising import Rebuild, shown_by
+from ..control_flow.raising import shown_by
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
 from ..graph.types import INT
@@ -31,24 +31,10 @@ from ..guarding import reads
 from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
-from ..symbols.journal import MISSING
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, pytrees, structure
 from . import keeping
-
-
-class _Rebuilt:
-    """A container that is made anew from its parts when the graph has run."""
-
-    def __init__(self, make: Any, parts: Iterable[Any]):
-        self.make, self.parts = make, list(parts)
-
-    def __tograph_flatten__(self):
-        return self.make, self.parts
-
-    @staticmethod
-    def __tograph_unflatten__(aux, parts):
-        return aux(parts)
+from .rebuilding import DictOf, Made, ObjectOf, Rebuilt, SetOf
 
 
 class MadeLeaf:
@@ -282,25 +268,25 @@ def _itself(x: Any) -> Any:
     """An object of a user's class from outside, of which a trace tells that it is the same one at each call; anything else as it is."""
     watch = reads.current()
     if watch is not None and watch.read_at(x) is not None and pytrees.has_identity(x):
-        return _Rebuilt(_Made(holder(x)), [])
+        return Rebuilt(Made(holder(x)), [])
     return x
 
 
 def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
     if kind is set and conditional_items.conditional(x):
-        return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
+        return Rebuilt(SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
     if kind in (set, frozenset) and any(map(keeping.is_symbolic, x)):
-        return _Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
+        return Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
     if issubclass(type(x), dict) and any(map(keeping.is_symbolic, x)):
-        return _Rebuilt(
-            _DictOf(kind, getattr(x, "default_factory", None)),
+        return Rebuilt(
+            DictOf(kind, getattr(x, "default_factory", None)),
             [*x, *(_leaving(v, seen, tensor) for v in x.values())],
         )
     if isinstance(x, structure.STAGED.lists) and x.handle is None:
         return _container(x, None, list(x), seen, tensor)
     if kind is Counter and not structure.OUTSIDE[0](x):
         counts = [_leaving(v, seen, tensor) for v in x.values()]
-        return _Rebuilt(_DictOf(Counter, None), [*_fixed(x), *counts])
+        return Rebuilt(DictOf(Counter, None), [*_fixed(x), *counts])
     if kind in _ANEW and not structure.OUTSIDE[0](x):
         return _ANEW[kind](x)
     found = None if hasattr(kind, "__tograph_flatten__") else pytrees.parts_of(x)
@@ -311,7 +297,7 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
         return _object(x, kind, seen, tensor)
     keeping.check(x)
     make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
-    return x if make is None else _Rebuilt(_Made(make), [])
+    return x if make is None else Rebuilt(Made(make), [])
 
 
 def _container(x: Any, aux: Any, old: list[Any], seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:  # fmt: skip
@@ -332,13 +318,13 @@ def _is_made(x: Any, kind: type) -> bool:
     return isinstance(x, BaseException) or pytrees.is_acting_class(kind)
 
 
-def _object(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> _Rebuilt:
+def _object(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Rebuilt:
     """An exception, or an object that acts by being used, that the code made: each call makes one with the same attributes."""
     names, old = shown_by(x) if isinstance(x, BaseException) else pytrees.attributes(x)
     new = [_leaving(v, seen, tensor) for v in old]
     if seen[id(x)][1] is not _OPEN:
         raise _holds_itself(kind)
-    return _Rebuilt(_ObjectOf(kind, names), new)
+    return Rebuilt(ObjectOf(kind, names), new)
 
 
 def _fixed(items: Iterable[Any]) -> list[Any]:
@@ -346,69 +332,14 @@ def _fixed(items: Iterable[Any]) -> list[Any]:
 
 
 # Containers that can change and that a spec takes for one constant: each call makes its own.
-_ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
-    set: lambda x: _Rebuilt(set, _fixed(x)),
-    bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
+_ANEW: dict[type, Callable[[Any], Rebuilt]] = {
+    set: lambda x: Rebuilt(set, _fixed(x)),
+    bytearray: lambda x: Rebuilt(bytearray, _fixed(x)),
 }
 _COPIED = (np.ndarray, array.array, io.StringIO, io.BytesIO)
 _ANEW |= dict.fromkeys(
-    _COPIED, lambda x: _Rebuilt(_Made(functools.partial(copy.copy, copy.copy(x))), [])
+    _COPIED, lambda x: Rebuilt(Made(functools.partial(copy.copy, copy.copy(x))), [])
 )
 # A run leaves them in the state that they have where the program returns them.
-_ANEW[random.Random] = lambda x: _Rebuilt(_Made(functools.partial(copy.copy, x)), [])
-_ANEW[torch.Generator] = lambda x: _Rebuilt(_Made(x.clone_state), [])
-
-
-class _Made:
-    """Makes another such object at each call: a copy of what the trace left, an iterator from where it was."""
-
-    def __init__(self, make: Callable[[], Any]):
-        self.make = make
-
-    def __call__(self, parts: list[Any]) -> Any:
-        return self.make()
-
-
-class _ObjectOf(Rebuild):
-    """Makes an object of its attributes, an exception of its arguments too."""
-
-    def __call__(self, parts: list[Any]) -> Any:
-        return super().__call__(*parts)
-
-
-class _SetOf:
-    """Makes a set of those of its items that are there."""
-
-    def __init__(self, items: tuple):
-        self.items = items
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SetOf) and self.items == other.items
-
-    def __hash__(self) -> int:
-        return hash(self.items)
-
-    def __call__(self, parts: list[Any]) -> Any:
-        return {item for item, part in zip(self.items, parts) if part is not MISSING}
-
-
-class _DictOf:
-    """Makes a dict of its keys and then its values."""
-
-    def __init__(self, kind: type, factory: Any):
-        self.kind, self.factory = kind, factory
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _DictOf) and (self.kind, self.factory) == (
-            other.kind,
-            other.factory,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.kind)
-
-    def __call__(self, parts: list[Any]) -> Any:
-        half = len(parts) // 2
-        made = self.kind() if self.factory is None else self.kind(self.factory)
-        dict.update(made, zip(parts[:half], parts[half:]))  # a Counter would add them up
-        return made
+_ANEW[random.Random] = lambda x: Rebuilt(Made(functools.partial(copy.copy, x)), [])
+_ANEW[torch.Generator] = lambda x: Rebuilt(Made(x.clone_state), [])

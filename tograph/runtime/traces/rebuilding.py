@@ -1,0 +1,78 @@
+"""Containers and objects of a result that each call makes anew, of parts that the graph gives or of what the trace left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..control_flow.raising import Rebuild
+from ..symbols.journal import MISSING
+
+
+class Rebuilt:
+    """A container that is made anew from its parts when the graph has run."""
+
+    def __init__(self, make: Any, parts: Iterable[Any]):
+        self.make, self.parts = make, list(parts)
+
+    def __tograph_flatten__(self):
+        return self.make, self.parts
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return aux(parts)
+
+
+class Made:
+    """Makes another such object at each call: a copy of what the trace left, an iterator from where it was."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self.make = make
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return self.make()
+
+
+class ObjectOf(Rebuild):
+    """Makes an object of its attributes, an exception of its arguments too."""
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return super().__call__(*parts)
+
+
+class SetOf:
+    """Makes a set of those of its items that are there."""
+
+    def __init__(self, items: tuple):
+        self.items = items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SetOf) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return {item for item, part in zip(self.items, parts) if part is not MISSING}
+
+
+class DictOf:
+    """Makes a dict of its keys and then its values."""
+
+    def __init__(self, kind: type, factory: Any):
+        self.kind, self.factory = kind, factory
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DictOf) and (self.kind, self.factory) == (
+            other.kind,
+            other.factory,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        half = len(parts) // 2
+        made = self.kind() if self.factory is None else self.kind(self.factory)
+        dict.update(made, zip(parts[:half], parts[half:]))  # a Counter would add them up
+        return made
