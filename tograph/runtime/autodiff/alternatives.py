@@ -18,6 +18,9 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import Writers, any_told
 from ..graph.rewrite import copied, copy_node
 from ..graph.types import BOOL, INT, OptionalType, TensorType, Type
+from ..recording import ways
+from ..symbols.funcgraph import current_graph
+from ..symbols.symbolic import argument
 from ..writes import saving
 from .connect import REGION_RULES, Call
 from .dependence import from_cells
@@ -43,7 +46,8 @@ class _Taken:
     """What all gradient regions take and give, by index.
 
     ``kept``: the inputs that they are given. ``given``: the outputs that have cotangents. ``need``: the inputs whose gradients are
-    wanted. ``present``: those that have one in some region. ``told``: the writes that they have to be told of.
+    wanted. ``present``: those that have one in some region. ``told``: the writes that they have to be told of. ``ways``: the inputs of which
+    they have to say whether there is a gradient.
     """
 
     kept: list[int]
@@ -51,6 +55,10 @@ class _Taken:
     need: list[int]
     present: list[int]
     told: list[int]
+    ways: list[int]
+
+
+Way = bool | Value
 
 
 def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
@@ -63,7 +71,8 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     given = [i for i, g in enumerate(grads) if g is not None]
     later, writers = writes_since(call, heads)
     parts = {
-        name: part(_differentiated(node, g, need, given, later)) for name, g in node.regions.items()
+        name: part(_differentiated(node, g, need, given, later), ways=True)
+        for name, g in node.regions.items()
     }
     call.saves |= any(p.saves for p in parts.values())
     told = [k for k in range(len(writers)) if any(k in p.told for p in parts.values())]
@@ -76,13 +85,41 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     saved = call.outputs(range(first, first + len(slots)))
     open_sizes = {j for j in present if not _static(node, j)}
     kept = sorted({j for p in parts.values() for j in p.kept} | open_sizes)
-    taken = _Taken(kept, given, need, present, told)
+    unsure = {j: _ways(need.index(j), parts) for j in present}
+    taken = _Taken(
+        kept, given, need, present, told, [j for j, w in unsure.items() if _asked(node, w)]
+    )
     regions = {name: _backward(node, name, p, slots, taken) for name, p in parts.items()}
     args = [call.input(j + heads) for j in kept] + saved + [grads[i] for i in given]
     args += [plain_object(any_told(writers[k], call.graph.graph), call.graph) for k in told]
-    for j, g in zip(present, _emit(call, heads, args, regions)):
+    made = _emit(call, heads, args, regions)
+    for j, g in zip(present, made):
         found[j + heads] = g
+        _tell(call, g, unsure[j], dict(zip(taken.ways, made[len(present) :])).get(j))
     return found
+
+
+def _ways(k: int, parts: dict[str, Parts]) -> list[Way]:
+    """For each region whether it gives a gradient: False, True, or the value that says so."""
+    return [k in p.present and p.ways.get(k, True) for p in parts.values()]
+
+
+def _asked(node: Node, found: list[Way]) -> bool:
+    """Whether the regions have to say whether they gave a gradient: the condition of an ``If`` may tell."""
+    told = node.op == "If" and not any(isinstance(w, Value) for w in found)
+    return not told and not all(w is True for w in found)
+
+
+def _tell(call: Call, cotangent: Any, found: list[Way], asked: Any) -> None:
+    """Say where a cotangent is zeros that stand for None, if only some regions give one."""
+    if all(w is True for w in found):
+        return
+    graph = current_graph()
+    if asked is not None:
+        ways.tell(cotangent, argument(graph, asked))
+        return
+    taken = argument(graph, call.input(0))
+    ways.tell(cotangent, graph.emit("py.bool" if found[0] else "py.not", taken, type=BOOL))
 
 
 def _emit(call: Call, heads: int, args: list[Any], regions: dict[str, Graph]) -> list[Any]:
@@ -239,6 +276,9 @@ def _backward(node: Node, name: str, p: Parts, slots: list[Slot], taken: _Taken)
         else:
             like = None if _static(node, j) else ins[kept.index(j)]
             graph.outputs.append(zeros(graph, region.inputs[j].type, like))
+    for j in taken.ways:
+        way = p.ways.get(need.index(j), j in results)
+        graph.outputs.append(env[way] if isinstance(way, Value) else append(graph, "py.constant", way, type=BOOL))  # fmt: skip
     return graph
 
 

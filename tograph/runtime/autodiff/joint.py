@@ -45,7 +45,7 @@ class Joint:
     """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``, and of ``told``.
 
     ``told``: what the backward part has to be told of writes, see ``writes``. ``saves``: those of ``given`` in whose history eager PyTorch
-    saves tensors, which a gradient frees. ``connected``: the values that require grad.
+    saves tensors, which a gradient frees. ``connected``: the values that require grad. ``ways``: whether a run has a gradient, by place in ``grads``, see ``recording.ways``.
     """
 
     func: FuncGraph
@@ -60,6 +60,7 @@ class Joint:
     told: list[Any]
     saves: frozenset[int]
     connected: frozenset[Value]
+    ways: dict[int, Value]
 
 
 def engine(
@@ -111,12 +112,13 @@ def differentiate(
         told = _written_later(writes, graph, inputs, outputs, func)
         ends = [outputs[i] for i in chosen]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
+        ways = {k: func.root.ways[g] for k, g in enumerate(grads) if g in func.root.ways}
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
         connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
     _settle_constants(func)
     parts, told = _parts_at(func, last), _used(told, func)
     cotangents = [*cotangents, *told.values()]
-    return Joint(func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected)  # fmt: skip
+    return Joint(func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected, ways)  # fmt: skip
 
 
 def _used(told: dict[Any, Value], func: FuncGraph) -> dict[Any, Value]:
@@ -301,7 +303,7 @@ def _as_value(x: Any, like: Value, func: FuncGraph) -> Value:
 
 @dataclass
 class Parts:
-    """``forward``: inputs -> outputs + saved. ``backward``: inputs[kept] + saved + cotangents -> grads (``present``)."""
+    """``forward``: inputs -> outputs + saved. ``backward``: inputs[kept] + saved + cotangents -> grads (``present``), and ``ways`` if asked for."""
 
     forward: Graph
     backward: Graph
@@ -312,15 +314,20 @@ class Parts:
     present: list[int]
     told: list[Any]
     saves: frozenset[int]
+    ways: dict[int, Value]
 
 
-def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> Parts:
+def part(
+    joint: Joint, costly: Collection[int] = (), repeated: bool = False, ways: bool = False
+) -> Parts:
     """Cut a joint graph in two; the inputs ``costly`` count as values to save, the others are there anyway.
 
     ``repeated``: it is the body of a loop, so what is saved is saved for each trip.
     """
     free = [v for i, v in enumerate(joint.inputs) if i not in set(costly)]
     ends = [g for g in joint.grads if g is not None]
+    told = joint.ways if ways else {}
+    ends += told.values()
     wanted = _needed(joint, ends)
     state = [joint.inputs[i] for i in costly]
     saved, again = saved_values(joint.forward, free, state, wanted, repeated)
@@ -343,6 +350,7 @@ def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> 
         present,
         joint.told,
         joint.saves,
+        dict(zip(told, backward[0].outputs[len(present) :])),
     )
 
 

@@ -12,7 +12,11 @@ from typing import Any
 
 import torch
 
+from ..graph.ir import Value
 from ..graph.types import BOOL, INT, ListType, TensorType
+from ..recording import ways
+from ..symbols.funcgraph import current_graph
+from ..symbols.symbolic import argument
 from .objects import emit, emit_many, type_of, zeros_like
 
 Rule = Callable[[tuple, Callable[[int], Any], list[Any]], tuple]
@@ -189,6 +193,10 @@ def _choose(args, out, gs):
         emit("tg.choose", tag, [gs[0] if j == i else zeros[i] for j in range(n)], type=out_kinds[i])
         for i in range(n)
     ]
+    graph = current_graph()
+    which = argument(graph, tag)
+    for i, cell in enumerate(cells if isinstance(which, Value) else ()):
+        ways.tell(cell, graph.emit("py.eq", which, i, type=BOOL))
     return None, cells
 
 

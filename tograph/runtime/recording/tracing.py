@@ -33,7 +33,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import collectives, foreach, overflows
+from . import collectives, foreach, overflows, ways
 from .schemas import asked_for, factory_options, of_default_generator
 
 
@@ -157,8 +157,10 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if not func._schema.returns:
         return None
     if view and isinstance(args[0], torch.Tensor):
+        ways.results(node, graph)
         return _wrap_views(func, args, kwargs, found, node, graph)
-    outs = [wrap(v, _with_symbols(m, v, graph), graph) for v, m in zip(node.outputs, flat)]
+    values = ways.results(node, graph)
+    outs = [wrap(v, _with_symbols(m, v, graph), graph) for v, m in zip(values, flat)]
     if func in _COPIES and isinstance(args[0], SymTensor):
         _note_copy(func, args[0], outs[0], kwargs)
     if isinstance(found, list):

@@ -199,6 +199,7 @@ class Root:
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     written: Written = field(default_factory=weakref.WeakKeyDictionary)  # by regions: ``ordering``
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
+    ways: dict[Value, Value] = field(default_factory=dict)  # see ``recording.ways``
     held: dict[Storage, list[Any]] = field(default_factory=dict)  # see ``writes.histories.hold``
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
@@ -214,7 +215,7 @@ class Root:
         for iterations in self.earlier:
             iterations.release()
         for noted in (
-            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.before_failure, self.keep,
+            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk,
             self.tables, self.looked_up, self.read_items, self.earlier,
         ):  # fmt: skip

@@ -1,0 +1,135 @@
+"""Gradients of tensors that the path of a run does not use: none, where zeros would become NaN."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+CASES = []
+
+
+def case(function):
+    CASES.append(pytest.param(function, id=function.__name__))
+    return function
+
+
+@case
+def of_an_expression(x):
+    a, b = x[:1].pow(2).mean().sqrt(), x[1:].pow(2).mean().sqrt()
+    return a if a > b else b
+
+
+@case
+def of_the_larger(x):
+    return max(x[0].sqrt(), x[1].sqrt())
+
+
+@case
+def of_an_item(x):
+    return [x[0].sqrt(), x[1].sqrt()][int(x[1] > 1)]
+
+
+@case
+def of_a_quotient(x):
+    y, z = 1 / x[1], x[0] * 2
+    if x[1] != 0:
+        z = z * y
+    return z
+
+
+@case
+def of_a_product(x):
+    n = x[1:].square().sum().sqrt()
+    y = (torch.ones(3, 3) * n @ torch.ones(3)).sum() / n
+    return y if n > 0 else x[0] ** 2
+
+
+@case
+def in_steps(x):
+    t = x.sum() * 0
+    for i in range(2):
+        s = x[i].sqrt()
+        if x[i] > 0:
+            t = t + s
+    return t
+
+
+@case
+def by_elif(x):
+    u, v = x[0].sqrt(), x[1].sqrt()
+    if x[0] > 10:
+        y = u
+    elif x[1] > 0:
+        y = v
+    else:
+        y = x[0] * 3
+    return y
+
+
+@case
+def twice_and_never(x):
+    v, y = x[1].sqrt(), x.sum()
+    for i in range(3):
+        if x[1] > 0:
+            if i > 0:
+                y = y + v
+        else:
+            y = y * 2
+            if y > 100:
+                break
+    return y
+
+
+@case
+def by_match(x):
+    u, v = x[0].sqrt(), 1 / x[1]
+    match int(x[1]):
+        case 0:
+            y = u
+        case 2:
+            y = u * v
+        case _:
+            y = v
+    return y
+
+
+@case
+def by_try(x):
+    v = x[1].sqrt()
+    try:
+        if x[1] == 0:
+            raise ValueError
+        return x[0] * v
+    except ValueError:
+        return x[0] * 2
+
+
+@case
+def in_a_loop(x):
+    y = x[0]
+    for _ in range(x[1].int() + 2):
+        v = x[1].sqrt()
+        y = y * 2 if x[1] == 0 else y * v
+    return y
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_as_eagerly(function):
+    def inside(x):
+        x = x.detach().requires_grad_()
+        (grad,) = torch.autograd.grad(function(x), x)
+        return grad
+
+    outside, within = tg.function(function), tg.function(inside)
+    for numbers in ([3.0, 0.0], [0.0, 2.0], [1.0, 4.0]):
+        x, y = (torch.tensor(numbers, requires_grad=True) for _ in range(2))
+        function(x).backward()
+        outside(y).backward()
+        torch.testing.assert_close(y.grad, x.grad, equal_nan=True)
+        torch.testing.assert_close(within(x.detach()), inside(x), equal_nan=True)
+
+
+def test_a_gradient_that_is_there_keeps_its_infinity():
+    x = torch.tensor([3.0, 0.0], requires_grad=True)
+    tg.function(lambda x: x[1].sqrt() if x[0] > 0 else x[0])(x).backward()
+    assert x.grad[1] == torch.inf
