@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tograph.runtime.graph import ops
 from tograph.runtime.inference import infer, shapes
 from tograph.runtime.inference.shapes import Meta
-from tograph.runtime.symbols.symbolic import metas
+from tograph.runtime.symbols.descriptions import metas
 
 POINTWISE = set(
     """add sub mul div rsub maximum minimum pow neg abs exp sigmoid tanh relu sqrt where clamp lt eq logical_and
