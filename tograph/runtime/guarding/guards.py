@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
@@ -29,6 +30,7 @@ from .sources import Source, holder
 _OPS = {n: getattr(operator, n) for n in
         ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
 _OPS |= {"min": min, "max": max, "not": operator.not_, "int": int, "float": float, "bool": bool}
+_OPS |= {"trunc": math.trunc, "ceil": math.ceil, "floor": math.floor, "invert": operator.invert}
 
 SEQUENCES = (list, tuple, deque)
 MAPPINGS = (dict, OrderedDict, defaultdict)
