@@ -113,6 +113,38 @@ def in_a_loop(x):
     return y
 
 
+@case
+def of_an_invariant(x):
+    v, y = x[1].sqrt(), x[0]
+    for _ in range(x[1].int()):
+        y = y + v
+    return y
+
+
+@case
+def of_an_invariant_in_some_iterations(x):
+    v, y, k = x[1].sqrt(), x[0], 0
+    while k < x[0]:
+        if x[1] > 1:
+            y = y + v * k
+        elif x[1] > 5:
+            y = y - v
+        k += 1
+    return y * 2
+
+
+@case
+def of_invariants_of_two_loops(x):
+    v, w, y = x[1].sqrt(), x[0].sqrt(), x.sum()
+    for i in range(x[1].int() + 2):
+        for _ in range(x[0].int()):
+            if i > 0:
+                y = y + w
+            if x[1] > 0:
+                y = y + v
+    return y
+
+
 @pytest.mark.parametrize("function", CASES)
 def test_as_eagerly(function):
     def inside(x):

@@ -314,7 +314,7 @@ class Parts:
     present: list[int]
     told: list[Any]
     saves: frozenset[int]
-    ways: dict[int, Value]
+    ways: dict[int, Value] = field(default_factory=dict)
 
 
 def part(

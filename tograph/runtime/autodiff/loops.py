@@ -2,8 +2,8 @@
 
 What an iteration's gradient needs is pushed on lists that become state of the loop; loop invariants are there anyway and are
 passed as they are, and what only counts is not differentiated. The forward loop counts its trips; the backward loop pops
-as many times. Its state: the trips left, the cotangents of the differentiable state, the sums of the cotangents of the invariants,
-and the lists. No trips: every cotangent goes through as it is. A gradient that is not differentiated again leaves the
+as many times. Its state: the trips left, the cotangents of the differentiable state, the sums of the cotangents of the invariants (and whether
+some trip gave one, where not all do), and the lists. No trips: every cotangent goes through as it is. A gradient that is not differentiated again leaves the
 lists as they are and takes the cell of each trip: popping makes a new list, but its derivative is a push.
 
 Which state takes part: what depends on an input whose gradient is wanted (``active``) and what a cotangent can come back
@@ -22,7 +22,10 @@ from ..graph.ordering import prune
 from ..graph.overwritten import Writers, again, any_told, targets
 from ..graph.rewrite import copy_node
 from ..graph.types import BOOL, INT, ListType, TensorType
+from ..recording import ways
 from ..symbols.carrier import differentiable
+from ..symbols.funcgraph import current_graph
+from ..symbols.symbolic import argument
 from . import checkpoint
 from .connect import REGION_RULES, Call
 from .cut import size
@@ -58,7 +61,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     if node.kwargs.get("recompute"):
         p = checkpoint.recomputing(body, joint, carried)
     else:
-        p = part(joint, costly=range(carried), repeated=True)
+        p = part(joint, costly=range(carried), repeated=True, ways=True)
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
@@ -195,13 +198,25 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     ]
     collected = [emit("tg.list_new", type=v.type) for v in trip.collected]
     fixed = [call.input(originals[k]) for k in p.kept]
-    args = (count, *starts, *totals, *collected, *lists, *fixed, *flags)
+    never = [False] * len(trip.unsure)
+    args = (count, *starts, *totals, *never, *collected, *lists, *fixed, *flags)
     carried = len(body.outputs)
     kinds = [v.type for v in body.inputs[:carried]]
     regions = {"cond": _trips_left(body), "body": body}
     made = emit_many("While", args, {"carried": carried}, kinds, regions=regions)
     ends, rest = made[1 : 1 + len(state)], made[1 + len(state) :]
-    return ends + _sums(trip, rest[: len(totals)], rest[len(totals) :])
+    found, rest = rest[len(totals) :], rest[: len(totals)]
+    results = _sums(trip, rest, found[len(never) :])
+    _tell(results, count, dict(zip(trip.unsure, found)))
+    return ends + results
+
+
+def _tell(results: list[Any], count: Any, found: dict[int, Any]) -> None:
+    """Say where cotangents of invariants are zeros that stand for None: without a trip that gives one."""
+    graph = current_graph()
+    some = graph.emit("py.gt", argument(graph, count), 0, type=BOOL)
+    for i, x in enumerate(results):
+        ways.tell(x, argument(graph, found[i]) if i in found else some)
 
 
 def _sums(trip: Trip, totals: list[Any], collected: list[Any]) -> list[Any]:
@@ -260,7 +275,14 @@ class Trip:
         env = dict(zip(p.backward.inputs, sources, strict=True))
         graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
         results = [env[v] for v in p.backward.outputs]
-        ends, parts = results[: len(state)], results[len(state) :]
+        ends, parts = results[: len(state)], results[len(state) : len(p.present)]
+        told = {p.present.index(k) - len(state): env[v] for k, v in p.ways.items()}
+        # The sums of what only some trips give: whether one has.
+        self.unsure = [i for i in sorted(told) if i >= 0]
+        earlier = [Value(BOOL) for _ in self.unsure]
+        found = [
+            append(graph, "py.or_", b, told[i], type=BOOL) for i, b in zip(self.unsure, earlier)
+        ]
         self.late: list[Deferred | None] = [
             deferred(g, set(fixed)) if defer else None for g in parts
         ]
@@ -270,9 +292,9 @@ class Trip:
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()
         ]
-        graph.inputs = [trips, *cotangents, *totals, *self.collected, *lists, *fixed, *flags]
+        graph.inputs = [trips, *cotangents, *totals, *earlier, *self.collected, *lists, *fixed, *flags]  # fmt: skip
         graph.input_names = [""] * len(graph.inputs)
-        graph.outputs = [left, *ends, *added, *pushed, *shorter]
+        graph.outputs = [left, *ends, *added, *found, *pushed, *shorter]
         prune(graph)
 
     def _lists_of_operands(self) -> dict[Value, Value]:

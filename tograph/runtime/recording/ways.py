@@ -6,7 +6,7 @@ a **way**, a bool of the graph that says whether there is one. What a formula co
 zeros where there is none; what only scales or moves it has the same way. A sum has one where one of its terms has; with a term that is
 always there it has no way: it is always there.
 
-The cotangents that loops carry, those of items of lists, and gradients of the second order on have no ways.
+The cotangents of the state of loops, those of items of lists, and gradients of the second order on have no ways.
 """
 
 from __future__ import annotations
