@@ -398,3 +398,17 @@ def test_refused(f):
 
 
 test_same = cases.test()
+
+
+def test_plain_keys_beside_a_set_with_conditions():
+    def f(x):
+        a, d = {1, 2}, {1: 1}
+        if x > 0:
+            a.discard(1)
+        keys = d.keys()
+        compared = [keys <= a, keys < a, a >= keys, a == keys]
+        both, left, one = keys & a, keys - a, keys ^ a
+        return compared, [1 in both, 1 in a & keys], [1 in left], [1 in one, 2 in one]
+
+    for x in (torch.tensor(1.0), torch.tensor(-1.0)):
+        assert tg.function(f)(x) == f(x)
