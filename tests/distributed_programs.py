@@ -136,6 +136,50 @@ def in_a_loop_and_a_branch():
 
 
 @program
+def waits_on_several_paths():
+    def begun(x):
+        y, peer = torch.zeros(3), 1 - dist.get_rank()
+        return y, dist.isend(x, peer), dist.irecv(y, peer)
+
+    def in_branches(x):
+        y, sent, asked = begun(x)
+        if x.sum() > 8:
+            asked.wait()
+            y = y + 1
+        else:
+            asked.wait()
+            y = y * 2
+        sent.wait()
+        return y
+
+    def in_one_iteration(x, n):
+        y, sent, asked = begun(x)
+        i = torch.tensor(0)
+        while i < n:
+            if i == 1:
+                asked.wait()
+            i += 1
+        sent.wait()
+        return y
+
+    on_calls(in_branches, numbers())
+    on_calls(in_one_iteration, numbers(), torch.tensor(4))
+
+
+@program
+def work_that_is_polled():
+    def f(x):
+        y = x.clone()
+        work = dist.all_reduce(y, async_op=True)
+        while not work.is_completed():
+            pass
+        work.wait()
+        return y
+
+    on_calls(f, numbers())
+
+
+@program
 def views_and_outer_tensors():
     buffer = torch.zeros(4)
 
@@ -246,6 +290,7 @@ def _refused(function, text):
 def refused():
     _refused(lambda x: dist.all_gather_object([None] * RANKS, 1), "sends Python objects")
     _refused(lambda x: dist.recv(x), "name the rank")
+    _refused(lambda x: dist.all_reduce(x, async_op=True).get_future(), "read the tensors")
     hooked = _net()
     hooked.register_comm_hook(None, lambda state, bucket: None)
     _refused(lambda x: hooked(x), "a communication hook")

@@ -86,6 +86,22 @@ def test_extend_of_a_list_from_outside():
     assert log == [0.5, 0.25, 1.0]
 
 
+def test_extend_asks_for_an_iterator_once():
+    class Asked:
+        count = 0
+
+        def __iter__(self):
+            self.count += 1
+            return iter([1, 2])
+
+    def f(x):
+        items, found = Asked(), []
+        found.extend(items)
+        return found, items.count
+
+    assert tg.function(f)(torch.ones(1)) == f(None) == ([1, 2], 1)
+
+
 def test_what_is_no_iterable():
     @tg.function
     def f(x):

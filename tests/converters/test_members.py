@@ -7,6 +7,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
+from tograph.errors import StagingError
 
 cases = Cases()
 
@@ -398,3 +399,29 @@ def test_refused(f):
 
 
 test_same = cases.test()
+
+
+def test_plain_keys_beside_a_set_with_conditions():
+    def f(x):
+        a, d = {1, 2}, {1: 1}
+        if x > 0:
+            a.discard(1)
+        keys = d.keys()
+        compared = [keys <= a, keys < a, a >= keys, a == keys]
+        both, left, one = keys & a, keys - a, keys ^ a
+        return compared, [1 in both, 1 in a & keys], [1 in left], [1 in one, 2 in one]
+
+    for x in (torch.tensor(1.0), torch.tensor(-1.0)):
+        assert tg.function(f)(x) == f(x)
+
+
+def test_a_frozenset_does_not_take_conditions():
+    @tg.function
+    def f(x):
+        a = {1, 2}
+        if x > 0:
+            a.discard(1)
+        return frozenset({1, 2}) - a
+
+    with pytest.raises(StagingError, match="depends on a staged condition"):
+        f(torch.tensor(1.0))

@@ -150,3 +150,19 @@ def test_a_key_that_takes_the_place_of_another():
     assert f(torch.tensor(0)) == 6
     with pytest.raises(RuntimeError, match="dictionary keys changed during iteration"):
         f(torch.tensor(1))
+
+
+def test_a_key_that_takes_the_place_of_one_that_was_given():
+    def f(n):
+        d, total = {1: 1, 2: 2, 3: 3}, 0
+        for k in d:
+            total += k
+            if k == n:
+                d.pop(k)
+                d[7] = 1
+        return total
+
+    assert tg.function(f)(torch.tensor(0)) == f(0)
+    for function in (f, tg.function(f)):
+        with pytest.raises(RuntimeError, match="dictionary keys changed during iteration"):
+            function(torch.tensor(1))

@@ -62,7 +62,29 @@ def without(x, n):
     return w, y
 
 
-FUNCTIONS = [product, parameter, used_before, by_hand, by_an_optimizer, with_a_gradient, without]
+def written(x, n):
+    w = torch.ones(2, requires_grad=True)
+    v = torch.zeros(2).requires_grad_()
+    y = w + x
+    with torch.no_grad():
+        w.add_(1)
+        w[0] = 4.0
+        v -= 0.5
+    return w, v, y + w * x, v * x
+
+
+def by_steps_of_a_python_loop(x, n):
+    w = torch.zeros(2, requires_grad=True)
+    for _ in range(2):
+        (g,) = torch.autograd.grad(((w - x.detach()) ** 2).sum(), w)
+        with torch.no_grad():
+            w -= 0.1 * g
+    return w, w * x
+
+
+FUNCTIONS = [
+    product, parameter, used_before, by_hand, by_an_optimizer, with_a_gradient, without, written, by_steps_of_a_python_loop,
+]  # fmt: skip
 
 
 def tensors(result):

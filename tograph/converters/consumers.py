@@ -15,6 +15,7 @@ from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from . import subscripts
+from .call_rules import is_user_function
 from .calls import call
 from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
@@ -144,11 +145,12 @@ def extend(items: Any, others: Any) -> Any:
     """``items.extend(others)`` with each item appended as it comes: a generator may have staged conditions, and may read the list that grows."""
     if not is_tracing() or isinstance(others, _HELD) or is_staged(others):
         return NotImplemented
-    others = iterator_of(others)
-    lazy = isinstance(others, (Generator, StagedSequence)) or staged_source(others) is not None
-    if not lazy:
-        return NotImplemented
-    for_stmt(others, lambda item: call(items.append, item), ())
+    begun = iterator_of(others)
+    lazy = isinstance(begun, (Generator, StagedSequence)) or staged_source(begun) is not None
+    if not lazy:  # an ``__iter__`` of the user's has run, and does not run again
+        asked = is_user_function(getattr(type(others), "__iter__", None))
+        return call(items.extend, begun) if asked and begun is not others else NotImplemented
+    for_stmt(begun, lambda item: call(items.append, item), ())
 
 
 GROWING["extend"] = extend

@@ -346,13 +346,18 @@ def of_listings(*operands: Any) -> bool:
     return any(isinstance(x, Listing) for x in operands)
 
 
+_SET_VIEWS = (type({}.keys()), type({}.items()))
+
+
 def as_sets(a: Any, b: Any, compared: bool = False) -> tuple[Any, Any]:
-    """The operands of ``d.keys() - other`` as sets, where one is the keys of a dict that depend on a staged condition.
+    """The operands of ``d.keys() - other`` as sets, where one is the keys of a dict that depend on a staged condition, or stands beside a set that does.
 
     Keys are ``compared`` with sets and keys; the other operators take all that can be gone over, as Python's keys do.
     """
     listings = [x for x in (a, b) if isinstance(x, Listing)]
     keys = [x for x in listings if x.kind == "keys"]
+    if not listings and any(isinstance(x, _SET_VIEWS) for x in (a, b)):
+        keys = [x for x in (a, b) if type(x) is set and is_conditional(x)]
     for x in listings:
         if x.kind == "items" or (keys and x.kind == "values" and not compared):
             x.refuse()
@@ -366,7 +371,7 @@ def as_set(x: Any, compared: bool) -> Any:
             return x
         x = x.x
     elif isinstance(x, (set, torch.Tensor)) or not isinstance(
-        x, (frozenset, type({}.keys())) if compared else Iterable
+        x, (frozenset, *_SET_VIEWS) if compared else Iterable
     ):
         return x
     made: set[Any] = set()

@@ -18,7 +18,7 @@ from ..runtime.symbols.required import require
 from ..runtime.values import conditional_items
 from ..runtime.values.tables import is_table
 from . import keyed
-from .logical import not_, or_
+from .logical import and_, not_, or_
 from .members import Listing, is_conditional, length, present
 from .union import may_miss
 
@@ -113,7 +113,7 @@ class Steady:
         undone = journal.undone(self.holder)
         for i in range(len(keys) + 1):
             if journal.undone(self.holder) != undone or is_conditional(self.holder):
-                yield from self._rest(keys[i:], len(keys))
+                yield from self._rest(keys, i)
                 return
             try:
                 item = next(iterator)
@@ -121,13 +121,17 @@ class Steady:
                 return
             yield item
 
-    def _rest(self, keys: list, size: int) -> Iterator[Any]:
-        """What is left from the first of ``keys`` on; each is asked for after a change."""
+    def _rest(self, keys: list, at: int) -> Iterator[Any]:
+        """What is left of ``keys`` from place ``at`` on; each is asked for after a change."""
         listing = Listing(self.holder, self.kind)
-        for key in keys:
-            self._keeps(size, present(self.holder, key))
+        for key in keys[at:]:
+            self._keeps(len(keys), present(self.holder, key))
             yield listing.item(key)
-        self._keeps(size, True)
+        # one in the place of a key that was given already stands at the end
+        there: Any = True
+        for key in keys:
+            there = and_(there, lambda key=key: present(self.holder, key))
+        self._keeps(len(keys), there)
 
     def _keeps(self, size: int, there: Any) -> None:
         keeps_size(size_of(self.holder) == size, type(self.holder), _asked.test)

@@ -303,6 +303,8 @@ def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any
             return plain(a, b) if found is NotImplemented else found
         a, b = members.as_sets(a, b)
         if not isinstance(a, (dict, set)):
+            if isinstance(a, frozenset) and members.is_conditional(b):
+                members.Listing(b, "keys").refuse()  # no frozenset has items with conditions
             return plain(a, b)
         made = merged(a, b) if name == "or" else NotImplemented
         if made is NotImplemented:

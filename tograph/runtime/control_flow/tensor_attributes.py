@@ -60,4 +60,7 @@ def _attributes(x: Any) -> dict[str, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and isinstance(a, (str, int, float)) and a == b)
+    if a is b:
+        return True
+    # ``repr`` tells 0.0 from -0.0
+    return type(a) is type(b) and isinstance(a, (str, int, float)) and a == b and repr(a) == repr(b)

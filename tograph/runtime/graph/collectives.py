@@ -4,7 +4,8 @@
 process group; ``group`` is that group's name, by which the run finds it: destroyed and made again, it is the new one. All ops but ``SILENT`` write the
 tensors of their first argument; the op gives these as new values. It is ``io``: all ranks see it, each time and in the order of the program.
 
-``tg.post(name, group, args)`` begins a ``send`` or ``recv_`` and gives its number; ``tg.arrived(number)`` waits for that, and gives what was received.
+``tg.post(name, group, args)`` begins a ``send`` or ``recv_`` and gives its number; ``tg.arrived(number, before)`` waits for that, and gives what was
+received: at a second time ``before``, what the tensors hold.
 
 Private names of torch: ``_resolve_process_group``, and the ``c10d`` ops, whose arguments have been the same since torch 2.1.
 """
@@ -46,16 +47,18 @@ def run(name: str, group: str, args: tuple) -> Any:
 def post(name: str, group: str, args: tuple) -> int:
     """Begin to send or receive; the number of the request."""
     work, given = _begun(name, group, args)
-    for number in [n for n, (w, wrote) in _posted.items() if not wrote and w.is_completed()]:
-        del _posted[number]  # sent, and nobody has waited for it
+    for sent in [n for n, (w, wrote) in list(_posted.items()) if not wrote and w.is_completed()]:
+        _posted.pop(sent, None)  # nobody has waited for it
     number = next(_numbers)
     _posted[number] = work, [] if name in SILENT else flat(given[0])
     return number
 
 
-def arrived(number: int) -> Any:
-    """Wait for a request; what was received."""
-    work, wrote = _posted.pop(number, (None, []))
+def arrived(number: int, before: Sequence[torch.Tensor]) -> Any:
+    """Wait for a request; what was received, or ``before`` where the program has waited for it already."""
+    if number not in _posted:
+        return _results([x.clone() for x in before])
+    work, wrote = _posted.pop(number)
     if work is not None:
         work.wait()
     return _results(wrote)

@@ -40,6 +40,22 @@ class _Posting(threading.local):
 _posting = _Posting()
 
 
+class _Ended(getattr(_distributed_c10d, "FakeWork", object)):
+    """Work that has ended; one object stands for all of it."""
+
+    def is_completed(self) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        raise UnsupportedOpError(
+            "get_future() of a collective cannot be part of a graph: read the tensors that it was given",
+            user_location(),
+        )
+
+
+_ENDED = _Ended()
+
+
 class Request:
     """What ``isend`` and ``irecv`` give in a trace."""
 
@@ -48,10 +64,16 @@ class Request:
 
     def wait(self, timeout: Any = None) -> bool:
         """Record that the run waits here, and that the tensors have what was received from here on."""
-        targets, self.targets = self.targets, []
         graph = current_graph()
-        _write("tg.arrived", (argument(graph, self.number),), targets)
+        before = tuple(argument(graph, t) for t in self.targets)
+        _write("tg.arrived", (argument(graph, self.number), before), self.targets)
         return True
+
+    def is_completed(self) -> bool:
+        raise UnsupportedOpError(
+            "is_completed() of isend() and irecv() cannot be part of a graph: call wait()",
+            user_location(),
+        )
 
 
 @contextmanager
@@ -112,5 +134,5 @@ def _returned(func: Any, first: Any) -> Any:
     count = len(func._schema.returns)
     if not count:
         return None
-    work = _distributed_c10d.FakeWork().boxed()
+    work = _ENDED.boxed()
     return (first, work) if count == 2 else work

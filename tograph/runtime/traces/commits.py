@@ -110,9 +110,8 @@ class Plan:
 
     def __init__(self, parts: list[tuple[Any, Sequence[str] | None, Spec]]):
         self.parts = parts
-        self.instead: dict[
-            int, Any
-        ] = {}  # contents that are set in the place of those that follow from the run
+        # contents that are set in the place of those that follow from the run
+        self.instead: dict[int, Any] = {}
         self.places: list[int | None] = []
 
     def resolve(self, order: dict[Any, int]) -> None:

@@ -263,7 +263,8 @@ def _may_have_history(storage: Storage, graph: FuncGraph) -> bool:
         return storage.external.requires_grad or isinstance(storage.external, torch.nn.Parameter)
     if storage.argument is not None or storage.derived or storage.ref is None:
         return True
-    return storage.ref.graph is not graph or _has_gradient(storage.ref.value)
+    made_leaf = storage.owner is not None and storage.owner.requires_grad
+    return made_leaf or storage.ref.graph is not graph or _has_gradient(storage.ref.value)
 
 
 def _has_gradient(value: Value) -> bool:
