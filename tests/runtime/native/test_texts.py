@@ -2,6 +2,7 @@
 
 import math
 import resource
+import signal
 
 import pytest
 import torch
@@ -272,3 +273,28 @@ def test_a_text_that_doubles_fails_as_it_does_in_python():
         return len(s)
 
     native(doubles, torch.zeros(20))
+
+
+def told(n):
+    out, i = "", 0
+    while n > i:
+        out = f"{i}" * 20 + out[:10]
+        i += 1
+    return out
+
+
+def test_a_handler_of_a_signal_raises_out_of_the_writing_of_numbers():
+    f = native(told, torch.tensor(10))
+
+    def stop(*_):
+        raise TimeoutError("enough")
+
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(TimeoutError, match="enough"):
+            f(torch.tensor(2_000_000))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert f(torch.tensor(30)) == told(30)

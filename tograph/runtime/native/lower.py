@@ -137,7 +137,7 @@ class Lowering(Storage):
         code.line(text_code.reset(self))
         code.line(f"ret i32 {DONE}")
         code.label("declined")
-        code.line(f"ret i32 {DECLINED}")
+        code.line(f"ret i32 {text_code.declined(self, DECLINED, INTERRUPTED)}")
         return self._module()
 
     def _write_variables(self) -> None:

@@ -40,6 +40,14 @@ def reset(low: Storage) -> str:
     )
 
 
+def declined(low: Storage, plain: int, interrupted: int) -> str:
+    """What a run that declines returns: another number where a handler of a signal has raised while Python wrote a text."""
+    if not low.texts:
+        return str(plain)
+    raised = low.code.do(f"icmp ne ptr {low.code.do('call ptr @PyErr_Occurred()')}, null")
+    return low.code.do(f"select i1 {raised}, i32 {interrupted}, i32 {plain}")
+
+
 def string(low: Storage, text: str) -> str:
     """The register with Python's string of a text."""
     found = low.code.do(f"call ptr @text_flat(ptr {pool(low)}, i64 {text})")

@@ -14,7 +14,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 from ..kernels import jit
-from .text_records import FIRST, RECORDS
+from .text_records import FAULTS, FIRST, RECORDS
 
 _PYTHON = {
     "PyUnicode_GetLength": "i64 {}(ptr)", "PyUnicode_Join": "ptr {}(ptr, ptr)", "PyUnicode_Compare": "i32 {}(ptr, ptr)",
@@ -22,10 +22,11 @@ _PYTHON = {
     "PyList_GetItem": "ptr {}(ptr, i64)", "PyList_Size": "i64 {}(ptr)",
     "PyObject_Format": "ptr {}(ptr, ptr)", "PyObject_Str": "ptr {}(ptr)",
     "PyObject_CallMethodObjArgs": "ptr {}(ptr, ptr, ...)", "PyLong_FromLongLong": "ptr {}(i64)", "PyFloat_FromDouble": "ptr {}(double)",
-    "PyBool_FromLong": "ptr {}(i64)", "PyLong_AsLongLong": "i64 {}(ptr)", "PyErr_Occurred": "ptr {}()", "PyErr_Clear": "void {}()",
+    "PyBool_FromLong": "ptr {}(i64)", "PyLong_AsLongLong": "i64 {}(ptr)", "PyErr_Occurred": "ptr {}()", "PyErr_Clear": "void {}()", "PyErr_ExceptionMatches": "i32 {}(ptr)",
     "Py_IncRef": "void {}(ptr)", "Py_DecRef": "void {}(ptr)", "realloc": "ptr {}(ptr, i64)", "malloc": "ptr {}(i64)", "free": "void {}(ptr)",
 }  # fmt: skip
 DECLARES = {name: "declare " + kind.format("@" + name) for name, kind in _PYTHON.items()}
+DECLARES |= FAULTS
 
 TEXT = (
     RECORDS
@@ -49,7 +50,7 @@ own:
   %i = call i64 @text_own(ptr %pool, ptr %made)
   ret i64 %i
 failed:
-  call void @PyErr_Clear()
+  call void @text_forget()
   ret i64 -1
 }
 ; An int that a method gave, whose reference this takes, to a place; whether it was one of 64 bits.
@@ -67,7 +68,7 @@ look:
 done:
   ret i1 true
 failed:
-  call void @PyErr_Clear()
+  call void @text_forget()
   ret i1 false
 }
 ; The strings of a Python list, whose reference this takes, as new records; whether there was room.

@@ -8,7 +8,28 @@ LONGEST = 1 << 31  # characters
 FIRST = 256  # records that there is room for at first
 
 
-RECORDS = f"""define internal ptr @text_at(ptr %pool, i64 %i) alwaysinline {{
+_FAULTS = ("ValueError", "TypeError", "OverflowError", "MemoryError")  # what texts themselves raise
+_FORGET = "\n".join(f"""try{k}:
+  %at{k} = load ptr, ptr @PyExc_{name}
+  %is{k} = call i32 @PyErr_ExceptionMatches(ptr %at{k})
+  %ours{k} = icmp ne i32 %is{k}, 0
+  br i1 %ours{k}, label %clear, label %try{k + 1}""" for k, name in enumerate(_FAULTS))  # fmt: skip
+FAULTS = {f"PyExc_{name}": f"@PyExc_{name} = external global ptr" for name in _FAULTS}
+RECORDS = f"""; Forget that a text could not be made, so that the host makes it. What a handler of a signal has raised stays: Python runs them where it writes numbers.
+define internal void @text_forget() noinline cold {{
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %done, label %try0
+{_FORGET}
+clear:
+  call void @PyErr_Clear()
+  br label %done
+try{len(_FAULTS)}:
+  br label %done
+done:
+  ret void
+}}
+define internal ptr @text_at(ptr %pool, i64 %i) alwaysinline {{
   %base = load ptr, ptr %pool
   %at = getelementptr [4 x i64], ptr %base, i64 %i
   ret ptr %at
@@ -81,7 +102,7 @@ drop:
   call void @Py_DecRef(ptr %object)
   br label %done
 failed:
-  call void @PyErr_Clear()
+  call void @text_forget()
   ret i64 -1
 done:
   ret i64 %i
@@ -192,7 +213,7 @@ lost:
   call void @free(ptr %stack)
   br label %none
 none:
-  call void @PyErr_Clear()
+  call void @text_forget()
   ret ptr null
 }}
 ; Drop the records from a number on.
