@@ -142,10 +142,11 @@ class Program:
                 return self.run_early(*inputs)
             self._waiting = None
             self.compile()
-        if self._native is not None:
-            outputs = self._native.run(inputs)
-            if outputs is None and isinstance(self._native, Native):
-                outputs = self._run_strided(inputs)
+        native = self._native  # another thread may give it up
+        if native is not None:
+            outputs = native.run(inputs)
+            if outputs is None and isinstance(native, Native):
+                outputs = self._run_strided(native, inputs)
             if outputs is not None:
                 self._in_a_row = 0
                 return outputs
@@ -157,7 +158,8 @@ class Program:
 
     def quick(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """The outputs where native code takes the inputs as they are, else None: ``run`` has to be asked."""
-        found = self._native.quick(inputs) if isinstance(self._native, Native) else MISS
+        native = self._native
+        found = native.quick(inputs) if isinstance(native, Native) else MISS
         return None if found is MISS else found
 
     @property
@@ -199,9 +201,9 @@ class Program:
                     raise
         return compile_graph(self._for_native, self._visible, layout)
 
-    def _run_strided(self, inputs: tuple) -> list[Any] | None:
+    def _run_strided(self, native: Native, inputs: tuple) -> list[Any] | None:
         """The outputs by code for the strides of these inputs, where they are what kept the native code from running."""
-        layout = self._native.layout(inputs)
+        layout = native.layout(inputs)
         if not layout or (layout not in self._strided and len(self._strided) >= LAYOUTS):
             return None
         if layout not in self._strided:
@@ -261,7 +263,8 @@ class Program:
         return self._in_a_row if self._entry_successes() == self._successes else 0
 
     def _entry_successes(self) -> int:
-        return self._native.successes if isinstance(self._native, Native) else 0
+        native = self._native
+        return native.successes if isinstance(native, Native) else 0
 
     def _note_declined(self) -> None:
         self._in_a_row, self._successes = self.declined + 1, self._entry_successes()

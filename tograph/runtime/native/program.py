@@ -122,9 +122,16 @@ class Native:
             return None
         try:
             taken = self._packed(inputs) if self._lists else inputs
-            if taken is None or self._lock[0] or not self._fits(taken):
+            if taken is None or not self._fits(taken):
                 return None
-            made = self._run_alone(taken)
+            # Nothing is called between the question and the claim: another thread, in the entry, would come in between.
+            if self._lock[0]:
+                return None
+            self._lock[0] = 1
+            try:
+                made = self._run_alone(taken)
+            finally:
+                self._lock[0] = 0
             return made if made is None else self._in_order(inputs, made)
         finally:
             self._mutex.release()
@@ -152,7 +159,6 @@ class Native:
         return out
 
     def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
-        self._lock[0] = 1
         state = torch.get_rng_state() if self._random else None
         try:
             made = self._call(inputs)
@@ -165,7 +171,6 @@ class Native:
         finally:
             for call in self._later:
                 call.drop()
-            self._lock[0] = 0
 
     def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """The outputs of the whole graph: those that were made, and inputs."""
