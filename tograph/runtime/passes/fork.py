@@ -16,9 +16,9 @@ from ...errors import AssertionFailed, OutOfRangeError
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import OpaqueObject
 from ..graph.ordering import node_effects
-from ..graph.rewrite import Renaming, cannot_fail, copy_node, splice
+from ..graph.rewrite import cannot_fail, copy_node, splice
 from ..graph.types import BOOL, INT, ScalarType
-from .settle import forget_cells
+from .settle import without_try
 
 MOST = 8  # places of one body that get a copy of the handler
 
@@ -40,20 +40,7 @@ class _Failure:
 
 def forked(graph: Graph) -> Graph:
     """``graph`` with branches in the place of a Try where that can be done."""
-    names, nodes = Renaming(), list[Node]()
-    for node in graph.nodes:
-        names.apply(node)
-        for region in node.regions.values():
-            forked(region)
-        if node.op == "Try" and _alike(node):
-            outs = _Fork(node).run(nodes)
-            names.update(zip(node.outputs, outs))
-        else:
-            nodes.append(node)
-    graph.nodes = nodes
-    names.outputs(graph)
-    forget_cells(graph)
-    return graph
+    return without_try(graph, _alike, lambda node, nodes: _Fork(node).run(nodes))
 
 
 def _alike(node: Node) -> bool:

@@ -6,7 +6,8 @@ that ends well, where the one that fails is run otherwise. So does ``uncommitted
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import graph_effects, node_effects, prune
@@ -44,16 +45,27 @@ def has_try(graph: Graph) -> bool:
 
 
 def _replace(graph: Graph, wanted: Callable[[Node], bool]) -> Graph:
+    def body(node: Node, nodes: list[Node]) -> Sequence[Any]:
+        return splice(node.regions["body"], node.args, nodes, node.grad)
+
+    return without_try(graph, lambda node: _alike(node) and wanted(node), body)
+
+
+def without_try(
+    graph: Graph,
+    wanted: Callable[[Node], bool],
+    become: Callable[[Node, list[Node]], Sequence[Any]],
+) -> Graph:
+    """``graph`` with the Try nodes that are ``wanted``, innermost first, replaced by what ``become`` appends to the nodes; it returns what stands for the outputs."""
     if not has_try(graph):
         return graph
     names, nodes = Renaming(), list[Node]()
     for node in graph.nodes:
         names.apply(node)
         for region in node.regions.values():
-            _replace(region, wanted)
-        if node.op == "Try" and _alike(node) and wanted(node):
-            outs = splice(node.regions["body"], node.args, nodes, node.grad)
-            names.update(zip(node.outputs, outs))
+            without_try(region, wanted, become)
+        if node.op == "Try" and wanted(node):
+            names.update(zip(node.outputs, become(node, nodes)))
         else:
             nodes.append(node)
     graph.nodes = nodes
