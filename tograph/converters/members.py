@@ -230,6 +230,7 @@ def _made(change: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+_SET_VIEWS = (type({}.keys()), type({}.items()))
 METHODS: dict[str, Callable[..., Any]] = {
     "add": add,
     "discard": discard,
@@ -344,9 +345,6 @@ class Listing:
 
 def of_listings(*operands: Any) -> bool:
     return any(isinstance(x, Listing) for x in operands)
-
-
-_SET_VIEWS = (type({}.keys()), type({}.items()))
 
 
 def as_sets(a: Any, b: Any, compared: bool = False) -> tuple[Any, Any]:

@@ -340,18 +340,8 @@ def part(
     kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
     prune(forward)
     present = [k for k, g in enumerate(joint.grads) if g is not None]
-    return Parts(
-        forward,
-        backward[0],
-        joint.inputs,
-        kept,
-        saved,
-        joint.given,
-        present,
-        joint.told,
-        joint.saves,
-        dict(zip(told, backward[0].outputs[len(present) :])),
-    )
+    asked = dict(zip(told, backward[0].outputs[len(present) :]))
+    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present, joint.told, joint.saves, asked)  # fmt: skip
 
 
 def _by_the_way(value: Value, joint: Joint) -> bool:
