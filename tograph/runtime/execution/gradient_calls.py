@@ -12,17 +12,20 @@ from typing import Any
 
 import torch
 
+from ... import settings
 from .. import autodiff, passes
 from ..gradients import transforms
 from ..gradients.watching import PLAIN
 from ..graph.ir import Graph
-from ..graph.ordering import graph_effects
+from ..graph.ordering import graph_effects, prune
 from ..graph.rewrite import copied
 from ..kernels.lower import lower
 from ..passes.settle import has_try, settle
 from ..symbols.carrier import differentiable
 from ..writes import freed
 from . import host, scheduler
+
+LONG = 200  # nodes from which on what repeats in a graph becomes a loop before its gradient is taken
 
 
 class GradientCalls:
@@ -70,7 +73,7 @@ class GradientCalls:
 
     @cached_property
     def _returning(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(self._returned.graph, _build)
+        return autodiff.Differentiable(_short(self._returned.graph), _build)
 
     def _run_returned(self, inputs: Sequence[Any], asked: list[int]) -> list[Any]:
         leaves, first = self._returned.new(), self._returned.first
@@ -113,7 +116,7 @@ class GradientCalls:
 
     @cached_property
     def differentiable(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(self._settled_graph, _build)
+        return autodiff.Differentiable(_short(self._settled_graph), _build)
 
     def _run_differentiable(self, inputs: Sequence[Any], asked: tuple[int, ...]) -> list[Any]:
         rewrites = self._rewrites
@@ -134,7 +137,16 @@ class GradientCalls:
     @cached_property
     def _rewriting(self) -> autodiff.Differentiable:
         assert self._rewrites is not None
-        return autodiff.Differentiable(self._rewrites.graph, _build)
+        return autodiff.Differentiable(_short(self._rewrites.graph), _build)
+
+
+def _short(graph: Graph) -> Graph:
+    """The graph, or one that gives the same with loops for what repeats in it: the gradient of a loop is a loop, and not as many nodes again for each iteration."""
+    if settings.NOOPT or len(graph.nodes) < LONG:
+        return graph
+    made = copied(graph)
+    prune(made)  # what is left of each copy is used
+    return passes.rolled(made, watched=True) or graph
 
 
 def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:

@@ -278,10 +278,10 @@ def keep_writes(before: list[Node], graph: Graph) -> None:
     graph.over = (*pending, *graph.over)
 
 
-def _writes_over(node: Node) -> bool:
+def writes_over(node: Node) -> bool:
     """Whether something is written over in the regions of a node."""
     return any(
-        r.over or any(n.over or _writes_over(n) for n in r.nodes) for r in node.regions.values()
+        r.over or any(n.over or writes_over(n) for n in r.nodes) for r in node.regions.values()
     )
 
 
@@ -299,7 +299,7 @@ def prune_region(graph: Graph) -> None:
 
     Nodes with regions that write over something stay: what that is is known of what is there yet only.
     """
-    _prune_nodes(graph, lambda node: not _writes_over(node) and node_effects(node).removable)
+    _prune_nodes(graph, lambda node: not writes_over(node) and node_effects(node).removable)
 
 
 def _prune_nodes(graph: Graph, removable: Callable[[Node], bool]) -> None:

@@ -87,12 +87,12 @@ def _packed_there(low: Lowering, region: Region, made: Sequence[Fill]) -> set[Va
     """
     metas: dict[Value, Any] = {}
     if not all(x.ordered for x in made):
-        return set()
+        return _packed_anyhow(low, region)
     for v in region.inputs:
         x = low.operand(v)
         if isinstance(v.type, TensorType):
             if isinstance(x, Mem) and (not x.dense or x.open or x.gaps or x.lead is not None):
-                return set()
+                return _packed_anyhow(low, region)
             new = _new(x.dtype, tuple(x.size or ()))
             metas[v] = new._replace(stride=x.stride) if isinstance(x, Mem) else new
     for n in region.nodes:
@@ -107,6 +107,17 @@ def _packed_there(low: Lowering, region: Region, made: Sequence[Fill]) -> set[Va
         found = [found] if isinstance(found, Meta) else found or []
         metas |= {v: m for v, m in zip(n.outputs, found) if isinstance(m, Meta) and m.laid_out}
     return {v for v in region.outputs if v in metas and is_packed(metas[v])}
+
+
+def _packed_anyhow(low: Lowering, region: Region) -> set[Value]:
+    """The results that are contiguous whatever the strides of the other inputs are: new copies, and what is computed from such and from ordered tensors."""
+    held = {v: x for v in _used(region.nodes) if (x := low.env.get(v)) is not None}
+    packed = {v for v, x in held.items() if x.ordered}
+    for n in region.nodes:
+        new = n.op in PRODUCTS or n.op in GATHERS or n.op == CLONE and n.kwargs.get("memory_format") is torch.contiguous_format  # fmt: skip
+        if new or all(v in packed for v in n.inputs if isinstance(v.type, TensorType)):
+            packed.update(v for v in n.outputs if v not in held)
+    return packed.intersection(region.outputs)
 
 
 def _new(dtype: str, size: tuple[int, ...]) -> Meta:

@@ -12,7 +12,7 @@ from operator import eq
 from typing import Any, NamedTuple
 
 from ..graph.ir import Node, Value
-from ..graph.ordering import node_effects
+from ..graph.ordering import node_effects, writes_over
 from ..graph.rewrite import constant_key
 from ..graph.text import show
 
@@ -44,9 +44,25 @@ def number_of(node: Node) -> int | float | None:
     return found if type(found) in kinds else None
 
 
-def longest(nodes: Sequence[Node], least: int) -> Stretch | None:
+def stretches(nodes: Sequence[Node], least: int, watched: bool = False) -> list[Stretch]:
+    """Where nodes repeat ``least`` times or more: the longest stretch, then the longest ones before and behind it, and so on.
+
+    ``watched``: what nodes write over is compared too.
+    """
+    kinds = _numbered(nodes, watched)
+    found, todo = [], [(0, len(kinds))]
+    while todo:
+        begin, end = todo.pop(0)
+        stretch = _longest(kinds[begin:end], least)
+        if stretch is not None:
+            start, period, length = stretch
+            found.append(Stretch(begin + start, period, length))
+            todo += [(begin, begin + start), (begin + start + length + period, end)]
+    return found
+
+
+def _longest(kinds: Sequence[int], least: int) -> Stretch | None:
     """The period that most nodes have, where it comes ``least`` times or more in one stretch."""
-    kinds = _numbered(nodes)
     found: tuple[int, int, list[bool]] = (0, 0, [])
     for period in _candidates(kinds, least):
         alike = list(map(eq, kinds, islice(kinds, period, None)))
@@ -80,15 +96,26 @@ def _longest_run(alike: Sequence[bool]) -> tuple[int, int]:
     return best
 
 
-def _numbered(nodes: Sequence[Node]) -> list[int]:
+def _numbered(nodes: Sequence[Node], watched: bool) -> list[int]:
     """For each node a number that it shares with those that are like it."""
     numbers: dict[Hashable, int] = {}
-    return [numbers.setdefault(_key(n), len(numbers)) for n in nodes]
+    return [numbers.setdefault(_key(n, watched), len(numbers)) for n in nodes]
 
 
-def _key(node: Node) -> Hashable:
+def written_over(node: Node) -> tuple[int, ...] | None:
+    """Which of its inputs a node writes over; None where it writes over other values too."""
+    inputs = node.inputs
+    if writes_over(node) or not all(v in inputs for v in node.over):
+        return None
+    return tuple(map(inputs.index, node.over))
+
+
+def _key(node: Node, watched: bool) -> Hashable:
     effects = node_effects(node)
     if effects.io or effects.reads or effects.writes or effects.overwrites or effects.diverges:
+        return node
+    over = written_over(node) if watched else ()
+    if over is None:
         return node
     args: Any = list(node.args)
     if number_of(node) is not None:
@@ -96,7 +123,7 @@ def _key(node: Node) -> Hashable:
         args[where] = type(args[where])
     regions = tuple((name, show(region)) for name, region in node.regions.items())
     types = tuple(v.type for v in node.outputs)
-    return node.op, _like(args), _like(node.kwargs), types, node.grad, regions
+    return node.op, _like(args), _like(node.kwargs), types, node.grad, regions, over
 
 
 def _like(x: Any) -> Hashable:

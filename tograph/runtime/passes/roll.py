@@ -16,39 +16,94 @@ from typing import Any
 import torch
 
 from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ordering import node_effects
 from ..graph.rewrite import Renaming, copied
 from ..graph.types import ListType, ScalarType, TensorType, Type
-from .periods import VARYING, Stretch, longest
+from .periods import VARYING, Stretch, stretches, written_over
 from .wiring import Back, Copies, Outside, Own, wired
 
 LEAST = 8  # iterations
 SAVED = 60  # nodes; fewer compile as fast as they are
 STACKS = ("aten.stack.default", "aten.cat.default")
+UNBIND, SELECT = "aten.unbind.int", "aten.select.int"
 ROUNDS = 8  # loops of one graph
 _COUNT = ScalarType(int)
 _CPU = torch.device("cpu")
 
 
-def roll(graph: Graph) -> Graph:
-    """``graph`` with loops in the place of long repetitions."""
+def roll(graph: Graph, watched: bool = False, saving: bool = False) -> Graph:
+    """``graph`` with loops in the place of long repetitions.
+
+    ``watched``: the gradient is to be taken of it, so that nodes go on to tell what they write over. ``saving``: a value of each copy that is
+    used behind them is kept in a list, as a backward pass needs it that repeats itself.
+    """
+    _select_late(graph)
     for _ in range(ROUNDS):
-        if len(graph.nodes) < SAVED or not _roll_one(graph):
+        if len(graph.nodes) < SAVED or not _roll_one(graph, watched, saving):
             break
+    if not watched:
+        for n in graph.nodes:
+            n.over = ()
+        graph.over = ()
     return graph
 
 
-def _roll_one(graph: Graph) -> bool:
-    stretch = longest(graph.nodes, LEAST)
-    if stretch is None:
+def _select_late(graph: Graph) -> None:
+    """Put rows of tensors, also those of an ``unbind``, right before they are needed: then each copy selects its own."""
+    if any(node_effects(n).overwrites for n in graph.nodes):
+        return
+    rows = {v: n for n in graph.nodes if _gives_rows(n) for v in n.outputs}
+    late = set(rows.values())
+    names, nodes = Renaming(), list[Node]()
+
+    def fetch(values: Sequence[Value]) -> None:
+        for v in values:
+            if v in rows and v not in names:
+                x, dim, i = _row(v)
+                fetch([x])
+                names[v] = _add(nodes, SELECT, (names.of(x), dim, i), v.type, rows[v])
+
+    for node in graph.nodes:
+        if node not in late:
+            fetch([*node.inputs, *node.over])
+            names.apply(node)
+            node.over = tuple(map(names.of, node.over))
+            nodes.append(node)
+    fetch([*graph.outputs, *graph.over])
+    names.outputs(graph)
+    graph.nodes, graph.over = nodes, tuple(map(names.of, graph.over))
+
+
+def _gives_rows(node: Node) -> bool:
+    if node.over or node.kwargs:
         return False
-    copies = wired(graph, _least_state(graph, stretch), LEAST)
-    if copies is None or copies.period * (copies.count - 1) < SAVED:
-        return False
-    loop = _Loop(graph, copies)
-    if not loop.plan():
-        return False
-    loop.write()
-    return True
+    if node.op == UNBIND:
+        return len(node.outputs) >= LEAST
+    return node.op == SELECT and all(type(i) is int for i in node.args[1:])
+
+
+def _row(v: Value) -> tuple[Value, int, int]:
+    """The tensor of which a value is a row, the dim and the number of the row."""
+    assert v.node is not None
+    x, *rest = v.node.args
+    dim, i = rest if v.node.op == SELECT else (rest[0] if rest else 0, v.index)
+    return x, dim, i
+
+
+def _roll_one(graph: Graph, watched: bool, saving: bool) -> bool:
+    found = [
+        copies
+        for stretch in stretches(graph.nodes, LEAST, watched)
+        if (copies := wired(graph, _least_state(graph, stretch), LEAST)) is not None
+        and copies.period * (copies.count - 1) >= SAVED
+    ]
+    for keeps in (False, True) if saving else (False,):
+        for copies in found:
+            loop = _Loop(graph, copies, keeps)
+            if loop.plan() and not (watched and loop.overwritten()):
+                loop.write()
+                return True
+    return False
 
 
 def _least_state(graph: Graph, stretch: Stretch) -> Stretch:
@@ -70,8 +125,8 @@ def _least_state(graph: Graph, stretch: Stretch) -> Stretch:
 class _Loop:
     """One loop in the place of ``copies`` of its body."""
 
-    def __init__(self, graph: Graph, copies: Copies):
-        self.graph, self.copies = graph, copies
+    def __init__(self, graph: Graph, copies: Copies, saving: bool = False):
+        self.graph, self.copies, self.saving = graph, copies, saving
         self.states: dict[Back, None] = {}
         self.lists: dict[
             tuple[int, int], Node
@@ -79,6 +134,7 @@ class _Loop:
         self.last: dict[
             Value, tuple[Back, int]
         ] = {}  # for a value that is used behind the copies: a state, and which of its values
+        self.saved: dict[tuple[int, int], None] = {}  # outputs that are kept for what is behind the copies
 
     # ---- what the loop carries
 
@@ -91,13 +147,16 @@ class _Loop:
         if self._outlets():
             return True
         self.copies.count -= 1  # the last copy stays, and with it what only the last one gives
-        return self.copies.count >= LEAST and self._outlets()
+        if self.copies.count >= LEAST and self._outlets():
+            return True
+        self.copies.count += 1
+        return False
 
     def _outlets(self) -> bool:
         """Whether all that is used behind the copies is state, or goes to one stack."""
         copies = self.copies
         users = _users(self.graph)
-        self.last, self.lists = {}, {}
+        self.last, self.lists, self.saved = {}, {}, {}
         for q in range(copies.period):
             for o in range(len(copies.node(0, q).outputs)):
                 takers = [
@@ -107,8 +166,19 @@ class _Loop:
                 if len(stacks) == 1 and self._from_list(q, o, stack := stacks.pop()):
                     takers = [[n for n in taken if n is not stack] for taken in takers]
                 if not self._from_state(q, o, [k for k, taken in enumerate(takers) if taken]):
-                    return False
+                    if not (self.saving and _stackable(copies.node(0, q).outputs[o].type)):
+                        return False
+                    self.saved[q, o] = None
         return True
+
+    def overwritten(self) -> bool:
+        """Whether something behind the copies writes over a value of theirs that the loop does not give."""
+        copies = self.copies
+        after = self.graph.nodes[copies.start + copies.count * copies.period :]
+        over = [*(v for n in after for v in n.over), *self.graph.over]
+        return any(
+            v.node is not None and copies.holds(v.node) and v not in self.last for v in over
+        )
 
     def _takers(self, v: Value, users: dict[Value, list[Node | None]]) -> list[Node | None]:
         """Who uses a value behind the copies."""
@@ -133,7 +203,7 @@ class _Loop:
         copies = self.copies
         values = [copies.node(k, q).outputs[o] for k in range(copies.count)]
         items, kind = stack.args[0], values[0].type
-        if not isinstance(kind, TensorType) or None in kind.shape or stack in self.lists.values():
+        if not _stackable(kind) or stack in self.lists.values():
             return False
         if (
             stack.kwargs
@@ -159,24 +229,31 @@ class _Loop:
         loop = self._loop(before)
         names, first = Renaming(), self.first
         names.update((v, loop.outputs[first[state] + i]) for v, (state, i) in self.last.items())
-        pushed = dict(zip(self.lists.values(), loop.outputs[len(loop.outputs) - len(self.lists) :]))
+        made = loop.outputs[len(loop.outputs) - len(self.lists) - len(self.saved) :]
+        pushed = dict(zip(self.lists.values(), made))
         nodes: list[Node] = []
+        kept = _Kept(self, [self._whole(key, v, nodes) for key, v in zip(self.saved, made[len(pushed) :])])  # fmt: skip
         for node in after:
+            if node not in pushed:
+                kept.fetch(node.inputs, names, nodes)
             if node in pushed:
                 names[node.outputs[0]] = self._stacked(node, pushed[node], names, nodes)
             else:
                 names.apply(node)
+                node.over = tuple(map(names.of, node.over))
                 nodes.append(node)
+        kept.fetch(graph.outputs, names, nodes)
         graph.nodes = [*before, loop, *nodes]
         names.outputs(graph)
-        for n in graph.nodes:
-            n.over = ()
-        graph.over = ()
+        graph.over = tuple(map(names.of, graph.over))
 
     def _loop(self, before: list[Node]) -> Node:
         """The loop; what it needs beforehand goes to the end of ``before``."""
         copies, model = self.copies, self.copies.node(self.copies.model, 0)
         lists = [self._begun(key, stack, before) for key, stack in self.lists.items()]
+        for q, o in self.saved:
+            kept = copies.node(0, q).outputs[o]
+            lists.append(_add(before, "tg.list_of", (), ListType(kept.type), kept.node))
         body = _Body(self, before)
         starts = [v for state in self.states for v in state.starts]
         carried = [_COUNT, *(v.type for v in starts), *(v.type for v in lists)]
@@ -232,6 +309,33 @@ class _Loop:
         )
 
 
+    def _whole(self, key: tuple[int, int], items: Value, nodes: list[Node]) -> Value:
+        """All values of an output that is kept, in one tensor."""
+        q, o = key
+        kind, like = self.copies.node(0, q).outputs[o].type, self.copies.node(0, q)
+        whole = TensorType(kind.dtype, (self.copies.count, *kind.shape), kind.device)
+        return _add(nodes, "tg.list_stack", (items, kind.dtype, kind.shape, torch.device(kind.device)), whole, like)  # fmt: skip
+
+
+def _stackable(kind: Type) -> bool:
+    return isinstance(kind, TensorType) and None not in kind.shape
+
+
+class _Kept:
+    """The values that are kept for what is behind the copies: ``wholes`` are those of the outputs in ``loop.saved``, one after the other."""
+
+    def __init__(self, loop: _Loop, wholes: Sequence[Value]):
+        self.copies, self.wholes = loop.copies, dict(zip(loop.saved, wholes))
+
+    def fetch(self, values: Sequence[Value], names: Renaming, nodes: list[Node]) -> None:
+        """Select those among ``values``, right before they are needed, so that what repeats behind the copies has them in each of its own."""
+        for v in values:
+            found = self.copies.found(v) if self.wholes and v not in names else None
+            if found is not None and found[0] < self.copies.count and found[1:] in self.wholes:
+                k, *key = found
+                names[v] = _add(nodes, SELECT, (self.wholes[*key], 0, k), v.type, v.node)
+
+
 class _Body:
     """The body of a loop, written after the copy that is the model for all."""
 
@@ -250,8 +354,9 @@ class _Body:
             model = copies.node(copies.model, q)
             values = iter([self._value(use, state, first, made) for use in copies.uses[q]])
             made.append(self._copy(model, values, copies.numbers[q]))
-        lists = state[len(state) - len(loop.lists) :]
-        pushed = [self._push(items, made[q].outputs[o]) for items, (q, o) in zip(lists, loop.lists)]
+        taken = [*loop.lists, *loop.saved]
+        lists = state[len(state) - len(taken) :]
+        pushed = [self._push(items, made[q].outputs[o]) for items, (q, o) in zip(lists, taken)]
         following = [
             v
             for s in loop.states
@@ -284,6 +389,8 @@ class _Body:
         node = Node(
             model.op, args, kwargs, types, regions=regions, location=model.location, grad=model.grad
         )
+        inputs = node.inputs
+        node.over = tuple(inputs[i] for i in written_over(model) or ())
         self.graph.nodes.append(node)
         return node
 
