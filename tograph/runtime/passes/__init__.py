@@ -21,6 +21,7 @@ from ..graph.ordering import set_control_inputs
 from ..graph.rewrite import copied, count_nodes
 from ..graph.text import show
 from ..graph.verification import verify
+from .accumulate import accumulate
 from .cse import cse
 from .fold import fold
 from .fork import forked
@@ -60,6 +61,7 @@ PASSES = [
     Pass(simplify, "algebraic rules"),
     Pass(loop_state, "loops carry only what changes, once"),
     Pass(prune, "what nobody needs goes"),
+    Pass(accumulate, "what a loop adds in one place of a sum is added there"),
     Pass(hoist, "what each iteration computes anew is computed before the loop"),
     Pass(cse, "what is computed twice is computed once"),
     Pass(sink, "what one branch uses is computed in it"),
