@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import tograph as tg
+from tograph.runtime.graph.ir import all_nodes
 
 LAYERS = [
     (nn.GRU, {}, False, False),
@@ -47,6 +48,61 @@ def test_grown_sequences(cls, options, single, given):
         for a, b in zip(expected, flat(f(layer, x, torch.tensor(n), state)), strict=True):
             torch.testing.assert_close(b, a)
     assert f.trace_count == 1
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize(("cls", "options", "single", "given"), LAYERS)
+def test_long_sequences(cls, options, single, given):
+    def trained(layer, x, state):
+        results = flat(layer(x, state))
+        loss = sum(r.square().sum() for r in results)
+        return results, torch.autograd.grad(loss, [x, *layer.parameters()])
+
+    torch.manual_seed(0)
+    layer = cls(3, 4, **options)
+    time = () if single else (2,)
+    x = torch.randn(*((*time, 20) if layer.batch_first else (20, *time)), 3, requires_grad=True)
+    rows = layer.num_layers * (2 if layer.bidirectional else 1)
+    sizes = (layer.proj_size or 4, 4)[: 2 if cls is nn.LSTM else 1]
+    state = tuple(torch.randn(rows, *time, n) for n in sizes) if given else None
+    if given and cls is not nn.LSTM:
+        state = state[0]
+    f = tg.function(trained)
+    torch.testing.assert_close(f(layer, x, state), trained(layer, x, state))
+    count = len(list(all_nodes(f.concrete_functions[0].graph)))
+    f(layer, torch.cat([x, x], time_of(layer, x)), state)
+    assert len(list(all_nodes(f.concrete_functions[1].graph))) == count  # one loop, of any length
+
+
+def time_of(layer, x):
+    return 1 if layer.batch_first and x.dim() == 3 else 0
+
+
+def test_dropout_between_the_layers_of_a_long_sequence():
+    layer, x = nn.GRU(3, 4, num_layers=3, dropout=0.5), torch.randn(12, 2, 3)
+    results = []
+    for f in (layer, tg.function(lambda x: layer(x))):
+        torch.manual_seed(1)
+        results.append(f(x))
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize(
+    ("x", "state"),
+    [
+        (torch.randn(12, 2, 5), None),
+        (torch.randn(12, 2, 3), torch.randn(1, 3, 4)),
+        (torch.randn(12, 3), torch.randn(1, 1, 4)),
+        (torch.randn(12, 2, 3, dtype=torch.float64), None),
+    ],
+)
+def test_what_torch_refuses_of_a_long_sequence(x, state):
+    layer = nn.GRU(3, 4)
+    with pytest.raises((RuntimeError, ValueError)) as expected:
+        layer(x, state)
+    with pytest.raises(expected.type) as found:
+        tg.function(lambda x, state: layer(x, state))(x, state)
+    assert str(expected.value).splitlines()[0] in str(found.value)
 
 
 def test_gradients_of_a_grown_sequence():

@@ -1,10 +1,11 @@
-"""Weight gradients of a loop are one product after it."""
+"""Weight gradients of a loop are one product after it, and it keeps no weights."""
 
 import pytest
 import torch
 
 import tograph as tg
 from tograph.runtime.autodiff import vjp
+from tograph.runtime.graph.text import show
 
 
 def network(x, w, b, n):
@@ -22,6 +23,57 @@ def test_weights_are_not_summed_in_the_loop():
     assert ops.count("aten.mm.default") == 1  # the one of the state
     assert "aten.sum.dim_IntList" not in ops
     assert sum(n.op == "tg.list_concat" for n in backward.nodes) >= 2
+
+
+WEIGHT = torch.full((3, 3), 0.5, requires_grad=True)
+
+
+def captured(x, n):
+    for _ in range(n):
+        if x.sum() < 100:
+            x = torch.tanh(torch.nn.functional.linear(x, WEIGHT)) + x
+    return x
+
+
+def test_weights_are_not_kept_for_each_iteration():
+    def gradient(x, n):
+        return torch.autograd.grad(captured(x, n).sum(), WEIGHT)[0]
+
+    x, n = torch.randn(2, 3), torch.tensor(4)
+    f = tg.function(gradient)
+    torch.testing.assert_close(f(x, n), gradient(x, n))
+    graph = f.get_concrete_function(x, n).graph
+    loops = [node for node in graph.nodes if node.op == "While"]
+    assert len(loops) == 2
+    assert "[3,3]>" not in show(graph)  # no lists or optionals of weights
+    assert any(v.type == graph.inputs[-1].type for v in loops[1].inputs)
+
+
+def test_weights_that_are_written_before_the_gradient():
+    def f(x, n):
+        y = captured(x, n).sum()
+        with torch.no_grad():
+            WEIGHT.mul_(0.5)
+        return torch.autograd.grad(y, WEIGHT)[0]
+
+    def g(x, n):
+        y = captured(x, n).sum()
+        grad = torch.autograd.grad(y, WEIGHT)[0]
+        with torch.no_grad():
+            WEIGHT.mul_(0.5)
+        return grad + WEIGHT.detach()
+
+    x, n = torch.randn(2, 3), torch.tensor(4)
+    found = []
+    for decorate in (lambda f: f, tg.function):
+        with torch.no_grad():
+            WEIGHT.fill_(0.5)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            decorate(f)(x, n)
+        with torch.no_grad():
+            WEIGHT.fill_(0.5)
+        found.append((decorate(g)(x, n), WEIGHT.detach().clone()))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("trips", [0, 1, 4])

@@ -292,6 +292,19 @@ def test_written_after_it_was_saved(f):
         inside(torch.ones(3), *([torch.ones(3)] if f is argument_written else []))
 
 
+def test_written_with_a_tensor_from_outside():
+    def f(x, factor):
+        y = torch.exp(x)
+        z = y * 0.5
+        y.mul_(factor)  # a read of the factor comes first, and nothing uses the result
+        return z
+
+    for g in (f, tg.function(f)):
+        x = torch.ones(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            g(x, torch.tensor(2.0)).sum().backward()
+
+
 def own_factor(w):
     y = w * 2
     y.mul_(w)

@@ -133,7 +133,18 @@ def items_of_a_list(x, n):
     return torch.tensor(found), len(found)
 
 
-PROGRAMS = [collect, read_back, stack_machine, replaced, numbers, scalars, two_kinds, inner_loops, kept_copy, matrices, items_of_a_list]  # fmt: skip
+def side_by_side(x, n):
+    """Joined along other dims than the first: the results are contiguous, and so is what is computed of one."""
+    xs, i = [], 0
+    while i < n:
+        x = torch.tanh(x) + 0.1
+        xs.append(x)
+        i += 1
+    a = torch.stack(xs, 1)
+    return a, torch.stack(xs, -1), torch.cat(xs, 1), a.contiguous() * 2 + 1
+
+
+PROGRAMS = [side_by_side, collect, read_back, stack_machine, replaced, numbers, scalars, two_kinds, inner_loops, kept_copy, matrices, items_of_a_list]  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [(3, 4), (1, 1), (5, 70)], ids=str)
@@ -142,7 +153,7 @@ def test_native(program, size):
     x, f = torch.randn(*size), tg.function(program)
     for n in (7, 3, 40):
         found, wanted = f(x, torch.tensor(n)), program(x, torch.tensor(n))
-        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3, check_stride=True)
     scheduled = f.get_concrete_function(x, torch.tensor(n)).scheduled
     assert scheduled.level == "native", scheduled.reason
 

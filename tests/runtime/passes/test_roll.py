@@ -6,6 +6,7 @@ import torch
 import tograph as tg
 from tests.runtime.passes.text_case import after
 from tograph.runtime.execution import scheduler
+from tograph.runtime.graph.text import parse_graph, show
 from tograph.runtime.passes.roll import roll
 
 N = 40
@@ -206,3 +207,82 @@ def test_numbers_are_looked_up_or_counted():
 def test_few_copies_stay():
     text = unrolled(7, lambda k: 0.5)
     assert after(roll, text).count("aten.mul.Tensor") == 7
+
+
+def trained(x, w):
+    """A gradient that goes through all copies: what each has saved is read one by one, the last first."""
+    h, total = torch.zeros(3), torch.zeros(())
+    for row in x.unbind():
+        h = torch.tanh(row + h @ w)
+        total = total + h.square().sum()
+    return torch.autograd.grad(total, [x, w])
+
+
+def test_a_gradient_repeats_itself_too():
+    converted = tg.function(trained)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x, w = torch.randn(N, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+        torch.testing.assert_close(converted(x, w), trained(x, w))
+    rolled = converted.concrete_functions[-1].scheduled._rolled
+    assert sum(n.op == "While" for n in rolled.nodes) >= 2
+    assert len(rolled.nodes) < 3 * N  # the stack of the rows' gradients takes them one by one
+
+
+def unbound(count):
+    """A running product of the rows of %x, the last first."""
+    text = f"main(%x: f32[{count},2]) {{\n  "
+    text += ", ".join(f"%r{k}: f32[2]" for k in range(count)) + " = aten.unbind.int(%x)\n"
+    last = f"r{count - 1}"
+    for k in reversed(range(count - 1)):
+        text += LINE.format(v=f"a{k}", op="mul", u=last, x=f"%r{k}")
+        text += LINE.format(v=f"b{k}", op="add", u=f"a{k}", x="1")
+        last = f"b{k}"
+    return f"{text}  return %{last}\n}}"
+
+
+def test_rows_are_selected_where_they_are_used():
+    text = after(roll, unbound(50))
+    assert text.count("aten.mul.Tensor") == 1
+    assert "unbind" not in text
+
+
+def written_over(count, over):
+    """Additions in place to a value that the line before made."""
+    text = "main(%x: f32[2], %y: f32[2]) {\n"
+    last = "x"
+    for k in range(count):
+        text += LINE.format(v=f"a{k}", op="mul", u=last, x="%y")
+        text += LINE.format(v=f"b{k}", op="add", u=f"a{k}", x="%y").rstrip() + f" ~%{over(k)}\n"
+        last = f"b{k}"
+    return f"{text}  return %{last}\n}}"
+
+
+def test_the_gradient_knows_what_is_written_over():
+    def watched(graph):
+        return roll(graph, watched=True)
+
+    text = show(watched(parse_graph(written_over(50, lambda k: f"a{k}"))), over=True)
+    [line] = [line for line in text.splitlines() if "aten.add.Tensor" in line]
+    assert "~%" in line
+    assert "~%" not in show(roll(parse_graph(written_over(50, lambda k: f"a{k}"))), over=True)
+    # A write over what another copy made is not told by a body.
+    stay = written_over(50, lambda k: f"a{max(k - 1, 0)}")
+    assert after(watched, stay).count("aten.add.Tensor") == 50
+
+
+def test_a_write_behind_the_copies_to_what_one_of_them_made():
+    def f(x, factor):
+        kept = []
+        for _ in range(N):
+            y = torch.exp(x * 0.1)
+            kept.append(y)
+            x = torch.sin(x) + y * 0.1 - torch.cos(x) * 0.2 + x.tanh()
+        kept[3].mul_(factor)
+        return x
+
+    converted = tg.function(f)
+    for g in (f, converted):
+        x = torch.randn(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            g(x, torch.tensor(2.0)).sum().backward()

@@ -1,7 +1,8 @@
-"""``nn.RNN``, ``nn.GRU`` and ``nn.LSTM`` over a sequence whose length the graph finds out: one loop for each layer and direction.
+"""``nn.RNN``, ``nn.GRU`` and ``nn.LSTM`` over a sequence whose length the graph finds out, or a long one: one loop for each layer and direction.
 
-Torch's own layers take the steps one by one in C++, as many as there are while tracing. Sequences of a known length go there;
-``packed`` is for packed ones. The equations are those of torch's documentation of the three classes.
+Torch's own layers take the steps one by one in C++, as many as there are while tracing: a graph of a loop is traced and compiled in
+the time of one step. Short sequences go there, and what torch's own checks refuse; ``packed`` is for packed ones. The equations are those of torch's
+documentation of the three classes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
+from ...runtime.gradients.transforms import is_wrapped
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values.structure import is_union
@@ -21,11 +23,31 @@ from ..call_rules import DECIDING
 from ..conversion import converted
 from ..registry import handles
 
+LONG = 8  # steps from which on a sequence of a known length is a loop
 
-def _staged_length(m: nn.RNNBase, x: Any) -> bool:
+
+def _loops(m: nn.RNNBase, x: Any, hx: Any) -> bool:
+    """Whether the steps are a loop of the graph."""
     if not is_tracing() or not isinstance(x, torch.Tensor) or x.dim() not in (2, 3):
         return False
-    return isinstance(x.shape[1 if m.batch_first and x.dim() == 3 else 0], SYMBOLS)
+    length = x.shape[1 if m.batch_first and x.dim() == 3 else 0]
+    return isinstance(length, SYMBOLS) or (length >= LONG and _regular(m, x, hx))
+
+
+def _regular(m: nn.RNNBase, x: torch.Tensor, hx: Any) -> bool:
+    """Whether the arguments are what torch's checks let pass, on a CPU and outside of what wraps tensors or casts."""
+    given = () if hx is None else hx if isinstance(hx, tuple) else (hx,)
+    if x.device.type != "cpu" or is_wrapped(x) or torch.is_autocast_enabled("cpu"):
+        return False
+    if hx is not None and len(given) != (2 if isinstance(m, nn.LSTM) else 1):
+        return False
+    if not all(isinstance(v, torch.Tensor) and v.dtype == x.dtype for v in (*given, m.weight_ih_l0)):  # fmt: skip
+        return False
+    batch = () if x.dim() == 2 else (x.shape[0 if m.batch_first else 1],)
+    rows = m.num_layers * (2 if m.bidirectional else 1)
+    sizes = (m.proj_size or m.hidden_size, m.hidden_size)
+    shapes = [(rows, *batch, n) for n, _ in zip(sizes, given)]
+    return x.shape[-1] == m.input_size and [tuple(v.shape) for v in given] == shapes
 
 
 def _form(cls: type[nn.RNNBase]) -> None:
@@ -37,7 +59,7 @@ def _form(cls: type[nn.RNNBase]) -> None:
             return union.apply(forward, m, input, hx)
         if isinstance(input, PackedSequence) and is_tracing():
             return converted(plain)(m, input, hx)
-        if not _staged_length(m, input):
+        if not _loops(m, input, hx):
             return plain(m, input, hx)
         return converted(_sequence)(m, input, hx)
 

@@ -70,8 +70,10 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     need = [i - heads for i in range(heads, len(call.inputs)) if wanted[i]]
     given = [i for i, g in enumerate(grads) if g is not None]
     later, writers = writes_since(call, heads)
+    readable = call.readable()
+    again = [i for i, v in enumerate(node.args[heads:]) if isinstance(v, Value) and v in readable]
     parts = {
-        name: part(_differentiated(node, g, need, given, later), ways=True)
+        name: part(_differentiated(node, g, need, given, later), ways=True, readable=again)
         for name, g in node.regions.items()
     }
     call.saves |= any(p.saves for p in parts.values())

@@ -21,10 +21,11 @@ import torch
 
 from ...errors import GradientError
 from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ordering import node_effects
 from ..graph.overwritten import Writers, since
 from ..symbols import funcgraph
 from ..symbols.carrier import differentiable
-from ..symbols.funcgraph import FuncGraph
+from ..symbols.funcgraph import FuncGraph, current_graph
 from ..writes import histories, saving
 from .dependence import NOTHING, Dependence, dependences, output_dependences
 from .objects import plain_object
@@ -87,6 +88,19 @@ class Call:
         for v, flag in self.graph.written_later.items():
             known = found.get(v, [])
             found[v] = [*known, flag] if known is not None and isinstance(flag, Value) else None
+        return found
+
+    def readable(self) -> set[Value]:
+        """The resources among the arguments that hold what they held when the node read them: neither it nor a later node may write them."""
+        nodes = self.graph.graph.nodes
+        if current_graph() is not self.graph or self.node not in nodes:
+            return set()
+        found = set(self.node.inputs)
+        for node in nodes[nodes.index(self.node) :]:
+            effects = node_effects(node)
+            if effects.io and effects.may_fail:  # the user's Python
+                return set()
+            found.difference_update(node.inputs[i] for i in effects.writes)
         return found
 
     def left(self, index: int) -> list[Value]:

@@ -238,9 +238,17 @@ def _written_later(
                 told[key] = Value(BOOL)
             flag = True if key is True else told[key]
             if isinstance(having[i], torch.Tensor):
-                func.written_later[value_in(having[i], func)] = flag
-                bump(having[i], func, lambda flag=flag: flag, None)
+                content = value_in(having[i], func)
+                func.written_later[content] = flag
+                for x in (having[i], *_reads_of(content, func)):
+                    bump(x, func, lambda flag=flag: flag, None)
     return told
+
+
+def _reads_of(resource: Value, func: FuncGraph) -> list[torch.Tensor]:
+    """What was read of a variable."""
+    reads = [n.outputs[0] for n in func.graph.nodes if n.op == "tg.read" and n.args[0] is resource]
+    return [x for v in reads if (x := func.sources.get(v)) is not None]
 
 
 @contextmanager
@@ -318,23 +326,29 @@ class Parts:
 
 
 def part(
-    joint: Joint, costly: Collection[int] = (), repeated: bool = False, ways: bool = False
+    joint: Joint,
+    costly: Collection[int] = (),
+    repeated: bool = False,
+    ways: bool = False,
+    readable: Collection[int] = (),
 ) -> Parts:
     """Cut a joint graph in two; the inputs ``costly`` count as values to save, the others are there anyway.
 
-    ``repeated``: it is the body of a loop, so what is saved is saved for each trip.
+    ``repeated``: it is the body of a loop, so what is saved is saved for each trip. ``readable``: the inputs that the backward part is given as they
+    were when the forward part read them.
     """
+    reads = _reads(joint, readable)
     free = [v for i, v in enumerate(joint.inputs) if i not in set(costly)]
     ends = [g for g in joint.grads if g is not None]
     told = joint.ways if ways else {}
     ends += told.values()
     wanted = _needed(joint, ends)
     state = [joint.inputs[i] for i in costly]
-    saved, again = saved_values(joint.forward, free, state, wanted, repeated)
+    saved, again = saved_values(joint.forward, [*free, *reads], state, wanted, repeated)
     forward = Graph(joint.func.graph.name)
     forward.inputs, forward.nodes = list(joint.inputs), list(joint.forward)
     forward.input_names = [""] * len(joint.inputs)
-    backward = _backward(joint, free, saved, again, ends)
+    backward = _backward(joint, free, saved, again, ends, reads)
     saved = [_constant(v, forward) if _by_the_way(v, joint) else v for v in saved]
     forward.outputs = joint.outputs + saved
     kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
@@ -342,6 +356,13 @@ def part(
     present = [k for k, g in enumerate(joint.grads) if g is not None]
     asked = dict(zip(told, backward[0].outputs[len(present) :]))
     return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present, joint.told, joint.saves, asked)  # fmt: skip
+
+
+def _reads(joint: Joint, readable: Collection[int]) -> dict[Value, Value]:
+    """What the forward part reads of inputs, by value."""
+    inputs = {joint.inputs[i] for i in readable}
+    nodes = [n for n in joint.forward if n.op == "tg.read" and n.args[0] in inputs]
+    return {n.outputs[0]: n.args[0] for n in nodes if n.outputs[0].type == n.args[0].type}
 
 
 def _by_the_way(value: Value, joint: Joint) -> bool:
@@ -375,16 +396,23 @@ def _needed(joint: Joint, ends: list[Value]) -> list[Value]:
 
 
 def _backward(
-    joint: Joint, free: list[Value], saved: list[Value], again: list[Node], ends: list[Value]
+    joint: Joint,
+    free: list[Value],
+    saved: list[Value],
+    again: list[Node],
+    ends: list[Value],
+    reads: dict[Value, Value],
 ):
     graph = Graph(joint.func.graph.name + "_backward")
     nodes = again + joint.backward
     made = {v for n in nodes for v in n.outputs}
     used = {v for n in nodes for v in values_in((n.args, n.kwargs))} | set(ends)
+    used |= {reads[v] for v in used & reads.keys()}
     keep = [v for v in free if v in used and v not in made and v not in saved]
     env = {v: Value(v.type) for v in [*keep, *saved, *joint.cotangents]}
     graph.inputs = list(env.values())
     graph.input_names = [""] * len(graph.inputs)
+    env |= {v: env[x] for v, x in reads.items() if x in env}
     for node in nodes:
         if all(v in env for v in values_in((node.args, node.kwargs))):
             graph.nodes.append(copy_node(node, env))

@@ -61,7 +61,13 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     if node.kwargs.get("recompute"):
         p = checkpoint.recomputing(body, joint, carried)
     else:
-        p = part(joint, costly=range(carried), repeated=True, ways=True)
+        readable = call.readable()
+        again = [
+            i
+            for i, v in enumerate(node.args)
+            if i >= carried and isinstance(v, Value) and v in readable
+        ]
+        p = part(joint, costly=range(carried), repeated=True, ways=True, readable=again)
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))

@@ -18,14 +18,16 @@ from ..gradients import transforms
 from ..gradients.watching import PLAIN
 from ..graph.ir import Graph
 from ..graph.ordering import graph_effects, prune
-from ..graph.rewrite import copied
+from ..graph.rewrite import ALTERNATIVES, copied
 from ..kernels.lower import lower
 from ..passes.settle import has_try, settle
 from ..symbols.carrier import differentiable
 from ..writes import freed
 from . import host, scheduler
 
-LONG = 200  # nodes from which on what repeats in a graph becomes a loop before its gradient is taken
+LONG = (
+    200  # nodes from which on what repeats in a graph becomes a loop before its gradient is taken
+)
 
 
 class GradientCalls:
@@ -141,8 +143,11 @@ class GradientCalls:
 
 
 def _short(graph: Graph) -> Graph:
-    """The graph, or one that gives the same with loops for what repeats in it: the gradient of a loop is a loop, and not as many nodes again for each iteration."""
-    if settings.NOOPT or len(graph.nodes) < LONG:
+    """The graph, or one that gives the same with loops for what repeats in it: the gradient of a loop is a loop, and not as many nodes again for each iteration.
+
+    Where branches leave values unused there would be zeros for None in what the loop carries.
+    """
+    if settings.NOOPT or len(graph.nodes) < LONG or any(n.op in ALTERNATIVES for n in graph.nodes):
         return graph
     made = copied(graph)
     prune(made)  # what is left of each copy is used

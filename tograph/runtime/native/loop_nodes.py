@@ -114,7 +114,7 @@ def _packed_anyhow(low: Lowering, region: Region) -> set[Value]:
     held = {v: x for v in _used(region.nodes) if (x := low.env.get(v)) is not None}
     packed = {v for v, x in held.items() if x.ordered}
     for n in region.nodes:
-        new = n.op in PRODUCTS or n.op in GATHERS or n.op == CLONE and n.kwargs.get("memory_format") is torch.contiguous_format  # fmt: skip
+        new = n.op in PRODUCTS or n.op in GATHERS or (n.op == CLONE and n.kwargs.get("memory_format") is torch.contiguous_format)  # fmt: skip
         if new or all(v in packed for v in n.inputs if isinstance(v.type, TensorType)):
             packed.update(v for v in n.outputs if v not in held)
     return packed.intersection(region.outputs)

@@ -122,7 +122,9 @@ def rolled(graph: Graph, watched: bool = False) -> Graph | None:
     """A copy of a graph with loops in the place of what repeats in it; None where nothing does. ``watched``: the gradient is to be taken of it."""
     with collector.seldom():
         made = roll(copied(graph), watched, saving=not watched)
-        if not watched and count_nodes(made) > len(graph.nodes) // 2:  # what is kept is read node by node
+        if (
+            not watched and count_nodes(made) > len(graph.nodes) // 2
+        ):  # what is kept is read node by node
             made = roll(copied(graph))
         if count_nodes(made) >= count_nodes(graph):
             return None

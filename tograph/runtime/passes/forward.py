@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
-from ..graph.ordering import Known, node_effects
+from ..graph.ordering import Known, keep_writes, node_effects
 from ..graph.rewrite import Renaming, add_input, carried, lead
 from .aliasing import Storages
 
@@ -112,9 +112,10 @@ def forward_reads(graph: Graph, assigned: frozenset[Value] = frozenset()) -> Non
     """A read of an input that nothing in the graph writes is that input itself."""
     assigned = assigned | _assigned_inputs(graph)
     replaced: dict[Value, Value] = {}
-    nodes: list[Node] = []
-    for node in graph.nodes:
+    before, nodes = graph.nodes, list[Node]()
+    for node in before:
         node.replace_inputs(lambda v: replaced.get(v, v))
+        node.over = tuple(replaced.get(v, v) for v in node.over)
         if node.op == "tg.read" and node.args[0] not in assigned:
             replaced[node.outputs[0]] = node.args[0]
             continue
@@ -124,6 +125,8 @@ def forward_reads(graph: Graph, assigned: frozenset[Value] = frozenset()) -> Non
             forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
         nodes.append(node)
     graph.nodes = nodes
+    keep_writes(before, graph)
+    graph.over = tuple(replaced.get(v, v) for v in graph.over)
     graph.outputs = [replaced.get(v, v) for v in graph.outputs]
 
 

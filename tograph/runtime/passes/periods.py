@@ -62,14 +62,13 @@ def stretches(nodes: Sequence[Node], least: int, watched: bool = False) -> list[
 
 
 def _longest(kinds: Sequence[int], least: int) -> Stretch | None:
-    """The period that most nodes have, where it comes ``least`` times or more in one stretch."""
-    found: tuple[int, int, list[bool]] = (0, 0, [])
+    """The longest stretch in which a period comes ``least`` times or more."""
+    found = []
     for period in _candidates(kinds, least):
-        alike = list(map(eq, kinds, islice(kinds, period, None)))
-        found = max(found, (sum(alike), -period, alike))
-    start, length = _longest_run(found[2])
-    period = -found[1]
-    return Stretch(start, period, length) if period and length >= (least - 1) * period else None
+        start, length = _longest_run(list(map(eq, kinds, islice(kinds, period, None))))
+        if length >= (least - 1) * period:
+            found.append(Stretch(start, period, length))
+    return max(found, key=lambda s: (s.length, -s.period), default=None)
 
 
 def _candidates(kinds: Sequence[int], least: int) -> list[int]:

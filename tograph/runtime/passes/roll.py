@@ -3,7 +3,7 @@
 A loop over a plain ``range`` is unrolled while it is traced. LLVM takes so long for thousands of nodes that such a graph would run op
 by op for many calls, and stall in one of them. Where the nodes repeat (``periods``), each copy of the body takes what it needs from itself, from copies
 before it, or from outside; what comes from copies before it is the state of the loop. A number that differs between the copies is computed from
-the number of the iteration, or looked up. What all copies give to one ``stack`` is pushed on a list.
+the number of the iteration, or looked up. What all copies give to one ``stack`` is pushed on a list, and so may be what is used behind them otherwise.
 
 Of several places where a body may begin the one with the least state is taken. The order of the nodes stays, so draws and failures do.
 """
@@ -16,16 +16,15 @@ from typing import Any
 import torch
 
 from ..graph.ir import Graph, Node, Value, map_values
-from ..graph.ordering import node_effects
 from ..graph.rewrite import Renaming, copied
 from ..graph.types import ListType, ScalarType, TensorType, Type
 from .periods import VARYING, Stretch, stretches, written_over
+from .select_late import SELECT, select_late
 from .wiring import Back, Copies, Outside, Own, wired
 
 LEAST = 8  # iterations
 SAVED = 60  # nodes; fewer compile as fast as they are
 STACKS = ("aten.stack.default", "aten.cat.default")
-UNBIND, SELECT = "aten.unbind.int", "aten.select.int"
 ROUNDS = 8  # loops of one graph
 _COUNT = ScalarType(int)
 _CPU = torch.device("cpu")
@@ -37,7 +36,7 @@ def roll(graph: Graph, watched: bool = False, saving: bool = False) -> Graph:
     ``watched``: the gradient is to be taken of it, so that nodes go on to tell what they write over. ``saving``: a value of each copy that is
     used behind them is kept in a list, as a backward pass needs it that repeats itself.
     """
-    _select_late(graph)
+    select_late(graph, LEAST)
     for _ in range(ROUNDS):
         if len(graph.nodes) < SAVED or not _roll_one(graph, watched, saving):
             break
@@ -46,48 +45,6 @@ def roll(graph: Graph, watched: bool = False, saving: bool = False) -> Graph:
             n.over = ()
         graph.over = ()
     return graph
-
-
-def _select_late(graph: Graph) -> None:
-    """Put rows of tensors, also those of an ``unbind``, right before they are needed: then each copy selects its own."""
-    if any(node_effects(n).overwrites for n in graph.nodes):
-        return
-    rows = {v: n for n in graph.nodes if _gives_rows(n) for v in n.outputs}
-    late = set(rows.values())
-    names, nodes = Renaming(), list[Node]()
-
-    def fetch(values: Sequence[Value]) -> None:
-        for v in values:
-            if v in rows and v not in names:
-                x, dim, i = _row(v)
-                fetch([x])
-                names[v] = _add(nodes, SELECT, (names.of(x), dim, i), v.type, rows[v])
-
-    for node in graph.nodes:
-        if node not in late:
-            fetch([*node.inputs, *node.over])
-            names.apply(node)
-            node.over = tuple(map(names.of, node.over))
-            nodes.append(node)
-    fetch([*graph.outputs, *graph.over])
-    names.outputs(graph)
-    graph.nodes, graph.over = nodes, tuple(map(names.of, graph.over))
-
-
-def _gives_rows(node: Node) -> bool:
-    if node.over or node.kwargs:
-        return False
-    if node.op == UNBIND:
-        return len(node.outputs) >= LEAST
-    return node.op == SELECT and all(type(i) is int for i in node.args[1:])
-
-
-def _row(v: Value) -> tuple[Value, int, int]:
-    """The tensor of which a value is a row, the dim and the number of the row."""
-    assert v.node is not None
-    x, *rest = v.node.args
-    dim, i = rest if v.node.op == SELECT else (rest[0] if rest else 0, v.index)
-    return x, dim, i
 
 
 def _roll_one(graph: Graph, watched: bool, saving: bool) -> bool:
@@ -99,7 +56,7 @@ def _roll_one(graph: Graph, watched: bool, saving: bool) -> bool:
     ]
     for keeps in (False, True) if saving else (False,):
         for copies in found:
-            loop = _Loop(graph, copies, keeps)
+            loop = _Loop(graph, copies, watched, keeps)
             if loop.plan() and not (watched and loop.overwritten()):
                 loop.write()
                 return True
@@ -125,8 +82,8 @@ def _least_state(graph: Graph, stretch: Stretch) -> Stretch:
 class _Loop:
     """One loop in the place of ``copies`` of its body."""
 
-    def __init__(self, graph: Graph, copies: Copies, saving: bool = False):
-        self.graph, self.copies, self.saving = graph, copies, saving
+    def __init__(self, graph: Graph, copies: Copies, watched: bool, saving: bool):
+        self.graph, self.copies, self.watched, self.saving = graph, copies, watched, saving
         self.states: dict[Back, None] = {}
         self.lists: dict[
             tuple[int, int], Node
@@ -134,7 +91,9 @@ class _Loop:
         self.last: dict[
             Value, tuple[Back, int]
         ] = {}  # for a value that is used behind the copies: a state, and which of its values
-        self.saved: dict[tuple[int, int], None] = {}  # outputs that are kept for what is behind the copies
+        self.saved: dict[
+            tuple[int, int], None
+        ] = {}  # outputs that are kept for what is behind the copies
 
     # ---- what the loop carries
 
@@ -176,9 +135,7 @@ class _Loop:
         copies = self.copies
         after = self.graph.nodes[copies.start + copies.count * copies.period :]
         over = [*(v for n in after for v in n.over), *self.graph.over]
-        return any(
-            v.node is not None and copies.holds(v.node) and v not in self.last for v in over
-        )
+        return any(v.node is not None and copies.holds(v.node) and v not in self.last for v in over)
 
     def _takers(self, v: Value, users: dict[Value, list[Node | None]]) -> list[Node | None]:
         """Who uses a value behind the copies."""
@@ -308,7 +265,6 @@ class _Loop:
             else _add(nodes, "aten.view.default", (made, list(kind.shape)), kind, stack)
         )
 
-
     def _whole(self, key: tuple[int, int], items: Value, nodes: list[Node]) -> Value:
         """All values of an output that is kept, in one tensor."""
         q, o = key
@@ -389,8 +345,8 @@ class _Body:
         node = Node(
             model.op, args, kwargs, types, regions=regions, location=model.location, grad=model.grad
         )
-        inputs = node.inputs
-        node.over = tuple(inputs[i] for i in written_over(model) or ())
+        if self.loop.watched:
+            node.over = tuple(node.inputs[i] for i in written_over(model) or ())
         self.graph.nodes.append(node)
         return node
 

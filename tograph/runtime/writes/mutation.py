@@ -109,7 +109,7 @@ def write_in_place(
                 out_arguments.fit(target, result, record)
             write(target, result)
             if seen and nodes[-1].op == "tg.assign":
-                nodes[-1].over = nodes[-1].args[:1]
+                nodes[-1].over, current_graph().root.wrote = nodes[-1].args[:1], True
             if seen:
                 stale.shown(target, result)
                 torn.tear(target, (*args, *kwargs.values()))
