@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
-from ..graph.rewrite import Renaming, cannot_fail
+from ..graph.rewrite import Renaming
 
 UNBIND, SELECT = "aten.unbind.int", "aten.select.int"
 
@@ -45,8 +45,14 @@ def _gives_rows(node: Node, least: int) -> bool:
         return False
     if node.op == UNBIND:
         return len(node.outputs) >= least
-    constant = node.op == SELECT and all(type(i) is int for i in node.args[1:])
-    return constant and cannot_fail(node)
+    return node.op == SELECT and all(type(i) is int for i in node.args[1:]) and _in_range(node)
+
+
+def _in_range(node: Node) -> bool:
+    """Whether the row is surely there: an error keeps its place."""
+    x, dim, i = node.args
+    length = x.type.shape[dim]
+    return length is not None and -length <= i < length
 
 
 def _row(v: Value) -> tuple[Value, int, int]:
