@@ -47,7 +47,7 @@ def told(monkeypatch, answer):
 def test_a_file_that_is_not_known_to_be_in_memory(monkeypatch, tmp_path, read, answer):
     path = tmp_path / "library.so"
     path.write_bytes(b"x" * 100_000)
-    monkeypatch.setattr(read_ahead, "_file", lambda: str(path))
+    monkeypatch.setattr(read_ahead, "library_file", lambda: str(path))
     told(monkeypatch, answer)
     read_ahead.read_ahead()
     assert read() == 100_000
@@ -61,11 +61,11 @@ def test_a_file_that_is_in_memory_is_left_alone(monkeypatch, read):
 
 @pytest.mark.parametrize("path", [None, "/no/such/file"])
 def test_a_file_that_is_not_there(monkeypatch, read, path):
-    monkeypatch.setattr(read_ahead, "_file", lambda: path)
+    monkeypatch.setattr(read_ahead, "library_file", lambda: path)
     read_ahead.read_ahead()
     assert read() == 0
 
 
 def test_it_is_the_file_that_llvmlite_loads():
     assert jit.llvm.get_process_triple()
-    assert os.path.realpath(read_ahead._file()) in Path("/proc/self/maps").read_text()
+    assert os.path.realpath(read_ahead.library_file()) in Path("/proc/self/maps").read_text()

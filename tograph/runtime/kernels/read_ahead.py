@@ -16,12 +16,12 @@ PROBES = 16  # places of the file that tell whether it is in memory
 
 def read_ahead() -> None:
     """Have LLVM's file read beside what this thread does, unless it is in memory. Where nothing can be read ahead nothing happens."""
-    path = _file()
+    path = library_file()
     if path is not None and not _in_memory(path):
         threading.Thread(target=_read, args=(path,), name="tograph read-ahead", daemon=True).start()
 
 
-def _file() -> str | None:
+def library_file() -> str | None:
     """The file that llvmlite will load, where its name and how to read it ahead are known."""
     if sys.platform != "linux" or not hasattr(os, "RWF_NOWAIT"):
         return None
