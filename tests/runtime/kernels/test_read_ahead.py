@@ -1,6 +1,8 @@
 """LLVM's file is read ahead where it is not in memory, and nothing else happens."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -69,3 +71,26 @@ def test_a_file_that_is_not_there(monkeypatch, read, path):
 def test_it_is_the_file_that_llvmlite_loads():
     assert jit.llvm.get_process_triple()
     assert os.path.realpath(read_ahead.library_file()) in Path("/proc/self/maps").read_text()
+
+
+def test_it_is_loaded_by_a_thread_and_found_by_others():
+    code = (
+        "import threading\n"
+        "from pathlib import Path\n"
+        "from tograph.runtime.kernels import jit, read_ahead\n"
+        "maps = lambda: read_ahead.library_file() in Path('/proc/self/maps').read_text()\n"
+        "assert not maps()\n"
+        "for _ in range(2):\n"
+        "    read_ahead.load_ahead()\n"
+        "threads = [t for t in threading.enumerate() if t.name == 'tograph load-ahead']\n"
+        "assert len(threads) < 2\n"
+        "for t in threads:\n"
+        "    t.join()\n"
+        "assert maps() or len(__import__('os').sched_getaffinity(0)) == 1\n"
+        "assert jit.host().name\n"
+    )
+    path = ":".join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": path, "PATH": ""}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
