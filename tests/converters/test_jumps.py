@@ -4,6 +4,9 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
+from tograph.converters import jumps
+from tograph.transpiler.anno import get_fact
+from tograph.transpiler.syntax import parse_statements
 
 cases = Cases()
 
@@ -269,3 +272,16 @@ def test_one_while():
     f = tg.function(return_in_while)
     f(torch.tensor(5), torch.tensor(2))
     assert str(f.concrete_functions[0].graph).count("While") == 1
+
+
+def test_branches_in_a_row_are_not_compared_with_each_other(monkeypatch):
+    asked = []
+    monkeypatch.setattr(jumps, "get_fact", lambda *a: asked.append(1) or get_fact(*a))
+
+    def count(branches):
+        asked.clear()
+        block = parse_statements("if x:\n    y = 1\nelse:\n    y = 2\n" * branches + "z = y\n")
+        assert len(jumps.tidy(block)) == branches + 1
+        return len(asked)
+
+    assert count(200) <= 2 * count(100)

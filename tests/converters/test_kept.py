@@ -70,6 +70,14 @@ def passes(monkeypatch):
     return seen
 
 
+def test_llvm_is_loaded_beside_the_passes_only(cache, load, passes, monkeypatch):
+    calls = []
+    monkeypatch.setattr(pipeline, "load_ahead", lambda: calls.append(len(passes)))
+    for _ in range(2):  # the second time the conversion is found
+        pipeline.conversion(load().f)
+    assert (calls, passes) == ([0], ["f"])
+
+
 def test_found_again(cache, load, passes):
     x = torch.tensor([1.0, 3.0])
     assert tg.function(load().f)(x) == load().f(x) == 6.0

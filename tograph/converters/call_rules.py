@@ -13,11 +13,11 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from ..runtime.symbols.code_lines import CodeSet
 from ..runtime.symbols.misuse import check_callable
 
 # Packages and modules whose functions run as they are. A longer name wins over a shorter one.
@@ -110,20 +110,6 @@ for _class in (collections.ChainMap, collections.UserDict, collections.UserList)
 
 # Code that decorators of libraries make, which has a rule of its own.
 WRAPPERS: set[types.CodeType] = set()
-
-
-class CodeSet:
-    """A set of code objects. Python calls two of them equal when they do the same in files of any name: here each is itself."""
-
-    def __init__(self) -> None:
-        self.codes: dict[int, types.CodeType] = {}
-
-    def __contains__(self, code: types.CodeType) -> bool:
-        return id(code) in self.codes
-
-    def update(self, codes: Iterable[types.CodeType]) -> None:
-        self.codes.update((id(c), c) for c in codes)
-
 
 CONVERTED_CODE = CodeSet()
 _BRANCHES = frozenset(

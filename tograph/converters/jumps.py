@@ -77,15 +77,14 @@ def tidy(block: list[gast.stmt]) -> list[gast.stmt]:
     """Move what follows a branch that always leaves into the other branch; drop what is never reached."""
     out: list[gast.stmt] = []
     for i, s in enumerate(block):
-        rest = block[i + 1 :]
-        if isinstance(s, gast.If) and rest and not _has_yield(rest):
-            if _leaves(s.body) and completes(s.orelse):
+        way = _leaving(s) if isinstance(s, gast.If) and i + 1 < len(block) else ""
+        if way and not _has_yield(rest := block[i + 1 :]):
+            if way == "body":
                 s.orelse = tidy(s.orelse + rest)
                 s.body = tidy(s.body)
-                return [*out, _absorbed(s, rest)]
-            if s.orelse and _leaves(s.orelse) and completes(s.body):
+            else:
                 s.body, s.orelse = tidy(s.body + rest), tidy(s.orelse)
-                return [*out, _absorbed(s, rest)]
+            return [*out, _absorbed(s, rest)]
         if not isinstance(s, (*FUNCTIONS, gast.ClassDef)):
             for field in ("body", "orelse", "finalbody"):
                 inner = getattr(s, field, None)
@@ -97,6 +96,13 @@ def tidy(block: list[gast.stmt]) -> list[gast.stmt]:
         if not _completes(s):
             break
     return out
+
+
+def _leaving(s: gast.If) -> str:
+    """Which branch always leaves, where the other one does not."""
+    if _leaves(s.body) and completes(s.orelse):
+        return "body"
+    return "orelse" if s.orelse and _leaves(s.orelse) and completes(s.body) else ""
 
 
 def _leaves(block: list[gast.stmt]) -> bool:

@@ -21,6 +21,7 @@ from ..errors import ConversionError
 from ..lazy import lazy_module
 from ..runtime.display import artifacts
 from ..runtime.guarding.reads import watched
+from ..runtime.kernels.read_ahead import load_ahead
 from ..runtime.symbols.funcgraph import USER_CODE
 from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
@@ -28,7 +29,7 @@ from ..transpiler.binders import binds
 from ..transpiler.names import Namer
 from ..transpiler.parsing import Parsed, parse_function
 from ..transpiler.printing import Printed, print_tree
-from ..transpiler.syntax import gast, to_ast, walk
+from ..transpiler.syntax import gast, walk
 from ..transpiler.writing import deep_recursion
 from . import kept, operators
 from .annotations import Annotations
@@ -173,10 +174,12 @@ def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversio
 def _convert_anew(function: types.FunctionType, hand_over: bool, name: str | None) -> Conversion:
     """The conversion by the passes; it is kept under ``name``."""
     facts: kept.Facts = {}
+    if name is not None:
+        load_ahead()
     parsed = parse_function(function)
     tree = convert_tree(parsed, function, hand_over, facts)
-    code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
-    made = Conversion(code, lambda: print_tree(to_ast(gast.Module([tree], []))))
+    code, rewritten = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
+    made = Conversion(code, lambda: print_tree(rewritten))
     if name is not None:
         kept.store(name, code, made.printed, facts)
     return made

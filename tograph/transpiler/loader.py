@@ -6,6 +6,7 @@ tracebacks show the user's own lines; nothing is written to disk.
 
 from __future__ import annotations
 
+import ast
 import types
 from typing import Any
 
@@ -33,10 +34,10 @@ def load(
     freevars: tuple[str, ...],
     operators: str,
     original: types.CodeType | None = None,
-) -> types.CodeType:
-    """The code object of the converted function; its free variables are ``freevars`` and ``operators``.
+) -> tuple[types.CodeType, ast.Module]:
+    """The code object of the converted function, whose free variables are ``freevars`` and ``operators``, and its tree.
 
-    It is named as ``original``, and so are the bodies that conversion made functions of: tracebacks, profilers and
+    The code is named as ``original``, and so are the bodies that conversion made functions of: tracebacks, profilers and
     reports show the user's function.
     """
     # Under its own name the function would hide a global of that name, such as itself when it recurses.
@@ -52,7 +53,14 @@ def load(
     )
     bodies = {n.name for n in walk(node) if getattr(n, "generated", False)}
     names = (name, name) if original is None else (original.co_name, original.co_qualname)
-    return _named(code, bodies, *names)
+    return _named(code, bodies, *names), _alone(tree, name)
+
+
+def _alone(module: ast.Module, name: str) -> ast.Module:
+    """The converted function without its factory, under its own name."""
+    function = module.body[0].body[0]  # type: ignore[attr-defined]
+    function.name = name
+    return ast.Module([function], [])
 
 
 def _named(code: types.CodeType, bodies: set[str], name: str, qualname: str) -> types.CodeType:

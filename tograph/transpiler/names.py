@@ -13,6 +13,7 @@ class Namer:
     def __init__(self, tree: gast.AST, reserved: tuple[str, ...] = ()):
         self.used = set(reserved)
         self.made: set[str] = set()  # what was given
+        self._next: dict[str, int] = {}  # by wish: names with smaller numbers are used
         for node in walk(tree):
             fields = node.__dict__
             for field in _NAMES & fields.keys():
@@ -24,9 +25,10 @@ class Namer:
 
     def fresh(self, wish: str) -> str:
         """A name that nothing in the tree uses and that was not given before."""
-        name, number = wish, 1
-        while name in self.used:
-            name, number = f"{wish}_{number}", number + 1
+        number = self._next.get(wish, 0)
+        while (name := f"{wish}_{number}" if number else wish) in self.used:
+            number += 1
+        self._next[wish] = number
         self.used.add(name)
         self.made.add(name)
         return name

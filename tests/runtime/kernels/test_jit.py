@@ -28,9 +28,9 @@ def call(text):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
+    jit.host()  # what it stores is not counted
     monkeypatch.setattr(disk.settings, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(disk, "_warned", set())
-    jit.host()  # what it stores is not counted
     return tmp_path / "cache"
 
 

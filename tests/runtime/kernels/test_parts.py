@@ -71,7 +71,7 @@ def test_parts_compute_what_the_whole_computes(locked, tmp_path, monkeypatch):
     monkeypatch.setattr(disk.settings, "CACHE_DIR", str(tmp_path))
     number, run = [], ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
     if locked:
-        monkeypatch.setattr(jit, "_unlocked", lambda: None)
+        monkeypatch.setattr(jit, "_llvm", lambda: None)
     compiled = jit._compile
     monkeypatch.setattr(jit, "_compile", lambda t, n: number.append(1) or compiled(t, n))
     expected = 11

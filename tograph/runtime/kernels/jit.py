@@ -1,4 +1,4 @@
-"""LLVM IR text to machine code in this process, by llvmlite. The only file that imports llvmlite.
+"""LLVM IR text to machine code in this process, by llvmlite: by the C functions of its library (``llvm_library``), or where these are not known by its Python.
 
 ``host()``            what the machine can do, or None where there is no usable llvmlite.
 ``compile_module``    the addresses of a module's functions; objects are kept on disk.
@@ -33,10 +33,8 @@ import torch
 
 from ... import disk, forks
 from ...disk import warn_once
-from ...lazy import lazy_module
-from . import objects, parts
-
-llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
+from . import llvm_library, objects, parts
+from .llvm_library import Library, llvm, llvmlite
 
 GENERATOR = "3"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
@@ -102,14 +100,21 @@ def _booted() -> str | None:
 
 def _asked() -> Host:
     """The CPU, by LLVM."""
-    _initialize()
-    found = llvm.get_host_cpu_features()
+    if (library := _llvm()) is not None:
+        name, found = library.cpu()
+    else:
+        _initialize()
+        name, found = llvm.get_host_cpu_name(), llvm.get_host_cpu_features()
+    features = ",".join(f"{'+' if on else '-'}{k}" for k, on in sorted(found.items()))
     names = {k for k, on in found.items() if on}
     width = 64 if "avx512f" in names else 32 if "avx" in names else 16
     fma = "fma" in names or "neon" in names or "avx512f" in names
-    return Host(
-        llvm.get_host_cpu_name(), found.flatten(), width, fma, {"avx512f", "avx512dq"} <= names
-    )
+    return Host(name, features, width, fma, {"avx512f", "avx512dq"} <= names)
+
+
+def _llvm() -> Library | None:
+    """LLVM's functions without llvmlite's Python, where they are known."""
+    return llvm_library.library(llvmlite.__version__)
 
 
 @functools.cache
@@ -160,8 +165,8 @@ def symbols(*names: str) -> dict[str, int] | None:
 
 
 @functools.cache
-def _machine() -> Any:
-    return _new_machine()
+def _linker() -> Any:
+    return llvm.create_lljit_compiler(_new_machine())
 
 
 def _new_machine() -> Any:
@@ -171,11 +176,6 @@ def _new_machine() -> Any:
     return target.create_target_machine(
         cpu=cpu.name, features=cpu.features, opt=3, jit=True, reloc="pic", codemodel="small"
     )
-
-
-@functools.cache
-def _linker() -> Any:
-    return llvm.create_lljit_compiler(_machine())
 
 
 def compile_module(
@@ -213,12 +213,11 @@ def _digest(text: str, level: int) -> str:
 
 def _threads() -> int:
     """How many threads compile a module."""
-    return min(torch.get_num_threads(), MOST_THREADS) if _unlocked() is not None else 1
+    return min(torch.get_num_threads(), MOST_THREADS) if _llvm() is not None else 1
 
 
 def _compiled(modules: list[parts.Part], level: int) -> list[tuple[list[str], bytes]]:
     """What modules define for the ones behind them, and their objects. Each is compiled by a thread of its own."""
-    _machine()  # LLVM is made ready by one thread
     if len(modules) == 1:
         return [([], _compile(modules[0].text, level))]
     *others, last = modules
@@ -229,7 +228,10 @@ def _compiled(modules: list[parts.Part], level: int) -> list[tuple[list[str], by
 
 
 def _compile(text: str, level: int) -> bytes:
-    """The object of a module. What LLVM keeps, and several threads may not share, are the context and the machine of this call."""
+    """The object of a module."""
+    if (library := _llvm()) is not None:
+        cpu = host()
+        return library.compile(text, level, cpu.name, cpu.features)
     machine = _new_machine()
     module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()  # what LLVM only asserts later would end the process
@@ -240,44 +242,8 @@ def _compile(text: str, level: int) -> bytes:
     options.loop_unrolling = False  # but for loops that ask for it
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
-    passes = builder.getModulePassManager()
-    if (unlocked := _unlocked()) is None:
-        passes.run(module, builder)
-        return machine.emit_object(module)
-    run, emit = unlocked
-    run(passes, module, builder)
-    with llvm.ffi.OutputString() as error:
-        memory = emit(machine, module, 1, error)
-        if not memory:
-            raise RuntimeError(str(error))
-    try:
-        lib = llvm.ffi.lib
-        return ctypes.string_at(lib.LLVMPY_GetBufferStart(memory), lib.LLVMPY_GetBufferSize(memory))
-    finally:
-        lib.LLVMPY_DisposeMemoryBuffer(memory)
-
-
-@functools.cache
-def _unlocked() -> tuple[Any, Any] | None:
-    """What runs passes and what writes objects, as llvmlite calls them but without its lock, under which threads compile in turn.
-
-    None where this llvmlite has them in another form. LLVM itself asks for no lock between threads that share no context.
-    """
-    lib, pointers = llvm.ffi.lib, llvm.ffi
-    wanted = {
-        "LLVMPY_RunNewModulePassManager": [
-            pointers.LLVMModulePassManagerRef, pointers.LLVMModuleRef, pointers.LLVMPassBuilderRef,
-        ],
-        "LLVMPY_TargetMachineEmitToMemory": [
-            pointers.LLVMTargetMachineRef, pointers.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p),
-        ],
-    }  # fmt: skip
-    found = [getattr(getattr(lib, name), "_cfn", None) for name in wanted]
-    fit = all(
-        f is not None and f.argtypes == kinds
-        for f, kinds in zip(found, wanted.values(), strict=True)
-    )
-    return (found[0], found[1]) if fit else None
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_object(module)
 
 
 def _packed(objects: list[tuple[list[str], bytes]]) -> bytes:

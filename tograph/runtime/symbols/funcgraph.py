@@ -33,8 +33,9 @@ from ..graph.types import Type
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
 from . import journal, library_ops
+from .code_lines import CodeSet, line_of
 
-USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as the user's lines
+USER_CODE = CodeSet()  # code objects whose frames count as the user's lines
 _versions = itertools.count(1)
 
 
@@ -395,6 +396,6 @@ def user_location() -> Location | None:
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code in USER_CODE:
-            return frame.f_code.co_filename, frame.f_lineno
+            return frame.f_code.co_filename, line_of(frame)
         frame = frame.f_back
     return None

@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import dis
-import functools
 import types
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-
-def per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:
-    """Remember the answers for as long as the code objects live; by identity, for the hash of one goes over all that it holds."""
-    known: dict[int, tuple[weakref.ref[types.CodeType], Any]] = {}
-
-    @functools.wraps(answer)
-    def remembered(code: types.CodeType) -> Any:
-        key = id(code)
-        found = known.get(key)
-        if found is None:
-            gone = weakref.ref(code, lambda _: known.pop(key, None))
-            found = known[key] = (gone, answer(code))
-        return found[1]
-
-    return remembered
+from ..symbols.code_lines import per_code
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import SharedMemoryError
 from ..symbols import journal
+from ..symbols.code_lines import line_of
 from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from . import pytrees
 from .reach import USER_CODE
@@ -84,7 +85,7 @@ def _lines() -> Iterator[tuple[int, int]]:
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code in USER_CODE:
-            yield id(frame), frame.f_lineno
+            yield id(frame), line_of(frame)
         frame = frame.f_back
 
 

@@ -162,7 +162,7 @@ def _parts(storage: Storage) -> list[Storage]:
         seen.add(id(one))
         known = one.parts_
         if known is not None and known[0] == _moves[0]:
-            found.update((id(s), s) for s in known[1])
+            found.update(zip(map(id, known[1]), known[1]))
             continue
         options = getattr(one, "options", ())
         todo.extend(x.storage_ for x in reversed(options))

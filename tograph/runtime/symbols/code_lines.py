@@ -1,0 +1,61 @@
+"""What is known of code objects: sets of them (``CodeSet``), answers that are remembered (``per_code``), and the line that a frame is at (``line_of``).
+
+Python counts to a line from the beginning of the code, so to ask where each op of a long function stands took time that grew with the
+square of its length. The lines of a long function are a table, in which a place is looked up. The hash of a code object goes over all
+that it holds, so sets and answers go by identity.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Any
+
+LONG = 4096  # bytes of instructions before a place that is looked up
+
+
+class CodeSet:
+    """A set of code objects. Python calls two of them equal when they do the same in files of any name: here each is itself."""
+
+    def __init__(self) -> None:
+        self.codes: dict[int, types.CodeType] = {}
+
+    def __contains__(self, code: types.CodeType | None) -> bool:
+        return id(code) in self.codes
+
+    def update(self, codes: Iterable[types.CodeType]) -> None:
+        self.codes.update((id(c), c) for c in codes)
+
+
+def per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:
+    """Remember the answers for as long as the code objects live."""
+    known: dict[int, tuple[weakref.ref[types.CodeType], Any]] = {}
+
+    @functools.wraps(answer)
+    def remembered(code: types.CodeType) -> Any:
+        key = id(code)
+        found = known.get(key)
+        if found is None:
+            gone = weakref.ref(code, lambda _: known.pop(key, None))
+            found = known[key] = (gone, answer(code))
+        return found[1]
+
+    return remembered
+
+
+def line_of(frame: types.FrameType) -> int:
+    """``frame.f_lineno``."""
+    if frame.f_lasti < LONG or frame.f_trace is not None:  # a debugger may have moved it
+        return frame.f_lineno
+    starts, lines = _table(frame.f_code)
+    return lines[bisect_right(starts, frame.f_lasti) - 1]
+
+
+@per_code
+def _table(code: types.CodeType) -> tuple[list[int], list[Any]]:
+    """Where the instructions of each line begin, and the lines."""
+    found = list(code.co_lines())
+    return [start for start, _, _ in found], [line for _, _, line in found]
