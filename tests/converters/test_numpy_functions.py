@@ -74,3 +74,16 @@ def test_annealing():
 def test_others_are_refused(call):
     with pytest.raises(SymbolicValueError):
         tg.function(lambda x: call(x.item()))(torch.tensor(2.0))
+
+
+def test_functions_of_one_argument_give_a_tensor_for_a_tensor():
+    def f(x):
+        if x.sum() > 0:
+            x = x * 2
+        return np.log(x), np.isnan(x), np.sqrt(x.double()), np.sign(-x), np.floor(x), np.rint(x)
+
+    staged = tg.function(f)
+    for x in (torch.tensor(1.25), torch.tensor([0.5, -3.25])):
+        with warnings.catch_warnings(action="ignore"):
+            wanted = f(x)
+        torch.testing.assert_close(staged(x), wanted, equal_nan=True)

@@ -14,7 +14,7 @@ from ...runtime.library import autograd_functions, custom, grads, hooks
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import to_python
-from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.symbols.symbolic import as_symbolic, scalar_of
 from ...runtime.symbols.valueless import no_array
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
@@ -134,6 +134,14 @@ def from_numpy(array):
     return (
         array if isinstance(array, torch.Tensor) and is_staged(array) else torch.from_numpy(array)
     )
+
+
+def _numpy(x, **options):
+    """The array of a tensor from outside, where what that holds is known (``contents``)."""
+    return (as_symbolic(x) if is_tracing() else x).numpy(**options)
+
+
+TENSOR_METHODS["numpy"] = _numpy
 
 
 def _of_memory(function, name):

@@ -20,6 +20,7 @@ from ..graph.types import ScalarType
 from ..inference.meta_kernel import rules
 from .asking import number_asked
 from .assumptions import assume, assumed, exactly, of_one_item, settled
+from .contents import asked_for
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .known import UNKNOWN, known
 
@@ -112,6 +113,8 @@ class ScalarNode:
         if self.hint is None or self.expr is None:
             if (number := settled(self.ref.value)) is not None:
                 return number
+            if (found := asked_for(self.ref.value)) is not UNKNOWN:
+                return found
             error = GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
                 f"only when the graph runs. {number_asked()}",
