@@ -20,6 +20,7 @@ from ..runtime.values import locations
 from .call_rules import DECIDING
 from .calls import call
 from .iterables import Indexed, StagedRange, exact_dtype
+from .number_arrays import StagedArange
 from .tensor_index import as_place
 from .text_options import one_of
 
@@ -28,6 +29,8 @@ def sequence_item(x, key):
     """An item of a range whose bounds are known only when the graph runs."""
     if isinstance(x, Indexed):
         return x.item(key)
+    if isinstance(x, StagedArange):
+        return _select_arange(x, key)
     if not isinstance(x, StagedRange):
         kind = type(x).__name__
         raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
@@ -40,6 +43,14 @@ def sequence_item(x, key):
 
     inside = (at >= -n) & (at < n)
     return control_flow.staged_if(inside, lambda: x.item(at % n), outside)
+
+
+def _select_arange(x: StagedArange, key):
+    if isinstance(key, slice):
+        x._refuse()
+    n, at = x.length(), as_place(key)
+    require((at >= -n) & (at < n), IndexError("index is out of bounds for axis 0"))
+    return x.item(at % n)
 
 
 def _range_slice(x: StagedRange, key: slice):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ...runtime.inference.shapes import SYMBOLS
+from .. import number_arrays
 from ..left_alone import leave_alone
 from .forms import unless_staged
 
@@ -78,3 +79,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *rest: Any, **options: An
     if a_max is not None:
         made = torch.minimum(made, _tensor(a_max, dtype))
     return made.item()
+
+
+@unless_staged(np.arange)
+def arange(*args: Any, **options: Any) -> Any:
+    if options or len(args) > 3 or not all(map(_kind, args)):
+        return leave_alone(np.arange, args, options)
+    return number_arrays.arange(*args)
