@@ -20,6 +20,7 @@ from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
 from .. import union
+from ..attribute_writes import setattr_
 from ..call_rules import WRAPPERS
 from ..calls import call
 from ..growing_lists import JOINS, is_growing, nested_tensor
@@ -279,13 +280,27 @@ def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
     if not is_tracing():
         return cls.apply(*args)
-    return union.apply(lambda *given: autograd_functions.apply_function(cls, given, call), *args)
+    return union.apply(
+        lambda *given: autograd_functions.apply_function(cls, given, call, union.apply), *args
+    )
 
 
 if hasattr(_apply, "__func__"):
     handles(_apply.__func__)(apply_function)
 else:  # torch 2.14 has it in C
     METHODS[type(torch.autograd.Function), "apply"] = apply_function
+
+
+def _kept_in(name):
+    """A method of ``ctx`` that keeps tensors, which may do so in a staged branch, and keep what is one of several values."""
+
+    @handles(getattr(autograd_functions.Context, name))
+    def keep(ctx, *tensors):
+        setattr_(ctx, autograd_functions.KEEPS[name], tensors)
+
+
+for _name in autograd_functions.KEEPS:
+    _kept_in(_name)
 
 
 def as_called(f):
