@@ -207,3 +207,45 @@ def test_what_puts_back_needs_no_region(program):
     converted = tg.function(program)
     seen(converted, 0, 1)
     assert "Try" not in str(converted.concrete_functions[0].graph)
+
+
+class Lookup(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.kept, self.busy = torch.arange(5.0), None, False
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x, i, asks):
+        before, seen = self.busy, self.seen
+        try:
+            self.busy = True
+            self.seen = self.seen + 1
+            y = self.table[i] * x
+            self.kept = y
+        finally:
+            self.seen = seen
+            self.busy = isinstance(self.kept, torch.Tensor) if asks else before
+        return y
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_attributes_and_buffers_of_a_module(asks):
+    """Was an internal error: a module asks of what it is given whether it is a parameter."""
+    plain, staged = Lookup(), Lookup()
+
+    def run(m, x, i):
+        y = x
+        while y < 20:
+            y = y + m(x, int(i), asks) + 1
+        return y
+
+    converted = tg.function(run)
+    for i in (2, 9, 1):
+        x, at = torch.tensor(1.5), torch.tensor(i)
+        if i == 9:
+            for f, m in ((run, plain), (converted, staged)):
+                with pytest.raises(IndexError):
+                    f(m, x, at)
+        else:
+            assert converted(staged, x, at) == run(plain, x, at)
+        assert (staged.busy, staged.kept, staged.seen) == (plain.busy, plain.kept, plain.seen)

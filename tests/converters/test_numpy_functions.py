@@ -74,3 +74,39 @@ def test_annealing():
 def test_others_are_refused(call):
     with pytest.raises(SymbolicValueError):
         tg.function(lambda x: call(x.item()))(torch.tensor(2.0))
+
+
+def test_functions_of_one_argument_give_a_tensor_for_a_tensor():
+    def f(x):
+        if x.sum() > 0:
+            x = x * 2
+        return np.log(x), np.isnan(x), np.sqrt(x.double()), np.sign(-x), np.floor(x), np.rint(x)
+
+    staged = tg.function(f)
+    for x in (torch.tensor(1.25), torch.tensor([0.5, -3.25])):
+        with warnings.catch_warnings(action="ignore"):
+            wanted = f(x)
+        torch.testing.assert_close(staged(x), wanted, equal_nan=True)
+
+
+def test_ranges_of_numpy_by_numbers_that_only_the_run_knows():
+    def f(x):
+        first, last, step = float(x), 4 * float(x), float(x) / 3
+        total = 0.0
+        for e in np.arange(first, last, step):
+            total += e * e
+        grown = [first] + [np.exp(e) for e in np.arange(first, last, step)] + [last]
+        n = 0
+        for k, i in enumerate(np.arange(1, int(x))):
+            n += i * k
+        return total, grown, float(np.arange(first, last, step)[-1]), n
+
+    staged = tg.function(f)
+    for x in (torch.tensor(1.5), torch.tensor(0.37), torch.tensor(7.2)):
+        total, grown, last, n = staged(x)
+        assert (total, pytest.approx(grown), last, n) == f(x)
+    assert staged.trace_count == 1
+    with pytest.raises(IndexError, match="out of bounds"):
+        tg.function(lambda x: float(np.arange(float(x))[5]))(torch.tensor(2.0))
+    with pytest.raises(SymbolicValueError, match=r"torch\.arange"):
+        tg.function(lambda x: np.arange(float(x)) * 2)(torch.tensor(2.0))

@@ -2,6 +2,7 @@
 
 import operator
 
+import numpy as np
 import pytest
 import torch
 
@@ -168,3 +169,23 @@ def counted(t):
 def test_a_tensor_of_one_element_is_an_index_and_others_are_not(program):
     for t in ([1], [[2]], 1, True, [1, 2], 1.0, [9], [-1]):
         compare(program, (torch.tensor(t),))
+
+
+def test_arrays_of_numpy_are_tables():
+    table, steps = np.linspace(0, 5, 8), np.arange(6)[::-1].copy()
+
+    def f(x):
+        n, y = 0, x
+        while y < 9 and n < 6:
+            y = y + steps[n] * table[-1 - n]
+            n += 1
+        return y, n, float(table[int(x)]), int(steps[n - 1])
+
+    staged = tg.function(f)
+    for x in (torch.tensor(0.5), torch.tensor(2.5), torch.tensor(7.5)):
+        assert staged(x) == f(x)
+    assert staged.trace_count == 1
+    for x in (torch.tensor(-9.0), torch.tensor(8.5)):
+        for run in (f, staged):
+            with pytest.raises(IndexError, match="out of bounds for axis 0 with size 8"):
+                run(x)

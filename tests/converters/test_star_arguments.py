@@ -160,3 +160,25 @@ def test_zip_of_tuples_whose_number_depends_on_data():
     compare(columns, *rows)
     with pytest.raises(ValueError, match="not enough values to unpack"):
         tg.function(columns)(-torch.ones(3))
+
+
+def test_one_of_several_dicts_as_keyword_arguments():
+    class A:
+        def __init__(self, x, k=1):
+            self.value = x * k
+
+    class B(A):
+        def __init__(self, x, k=1, j=2):
+            self.value = x + k * j
+
+    def f(x, given):
+        made, options = (A, {"k": 3}) if x > 0 else (B, {"j": 4, "k": 2})
+        return made(x, **options).value, dict(i=1, **(given if x > 1 else options))["k"]
+
+    staged = tg.function(f)
+    for x in (torch.tensor(1.5), torch.tensor(-1.5), torch.tensor(0.5)):
+        assert staged(x, {"k": 7}) == f(x, {"k": 7})
+    with pytest.raises(TypeError, match=r"B\(\) got multiple values for keyword argument 'k'"):
+        tg.function(lambda x, d: B(x, k=1, **(d if x > 0 else {})).value)(
+            torch.tensor(1.0), {"k": 7}
+        )

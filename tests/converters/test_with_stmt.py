@@ -351,3 +351,54 @@ def test_a_stack_around_a_body_that_can_fail_is_refused():
 
     with pytest.raises(StagingError, match=r"ExitStack.__exit__ cannot see that"):
         tg.function(f)(torch.tensor(1))
+
+
+def test_one_of_several_managers_by_a_staged_condition():
+    class Scale:
+        def __init__(self, k):
+            self.k, self.n = k, 0
+
+        def __enter__(self):
+            self.n += 1
+            return self.k
+
+        def __exit__(self, *error):
+            self.n += 10
+
+    def make():
+        a, b = Scale(2.0), Scale(3.0)
+
+        def f(x, w):
+            n = 0
+            while n < 4:
+                with a if x > 3 else b as k:
+                    y = x * k
+                    if y > 12:
+                        x = y + 1
+                        break
+                    x = y
+                with torch.no_grad() if n == 1 else contextlib.nullcontext():
+                    x = x * w
+                n += 1
+            return x, n, y, a.n, b.n
+
+        return f
+
+    plain, staged = make(), tg.function(make())
+    for x in (1.5, 4.0, -2.0, 1.5):
+        w, v = (torch.tensor(1.25, requires_grad=True) for _ in range(2))
+        wanted, found = plain(torch.tensor(x), w), staged(torch.tensor(x), v)
+        assert found == wanted
+        if wanted[0].requires_grad:
+            wanted[0].backward()
+            found[0].backward()
+            assert v.grad == w.grad
+
+    def stacked(x):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(a if x > 3 else b)
+            return x
+
+    a, b = Scale(2.0), Scale(3.0)
+    with pytest.raises(StagingError, match="which manager an ExitStack enters"):
+        tg.function(stacked)(torch.tensor(1.0))

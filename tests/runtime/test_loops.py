@@ -585,3 +585,85 @@ def test_a_tree_that_grows_with_each_iteration_is_unrolled_or_refused_soon():
         assert f(x) == sorted_by_a_tree(x)
     with pytest.raises(tg.errors.StagingError):
         f(torch.ones(80))
+
+
+def new_keys(x):
+    d, n = {"x": x}, 0
+    while n < 4:
+        twice = {k: v * 2 for k, v in d.items()}
+        d["y"] = twice["x"] + len(twice)
+        d["x"] = sum(twice.values())
+        n += 1
+        if d["x"].sum() > 20:
+            break
+    return d, n
+
+
+def step(x, cache=None, **rest):
+    cache = x * 0 if cache is None else cache
+    return x + cache + len(rest), {"cache": cache + 1, "extra": 1}
+
+
+def keyword_arguments(x):
+    options, done, n = {}, False, 0
+    while not done:
+        x, new = step(x, **options)
+        options.update(new)
+        n += 1
+        done = bool(x.sum() > 20)
+    return x, n, len(list(options))
+
+
+@pytest.mark.parametrize("f", [new_keys, keyword_arguments])
+def test_what_only_the_first_iteration_does_stands_before_the_loop(f):
+    """The keys of the dict depended on whether there was an iteration."""
+    staged = tg.function(f)
+    for x in (torch.tensor([1.5, 0.2]), torch.tensor([30.0, 1.0])):
+        torch.testing.assert_close(staged(x), f(x))
+    assert staged.trace_count == 1
+
+
+def test_the_first_iteration_turns_on_a_gradient():
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("zero", torch.tensor(0.0))
+            self.w = torch.nn.Parameter(torch.tensor(0.5))
+
+        def forward(self, x):
+            return self.zero.requires_grad_() + (x * self.w).sum()
+
+    def run(loss, x):
+        n = 0
+        while n < 4:
+            value = loss(x)
+            x = x + value.detach()
+            n += 1
+            if value > 20:
+                break
+        return value, n
+
+    plain, made, staged = Loss(), Loss(), tg.function(run)
+    for x in (torch.tensor([1.5, 0.2]), torch.tensor([30.0, 1.0])):
+        torch.testing.assert_close(staged(made, x), run(plain, x))
+        assert made.zero.requires_grad is plain.zero.requires_grad is True
+
+
+def test_a_module_is_not_made_again_by_another_try_of_the_loop():
+    class Lazy(torch.nn.Module):
+        inner = None
+
+        def forward(self, x):
+            if self.inner is None:
+                self.inner = torch.nn.Linear(2, 2)
+            return self.inner(x)
+
+    def run(x):
+        n = 0
+        while n < 4 and x.sum() < 20:
+            x, n = x + lazy(x), n + 1
+        return x
+
+    lazy = Lazy()
+    with pytest.raises(tg.errors.CreationError):
+        tg.function(run)(torch.ones(2))

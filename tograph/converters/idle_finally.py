@@ -27,6 +27,8 @@ class _Between:
     """In the place of what a body changes: what that is depends on where the body fails."""
 
     def __getattribute__(self, name: str) -> Any:
+        if name == "__class__" and _placing:
+            return _Between  # a module asks of all that is put into it whether it is a parameter
         raise _Looked
 
 
@@ -39,6 +41,7 @@ _ASKED |= {"__call__", "__next__", "__enter__", "__exit__", "__setattr__", "__de
 for _name in sorted(_ASKED - {"__new__", "__init__", "__getattribute__", "__doc__"}):
     setattr(_Between, _name, _look)
 _BETWEEN = _Between()
+_placing: list[bool] = []
 _MARKED = ("cell", "attr", "key")
 
 
@@ -49,8 +52,8 @@ def is_idle(
     if final is None:
         return True
     body = attempt.log
-    with _between(body):
-        found = _changed_by(final, body, places, keep=False)
+    with _between(body) as hidden:
+        found = _changed_by(final, body, places, keep=False) if hidden else None
     if found is None:
         return False
     left = _changed_by(final, body, places, keep=True)
@@ -62,25 +65,46 @@ def is_idle(
 
 
 @contextmanager
-def _between(body: journal.Journal) -> Iterator[None]:
-    """Inside, nobody can tell what the body left in the places that it changed; sets and dicts that it changed as a whole hold what they held before it."""
+def _between(body: journal.Journal) -> Iterator[bool]:
+    """Inside, nobody can tell what the body left in the places that it changed; sets and dicts that it changed as a whole hold what they held before it.
+
+    False where that cannot be, since a place takes values of its kind only (a buffer of a module).
+    """
     now = [
         (place, place.get(), old)
         for place, old in body.entries.values()
         if place.refuse is None and place.key[0] in (*_MARKED, "contents")
     ]
     try:
-        for place, left, old in now:
-            if place.key[0] in _MARKED:
-                place._set(_BETWEEN)
-            elif isinstance(place.keep, list):
-                place._set([_BETWEEN])
-            elif left is not old:
-                place._set(old)
-        yield
+        yield _hide(now)
     finally:
         for place, left, _ in reversed(now):
             place._set(left)
+
+
+def _hide(changed: Sequence[tuple[Location, Any, Any]]) -> bool:
+    try:
+        with _quiet():
+            for place, left, old in changed:
+                if place.key[0] in _MARKED:
+                    place._set(_BETWEEN)
+                elif isinstance(place.keep, list):
+                    place._set([_BETWEEN])
+                elif left is not old:
+                    place._set(old)
+    except (TypeError, AttributeError, _Looked):
+        return False
+    return True
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Values are put into places, which may ask for the class of each."""
+    _placing.append(True)
+    try:
+        yield
+    finally:
+        _placing.pop()
 
 
 def _changed_by(
@@ -105,7 +129,8 @@ def _changed_by(
         if keep:
             journal.adopt(log)
         else:
-            log.rollback()
+            with _quiet():
+                log.rollback()
 
 
 def _written(log: journal.Journal, body: journal.Journal) -> dict[Any, Any] | None:

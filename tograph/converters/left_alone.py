@@ -13,14 +13,17 @@ import types
 import typing
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils._pytree import tree_map_only
 
 from ..errors import GraphBoolError, StagingError
 from ..runtime.guarding import reads, unconverted
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
-from ..runtime.symbols import decisions
+from ..runtime.symbols import contents, decisions
 from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.symbols.symbolic import as_symbolic
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
 from ..runtime.values.growing import StagedList
@@ -87,6 +90,9 @@ def _run_alone(f, args, kwargs):
         outside_world.opened(found)
         return found
     except (GraphBoolError, TypeError, RuntimeError) as error:
+        found = _with_contents(error, f, owner, args, kwargs)
+        if found is not _UNKNOWN:
+            return found
         ours = _instead(error, f, owner, args, kwargs)
         if ours is None:
             raise
@@ -106,6 +112,24 @@ _NO_JSON = (
     "{}() asks for the text of a value that is known only when the graph runs: return the value and write it outside of the function, or use "
     "tg.py_function"
 )
+
+
+def _with_contents(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:  # fmt: skip
+    """What a function of torch's or numpy's C code gives that asks for what tensors from outside hold (``contents``); _UNKNOWN where that is not known."""
+    asks = isinstance(error, GraphBoolError) or str(error).startswith(NO_ADDRESS)
+    if not (asks and is_tracing() and _of_arrays(f, owner)) or isinstance(f, types.FunctionType):
+        return _UNKNOWN
+    if isinstance(owner, torch.Tensor):
+        f = getattr(as_symbolic(owner), f.__name__)
+    args, kwargs = tree_map_only(torch.Tensor, as_symbolic, (args, kwargs))
+    try:
+        with contents.asked():
+            return f(*args, **kwargs)
+    except (GraphBoolError, RuntimeError):
+        return _UNKNOWN
+
+
+_UNKNOWN = object()
 
 
 def _instead(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> Exception | None:  # fmt: skip
@@ -135,7 +159,7 @@ def _plain_number(f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> Gr
 
 def _of_arrays(f: Any, owner: Any) -> bool:
     """Whether torch or numpy have a function: their C code reads the memory of a list, where nothing of a list of the graph is."""
-    if isinstance(owner, torch.Tensor):
+    if isinstance(owner, torch.Tensor) or isinstance(f, np.ufunc):
         return True
     module = getattr(f, "__module__", None) or getattr(owner, "__module__", None) or ""
     return str(module).partition(".")[0] in ("torch", "numpy")

@@ -1,4 +1,4 @@
-"""Lists, tuples, strings and ranges of Python by a staged index: an item of a table of numbers, one of several strings by its
+"""Lists, tuples, strings and ranges of Python, and arrays of numpy, by a staged index: an item of a table of numbers, one of several strings by its
 number, else a balanced tree of branches.
 
 Out of range is the IndexError of Python, when the graph runs.
@@ -6,6 +6,7 @@ Out of range is the IndexError of Python, when the graph runs.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from ..errors import StagingError
@@ -19,6 +20,7 @@ from ..runtime.values import locations
 from .call_rules import DECIDING
 from .calls import call
 from .iterables import Indexed, StagedRange, exact_dtype
+from .number_arrays import StagedArange
 from .tensor_index import as_place
 from .text_options import one_of
 
@@ -27,6 +29,8 @@ def sequence_item(x, key):
     """An item of a range whose bounds are known only when the graph runs."""
     if isinstance(x, Indexed):
         return x.item(key)
+    if isinstance(x, StagedArange):
+        return _select_arange(x, key)
     if not isinstance(x, StagedRange):
         kind = type(x).__name__
         raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
@@ -39,6 +43,14 @@ def sequence_item(x, key):
 
     inside = (at >= -n) & (at < n)
     return control_flow.staged_if(inside, lambda: x.item(at % n), outside)
+
+
+def _select_arange(x: StagedArange, key):
+    if isinstance(key, slice):
+        x._refuse()
+    n, at = x.length(), as_place(key)
+    require((at >= -n) & (at < n), IndexError("index is out of bounds for axis 0"))
+    return x.item(at % n)
 
 
 def _range_slice(x: StagedRange, key: slice):
@@ -71,6 +83,8 @@ _PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reverse
 def select(items, index):
     """An item of a Python sequence by a staged index: numbers from a table, strings by their place, others in a balanced tree of branches."""
     n = len(items)
+    if isinstance(items, np.ndarray):
+        return _select_array(items, n, index)
     kind = (
         "list"
         if isinstance(items, list)
@@ -102,6 +116,20 @@ def select(items, index):
 
     inside = (index >= -n) & (index < n)
     return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
+
+
+def takes_place(x) -> bool:
+    """Whether ``x`` is an array of numpy whose items are numbers that Python has too."""
+    return isinstance(x, np.ndarray) and x.ndim == 1 and x.size > 0 and x.dtype.name in ("float64", "int64", "bool")  # fmt: skip
+
+
+def _select_array(x, n, index):
+    """An item of an array of numpy by a staged index: the number of Python that it is."""
+    require(
+        (index >= -n) & (index < n),
+        IndexError(f"index is out of bounds for axis 0 with size {n}"),
+    )
+    return scalar_of(torch.select(torch.tensor(x), 0, index))
 
 
 def set_list(items: list, index, value) -> None:

@@ -1,4 +1,6 @@
-"""``f(**items)``: a key that ``items`` has by a staged condition only makes a branch for the call with it and one without."""
+"""``f(**items)``: a key that ``items`` has by a staged condition only makes a branch for the call with it and one without; of
+several dicts by a staged condition there is a branch for the call with each.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from typing import Any
 from ..runtime.guarding import reads, unconverted
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import conditional_items
+from ..runtime.values.structure import is_union
 from . import union
 from .star_arguments import call_starred
 
@@ -18,10 +21,19 @@ class _Perhaps:
         self.x = x
 
 
+class _OneOf:
+    """All of ``**items``, which is one of several dicts."""
+
+    def __init__(self, x: Any):
+        self.x = x
+
+
 def spread(items: Any) -> Any:
     """``**items``"""
     if not is_tracing():
         return items
+    if is_union(items):
+        return {f"**{id(items)}": _OneOf(items)}
     reads.passed((items,))
     if type(items) is dict and not conditional_items.is_unordered(items):
         return {k: _Perhaps(x) if union.may_miss(x) else x for k, x in items.items()}
@@ -31,12 +43,23 @@ def spread(items: Any) -> Any:
 
 def call_spread(f, /, *args, **kwargs):
     """``f(*args, **kwargs)``, with keys that are there by a staged condition: with and without each of them."""
-    name = next((k for k, x in kwargs.items() if type(x) is _Perhaps), None)
+    name = next((k for k, x in kwargs.items() if type(x) in (_Perhaps, _OneOf)), None)
     if name is None:
         return call_starred(f, *args, **kwargs)
+    if type(kwargs[name]) is _OneOf:
+        items = kwargs.pop(name).x
+        return union.distribute(lambda d: call_spread(f, *args, **_joined(f, kwargs, spread(d))), items)  # fmt: skip
     rest = {k: v for k, v in kwargs.items() if k != name}
     return union.distribute_missing(
         kwargs[name].x,
         lambda: call_spread(f, *args, **rest),
         lambda v: call_spread(f, *args, **{**kwargs, name: v}),
     )
+
+
+def _joined(f: Any, kwargs: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    for name in more:
+        if name in kwargs:
+            called = getattr(f, "__qualname__", type(f).__name__).rpartition(".")[2]
+            raise TypeError(f"{called}() got multiple values for keyword argument {name!r}")
+    return {**kwargs, **more}

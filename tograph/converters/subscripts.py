@@ -36,7 +36,7 @@ from .list_slices import set_slice, takes_slice
 from .lists import new_list
 from .logical import and_
 from .powers import times
-from .sequence_index import select, sequence_item, set_list
+from .sequence_index import select, sequence_item, set_list, takes_place
 from .staging import is_staged, is_staged_key
 from .tensor_index import (
     as_place,
@@ -183,7 +183,7 @@ def getitem(x, key):
         reads.whole(x)
     if isinstance(x, range) and staged_parts(key):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
-    if is_staged(key) and isinstance(x, (list, tuple, str)):
+    if is_staged(key) and (isinstance(x, (list, tuple, str)) or takes_place(x)):
         return select(x, as_place(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
         return _sliced(x, plain_bounds(key))

@@ -25,8 +25,10 @@ from ..runtime.control_flow import StagedException
 from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.symbols.journal import Location
 from ..runtime.values import locations
+from ..runtime.values.structure import is_union
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
+from . import union
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
@@ -72,6 +74,10 @@ def _of_torch(pass_, expression: gast.expr) -> bool:
 
 def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...]) -> None:
     kind = type(manager)
+    if is_union(manager):
+        with control_flow.ambient(places_of(names, body)):
+            union.apply(with_stmt, manager, body, names)
+        return
     if not (hasattr(kind, "__enter__") and hasattr(kind, "__exit__")):
         raise TypeError(_NO_MANAGER.format(kind.__name__))
     if not is_tracing() or (kind.__module__.startswith("torch") and not _user(kind)):
@@ -227,6 +233,11 @@ def _from_outside(manager: Any) -> Exit:
 def enter_context(stack: Any, manager: Any) -> Any:
     if not is_tracing():
         return stack.enter_context(manager)
+    if is_union(manager):
+        raise StagingError(
+            "which manager an ExitStack enters depends on a staged condition: use a `with` statement for it, whose body then stands in each branch",
+            user_location(),
+        )
     made = enter(manager)
     _push(stack, exit_of(manager))
     return made

@@ -125,3 +125,69 @@ def test_what_is_computed_without_gradients_needs_none():
             return Distance.apply(y, y + 1)
 
     torch.testing.assert_close(f(torch.ones(3)), torch.ones(6))
+
+
+class ByBranch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        if x.sum() > 0:
+            y, ctx.k = x * 2, 3
+            ctx.save_for_backward(x, y)
+        else:
+            y, ctx.k = x * 5, 4
+            ctx.save_for_backward(x, x * 7)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * (x + y) * ctx.k
+
+
+class Searched(torch.autograd.Function):
+    """Its result is None until the first iteration has come to its end."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, out := Searched.search(x))
+        return out
+
+    @staticmethod
+    def search(x):
+        best = None
+        for n in range(3):
+            y = x * 0.5**n
+            try:
+                torch.linalg.cholesky(torch.eye(3) + y.diag())
+            except RuntimeError:
+                return best
+            if best is None or y.norm() < best.norm():
+                best = y.clone()
+            if best.norm() < 0.3:
+                return best
+        return best
+
+    @staticmethod
+    def backward(ctx, g):
+        x, out = ctx.saved_tensors
+        return g.unsqueeze(0).squeeze(0) * x + out.unsqueeze(0).squeeze(0)
+
+
+@pytest.mark.parametrize("function", [ByBranch, Searched])
+def test_what_is_saved_and_given_depends_on_a_staged_condition(function):
+    """What a branch saved was out of scope; a result that may be None had no gradient, and what was saved of it was None."""
+
+    def f(x):
+        y = function.apply(x)
+        if y is None:
+            return x * 0
+        return y * 3 if y.sum() > 0 else y
+
+    staged = tg.function(f)
+    for values in ([1.0, 2.0, 0.5], [-0.5, 0.1, -0.25], [-4.0, 1.0, 1.0], [0.1, 0.1, 0.1]):
+        x, z = (torch.tensor(values, requires_grad=True) for _ in range(2))
+        wanted, found = f(x), staged(z)
+        torch.testing.assert_close(found, wanted)
+        wanted.sum().backward()
+        found.sum().backward()
+        torch.testing.assert_close(z.grad, x.grad)

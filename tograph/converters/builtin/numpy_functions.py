@@ -1,4 +1,5 @@
-"""Functions of numpy on staged numbers, in f64 as numpy computes them: infinite or NaN where ``math`` raises.
+"""Functions of numpy on staged numbers, in f64 as numpy computes them: infinite or NaN where ``math`` raises; those of one argument also
+on tensors, as they give a tensor for a tensor.
 
 What they give is a number of Python, as of arithmetic with numbers of numpy. Where numpy gives a small integer, or what its version
 says (``np.floor`` of an int), the call is refused as that of any other function of numpy.
@@ -13,6 +14,8 @@ import numpy as np
 import torch
 
 from ...runtime.inference.shapes import SYMBOLS
+from .. import number_arrays
+from ..left_alone import leave_alone
 from .forms import unless_staged
 
 
@@ -26,13 +29,23 @@ def _tensor(x: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.scalar_tensor(x, dtype=dtype, device="cpu")
 
 
+def _is_array(x: Any) -> bool:
+    """Whether functions of numpy take ``x`` as an array, and give a tensor of its type."""
+    if not isinstance(x, torch.Tensor) or x.dtype not in (torch.float32, torch.float64):
+        return False
+    return x.device.type == "cpu" and not x.requires_grad
+
+
 def _form(function: Any, of: Callable[..., torch.Tensor], kinds: tuple[type, ...], whole: bool) -> None:  # fmt: skip
     """``function`` of numbers of these ``kinds`` by ``of``; ``whole``: integers give integers."""
 
     def form(*args: Any, **options: Any) -> Any:
+        if not options and len(args) == 1 and _is_array(args[0]):
+            found = of(args[0].detach())
+            return found.to(torch.uint8) if found.dtype == torch.bool else found
         given = [_kind(a) for a in args]
         if options or not given or not all(k in kinds for k in given):
-            return function(*args, **options)
+            return leave_alone(function, args, options)
         dtype = torch.int64 if whole and float not in given else torch.float64
         return of(*(_tensor(a, dtype) for a in args)).item()
 
@@ -58,7 +71,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *rest: Any, **options: An
     bounds = [b for b in (a_min, a_max) if b is not None]
     kinds = {_kind(v) for v in (a, *bounds)}
     if rest or options or None in kinds or not bounds:
-        return np.clip(a, a_min, a_max, *rest, **options)
+        return leave_alone(np.clip, (a, a_min, a_max, *rest), options)
     dtype = torch.float64 if float in kinds else torch.int64
     made = _tensor(a, dtype)
     if a_min is not None:
@@ -66,3 +79,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *rest: Any, **options: An
     if a_max is not None:
         made = torch.minimum(made, _tensor(a_max, dtype))
     return made.item()
+
+
+@unless_staged(np.arange)
+def arange(*args: Any, **options: Any) -> Any:
+    if options or len(args) > 3 or not all(map(_kind, args)):
+        return leave_alone(np.arange, args, options)
+    return number_arrays.arange(*args)

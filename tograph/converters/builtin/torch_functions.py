@@ -14,12 +14,13 @@ from ...runtime.library import autograd_functions, custom, grads, hooks
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import to_python
-from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.symbols.symbolic import as_symbolic, scalar_of
 from ...runtime.symbols.valueless import no_array
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
 from .. import union
+from ..attribute_writes import setattr_
 from ..call_rules import WRAPPERS
 from ..calls import call
 from ..growing_lists import JOINS, is_growing, nested_tensor
@@ -134,6 +135,14 @@ def from_numpy(array):
     return (
         array if isinstance(array, torch.Tensor) and is_staged(array) else torch.from_numpy(array)
     )
+
+
+def _numpy(x, **options):
+    """The array of a tensor from outside, where what that holds is known (``contents``)."""
+    return (as_symbolic(x) if is_tracing() else x).numpy(**options)
+
+
+TENSOR_METHODS["numpy"] = _numpy
 
 
 def _of_memory(function, name):
@@ -271,13 +280,27 @@ def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
     if not is_tracing():
         return cls.apply(*args)
-    return union.apply(lambda *given: autograd_functions.apply_function(cls, given, call), *args)
+    return union.apply(
+        lambda *given: autograd_functions.apply_function(cls, given, call, union.apply), *args
+    )
 
 
 if hasattr(_apply, "__func__"):
     handles(_apply.__func__)(apply_function)
 else:  # torch 2.14 has it in C
     METHODS[type(torch.autograd.Function), "apply"] = apply_function
+
+
+def _kept_in(name):
+    """A method of ``ctx`` that keeps tensors, which may do so in a staged branch, and keep what is one of several values."""
+
+    @handles(getattr(autograd_functions.Context, name))
+    def keep(ctx, *tensors):
+        setattr_(ctx, autograd_functions.KEEPS[name], tensors)
+
+
+for _name in autograd_functions.KEEPS:
+    _kept_in(_name)
 
 
 def as_called(f):

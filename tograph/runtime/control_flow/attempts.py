@@ -12,7 +12,7 @@ from ..graph.rewrite import count_nodes
 from ..symbols import journal
 from ..symbols.funcgraph import current_graph
 from ..symbols.journal import Location as Place
-from ..values import facts
+from ..values import conditional_items, facts
 from .regions import with_ambient
 
 
@@ -29,6 +29,7 @@ class Attempt:
         self.settled = set(self.graph.root.settled)
         self.assumed = set(self.graph.assumed)
         self.freed = dict(self.graph.root.freed)
+        self.unordered = conditional_items.unordered()
         self.log = journal.push(tried=True)
         for place in with_ambient(places):
             journal.record(place)
@@ -60,6 +61,7 @@ class Attempt:
         self.graph.assumed = self.assumed
         self.graph.root.freed = self.freed
         facts.forget(self.facts)
+        conditional_items.reorder(self.unordered)
         for callback, mark in self.marks:
             callback.back(mark)
         del self.graph.root.created[self.created :]

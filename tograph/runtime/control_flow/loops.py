@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ...errors import TographError
+from ...errors import LoopTypeError, StagingError, StructureError, TographError
 from ..graph.ir import Value
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import Location as Place
@@ -22,6 +22,7 @@ from ..values import joins
 from ..values.joins import generalize
 from ..values.structure import Choice, Spec, spec_of
 from . import stale_views
+from .attempts import Attempt, has_alternative
 from .beginnings import begin_like, begin_with, holds
 from .carried import Carried
 from .guesses import Guess
@@ -67,12 +68,45 @@ def staged_while(
     places = with_ambient(places)
     slot = slot_for(user_location(), places, body)
     start = functools.partial(Rounds, test, body, places, options or LoopOptions())
-    rounds = _searched(start, [first], slot)
+    if options is None and slot.outermost and first is True and not has_alternative():
+        rounds = _whole_or_after(start, body, slot, places)
+    else:
+        rounds = _searched(start, [first], slot)
     if options is None and slot.outermost and rounds.makes_state() and rounds.begins():
         body()
         rounds = _searched(start, [None], slot)
     slot.leave(rounds.outcome())
     rounds.emit()
+
+
+_OF_STATE = (StagingError, StructureError, LoopTypeError)
+
+
+def _whole_or_after(
+    start: Callable[[list[Any]], Rounds], body: Callable[[], Any], slot: Slot, places: Sequence[Place]
+) -> Rounds:  # fmt: skip
+    """The rounds of a loop whose first iteration surely runs. One that no state fits goes on behind that iteration: only the first one
+    sets a key, makes a module or turns on ``requires_grad``.
+    """
+    attempt = Attempt(places)
+    try:
+        rounds = _searched(start, [True], slot)
+    except StagingError as error:
+        attempt.undo()
+        if type(error) not in _OF_STATE:
+            raise
+        failure = error
+    except BaseException:
+        attempt.commit()
+        raise
+    else:
+        attempt.commit()
+        return rounds
+    try:
+        body()
+        return _searched(start, [None], slot)
+    except StagingError:
+        raise failure from None
 
 
 def _searched(start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot) -> Rounds:

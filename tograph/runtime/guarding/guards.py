@@ -160,6 +160,15 @@ def same_array(a: Any, b: Any) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+def same_content(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold the same, NaN too."""
+    same = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
+    return same and bool(
+        torch.equal(a, b)
+        or torch.equal(a.isnan() & b.isnan() | (a == b), torch.ones_like(a, dtype=torch.bool))
+    )
+
+
 class Guards:
     """The checks of a trace: ``hold(tensors)`` is True while the trace may be used."""
 
@@ -350,7 +359,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "same_held": same_held, "entry": entry, "nth": nth,
-                                 "same_array": same_array, "apart": apart, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "same_content": same_content, "apart": apart, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 

@@ -116,6 +116,7 @@ class Opened:
             watch.check(source, "number", _TESTS[kind])
             watch.opened[source.label].add(source.place())
             self.getters[id(real)] = NumberSlot(source, real)
+            watch.numbers.add(id(real))
             value = value_of(as_symbolic(real), root)
             inner = root.emit(f"py.{kind.__name__}", value, type=ScalarType(kind))
             held = staged(ScalarNode(kind, Ref(inner, root)))

@@ -60,6 +60,7 @@ class PlaceChecks:
         self.opened: defaultdict[str, set[Any]] = defaultdict(
             set
         )  # by label, the places whose number is an input
+        self.numbers: set[int] = set()  # the tensors that stand for these
 
     def source_of(self, x: Any) -> Source | None:
         found = self.sources.get(id(x))

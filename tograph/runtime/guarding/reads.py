@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..symbols import contents
 from ..symbols.funcgraph import current_graph
 from ..symbols.journal import MISSING
 from ..symbols.retrace import Retrace
@@ -173,3 +174,11 @@ def is_outside(x: Any) -> bool:
 
 
 OUTSIDE[0] = is_outside
+
+
+def _held(x: torch.Tensor) -> bool:
+    watch = current()
+    return watch is not None and watch.content(x)
+
+
+contents.GUARD = _held

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..symbols.funcgraph import Storage
 from ..symbols.symbolic import SymTensor
@@ -45,6 +46,17 @@ class TensorChecks(PlaceChecks):
         test = f"({{0}}.requires_grad and {{0}}.is_leaf) is {found}"
         self.check(self.source_of(x) or source, "leaf", test)
         return found
+
+    def content(self, x: torch.Tensor) -> bool:
+        """What a tensor from outside holds was asked for; False of one that stands for a number which is read at every call."""
+        if id(x) in self.numbers:
+            return False
+        kept = Source(None, "object", sources.Strong(x), "a captured tensor")
+        with _disable_current_modes():
+            self.check(
+                self.source_of(x) or kept, "content", "same_content({0}, {1})", x.detach().clone()
+            )
+        return True
 
     def leaf_written(self, captured: Sequence[Any]) -> None:
         """A write to one of the leaves that require a gradient has failed: to another tensor it does not."""

@@ -29,6 +29,9 @@ class _Gradients(threading.local):
 _gradients = _Gradients()
 
 
+# Methods of ``ctx``, and the attributes in which they keep what they get.
+KEEPS = {"save_for_backward": "saved_tensors", "mark_non_differentiable": "fixed"}
+
 ORDERS = 2  # how deep, where a function's gradient uses the function itself
 
 
@@ -74,8 +77,10 @@ class Context:
         self.materialize = value
 
 
-def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> Any:
-    """``cls.apply(*args)`` while tracing; ``call`` runs user code."""
+def apply_function(
+    cls: Any, args: Sequence[Any], call: Callable[..., Any], each: Callable[..., Any]
+) -> Any:
+    """``cls.apply(*args)`` while tracing; ``call`` runs user code, and ``each`` a function for every kind of value that one of its arguments may be."""
     ctx = Context(args)
     new_style = cls.setup_context is not torch.autograd.Function.setup_context
     before = [_as_it_is(a) for a in args] if _writes(cls) else args
@@ -85,6 +90,14 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
             call(cls.setup_context, ctx, tuple(args), value)
     several = isinstance(value, (tuple, list))
     values = list(value) if several else [value]
+    made = each(lambda *found: _connected(cls, ctx, args, before, list(found), call), *values)
+    return tuple(made) if several else made[0]
+
+
+def _connected(
+    cls: Any, ctx: Context, args: Sequence[Any], before: Sequence[Any], values: list[Any], call: Callable[..., Any]
+) -> list[Any]:  # fmt: skip
+    """What ``forward`` gave, as functions of the arguments."""
     fixed = [any(v is f for f in ctx.fixed) for v in values]
     chosen = [i for i, v in enumerate(values) if is_differentiable(v) and not fixed[i]]
 
@@ -95,6 +108,8 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
         return _backward(cls, ctx, every, call, len(args))
 
     _check_dirty(ctx.dirty, values)
+    if not chosen:
+        return values  # nobody asks for a gradient
     outs = [values[i] for i in chosen]
     made_of = with_gradient(outs, before, gradient, not ctx.materialize, ctx.saved_tensors)
     for i, made in zip(chosen, made_of):
@@ -102,7 +117,7 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
             values[i].copy_(made)
         else:
             values[i] = made
-    return tuple(values) if several else values[0]
+    return values
 
 
 def _backward(cls: Any, ctx: Context, cotangents: list[Any], call: Callable[..., Any], count: int) -> Any:  # fmt: skip

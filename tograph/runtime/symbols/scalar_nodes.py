@@ -9,6 +9,7 @@ relation of sizes holds, the hint answers and the relation becomes a guard of th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ..graph.types import ScalarType
 from ..inference.meta_kernel import rules
 from .asking import number_asked
 from .assumptions import assume, assumed, exactly, of_one_item, settled
+from .contents import asked_for
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .known import UNKNOWN, known
 
@@ -112,6 +114,8 @@ class ScalarNode:
         if self.hint is None or self.expr is None:
             if (number := settled(self.ref.value)) is not None:
                 return number
+            if (found := asked_for(self.ref.value)) is not UNKNOWN:
+                return found
             error = GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
                 f"only when the graph runs. {number_asked()}",
@@ -276,8 +280,6 @@ def _kind(op: str, kinds: tuple[type, ...], nodes: tuple[ScalarNode, ...]) -> ty
     return float if float in kinds else int
 
 
-_UNITS = {"add": 0, "mul": 1}
-
 _OF_EQUALS = {
     "eq": True,
     "le": True,
@@ -293,7 +295,7 @@ def combine(op: str, *nodes: ScalarNode) -> ScalarNode:
     if all(n.ref is None for n in nodes):
         number = PYTHON[op](*(n.constant_ for n in nodes))
         return ScalarNode(type(number), constant=number, hint=number, expr=number)
-    if op in _UNITS and (same := _unchanged(nodes, _UNITS[op])) is not None:
+    if op in _SIMPLE and (same := _SIMPLE[op](*nodes)) is not None:
         return same
     if op in _OF_EQUALS and nodes[0].kind is not float and nodes[0].same(nodes[1]):
         return nodes[0].wrap_bool(_OF_EQUALS[op])
@@ -307,13 +309,25 @@ def combine(op: str, *nodes: ScalarNode) -> ScalarNode:
     return ScalarNode(kind, Ref(value, graph), hint=hint, expr=_expression(op, nodes))
 
 
-def _unchanged(nodes: tuple[ScalarNode, ...], unit: int) -> ScalarNode | None:
+def _beside(unit: int) -> Callable[[ScalarNode, ScalarNode], ScalarNode | None]:
     """The other one of two integers, where one is 0 in a sum or 1 in a product."""
-    a, b = nodes
-    for x, y in ((a, b), (b, a)):
-        if x.ref is None and x.kind is int is y.kind and x.constant_ == unit:
-            return y
-    return None
+
+    def other(a: ScalarNode, b: ScalarNode) -> ScalarNode | None:
+        for x, y in ((a, b), (b, a)):
+            if x.ref is None and x.kind is int is y.kind and x.constant_ == unit:
+                return y
+        return None
+
+    return other
+
+
+def _by_one(a: ScalarNode, b: ScalarNode) -> ScalarNode | None:
+    """What is left of an integer divided by 1."""
+    whole = b.ref is None and b.kind is int is a.kind and b.constant_ == 1
+    return a.wrap_int(0) if whole else None
+
+
+_SIMPLE = {"add": _beside(0), "mul": _beside(1), "mod": _by_one}
 
 
 def _recorded(graph: FuncGraph, op: str, parts: tuple, kind: type, exact: bool) -> Value:

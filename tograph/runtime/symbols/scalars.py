@@ -19,7 +19,9 @@ from ...errors import StagingError, SymbolicValueError
 from ..graph.ir import Value
 from ..graph.ops import ARITHMETIC, COMPARISONS
 from ..graph.types import ScalarType
+from .contents import content
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
+from .known import UNKNOWN
 from .scalar_nodes import ScalarNode, combine
 
 
@@ -145,7 +147,10 @@ class _Staged:
         return op(*[x.item() if isinstance(x, (np.generic, np.ndarray)) else x for x in inputs])
 
     def __array__(self, *args, **kwargs):
-        self._no_array("a numpy array")
+        found = content(self.node.value(current_graph()))
+        if found is UNKNOWN:
+            self._no_array("a numpy array")
+        return np.array(found, *args, **kwargs)
 
     def _no_array(self, what: str):
         raise SymbolicValueError(

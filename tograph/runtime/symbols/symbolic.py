@@ -16,8 +16,9 @@ from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import infer, meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import open_layouts, products
+from . import contents, open_layouts, products, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
+from .known import UNKNOWN
 from .retrace import Retrace
 from .scalars import new_scalar
 from .valueless import Valueless
@@ -205,6 +206,17 @@ class SymTensor(Valueless, torch.Tensor):
         copied = getattr(memo, "copied", None)  # of a memo that copies tensors itself
         return self.clone() if copied is None else copied(self)
 
+
+def _array(x: SymTensor, shares: bool) -> Any:
+    return contents.array(value_of(x, current_graph()), x.storage_, shares)
+
+
+def _number(x: SymTensor) -> Any:
+    found = contents.asked_for(value_of(x, current_graph())) if contents.may_ask() else UNKNOWN
+    return None if found is UNKNOWN else found.item()
+
+
+valueless.ARRAY, valueless.NUMBER = _array, _number
 
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
 SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"

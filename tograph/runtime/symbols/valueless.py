@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import GraphBoolError, SymbolicValueError
 from ..inference.infer import tensor_type
@@ -32,21 +32,26 @@ class Valueless:
     __slots__ = ()
     meta: Meta
 
-    def _no_value(self, what: str):
+    def _no_value(self, what: str, depth: int = 2):
         raise GraphBoolError(
             f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
-            f"graph runs. {asked_by(sys._getframe(2))}",
+            f"graph runs. {asked_by(sys._getframe(depth))}",
             user_location(),
         )
 
+    def _number(self, kind: type):
+        """The number that a tensor of one element is, where C code of torch or numpy may ask for what is known (``contents``)."""
+        found = NUMBER(self) if self.meta.size in ((), (1,)) else None
+        return self._no_value(kind.__name__, 3) if found is None else kind(found)
+
     def __bool__(self):
-        self._no_value("bool")
+        return self._number(bool)
 
     def __int__(self):
-        self._no_value("int")
+        return self._number(int)
 
     def __float__(self):
-        self._no_value("float")
+        return self._number(float)
 
     def __complex__(self):
         self._no_value("complex")
@@ -57,10 +62,20 @@ class Valueless:
     def __contains__(self, item):
         self._no_value("bool")
 
-    def __array__(self, *args, **kwargs):
-        return self.numpy()
+    def __array__(self, dtype=None, copy=None):
+        made = self._array(shares=not copy)
+        return made if dtype is None else made.astype(dtype, copy=False)
 
-    def numpy(self, *args, **kwargs):
+    def numpy(self, *, force=False):
+        return (self.detach() if force else self)._array()
+
+    def _array(self, shares=True):
+        """The array of what the tensor holds, where that is known (``contents``)."""
+        if self.requires_grad:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")  # fmt: skip
+        made = ARRAY(self, shares)
+        if made is not None:
+            return made
         raise SymbolicValueError(
             f"Cannot convert a symbolic torch.Tensor ({tensor_type(self.meta)}) to a numpy array: numpy() needs the "
             "value, which is known only when the graph runs. Use torch functions, or tg.py_function.",
@@ -82,3 +97,11 @@ class Valueless:
             "a torch.Tensor of a graph has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
             user_location(),
         )
+
+
+def ARRAY(x: Valueless, shares: bool) -> Any:
+    """The array that a symbolic tensor is, which may share its memory; None where it is not known. Set by ``symbolic``."""
+
+
+def NUMBER(x: Valueless) -> Any:
+    """The number that a symbolic tensor of one element is; None where it is not known, or not asked for by such code. Set by ``symbolic``."""

@@ -67,6 +67,15 @@ def unorder(x: dict) -> None:
     _conditions.unordered[id(x)] = x
 
 
+def unordered() -> dict[int, Any]:
+    """The dicts the order of whose keys depends on a staged condition, to put back what is known here by ``reorder``."""
+    return dict(_conditions.unordered)
+
+
+def reorder(before: dict[int, Any]) -> None:
+    _conditions.unordered = before
+
+
 def is_unordered(x: dict) -> bool:
     return id(x) in _conditions.unordered
 

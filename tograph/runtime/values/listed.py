@@ -17,6 +17,7 @@ import torch
 from ...errors import Location, SharedMemoryError
 from ..graph.ir import Value
 from ..inference.shapes import SYMBOLS
+from ..symbols import contents
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic
 from . import pytrees
@@ -58,6 +59,7 @@ def taken(x: Any) -> Any:
 
 def writes(storage: Storage, graph: FuncGraph) -> None:
     """``storage`` is about to be written in ``graph``."""
+    contents.check_write(storage)
     storage.written_in = graph
     if storage.listed is not None:
         raise _error("is changed in place", storage.listed)
