@@ -125,9 +125,12 @@ class Storage:
         raise Decline(f"an argument of type {type(a).__name__}")
 
     def register(self, x: Operand) -> Reg:
-        """A one-element operand in a register."""
+        """A one-element operand in a register; the code declines where only the run knows that it has another number of elements."""
         if isinstance(x, Reg):
             return x
+        for n in x.size:
+            if isinstance(n, Open):
+                self.sizes.require(n, 1)
         if isinstance(x, Fill):
             made = loop_nodes.inline(self, x.node)[x.node.outputs[0]]
             return replace(made, size=x.size)
