@@ -218,3 +218,14 @@ def test_prints_empty_tensors_and_gradients():
         torch.testing.assert_close(found, expected)
     check(mandelbrot, z(0))
     check(mandelbrot, z(1))
+
+
+def test_views_of_one_element_leave():
+    def f(z):
+        y = z * z
+        return y, y.detach(), y[0], y.view(1, 1), torch.tensor(z.real.sum().item(), dtype=z.dtype)
+
+    g, x = tg.function(f), torch.tensor([1 + 2j])
+    for k in range(3):
+        for found, expected in zip(g(x * k), f(x * k)):
+            assert torch.equal(found, expected) and found.shape == expected.shape

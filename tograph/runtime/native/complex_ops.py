@@ -243,7 +243,7 @@ def _filled(e: Emit) -> Pair | None:
 
 
 def _full(e: Emit) -> Pair | None:
-    value = e.node.args[1]
+    value = e.node.args[0 if e.node.op == "aten.scalar_tensor.default" else 1]
     if isinstance(value, complex):
         return value.real, value.imag
     return value, 0.0
@@ -310,7 +310,7 @@ _NAMED: dict[str, Callable[[Emit], Pair | None]] = {
     "add.Tensor": _sum("add"), "sub.Tensor": _sum("sub"), "mul.Tensor": lambda e: product(e, e.given(0), e.given(1)), "div.Tensor": _div,
     "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_to_copy": _converts,
     "zeros": _filled, "ones": _filled, "empty.memory_format": _filled, "zeros_like": _filled, "ones_like": _filled, "empty_like": _filled,
-    "new_zeros": _filled, "new_ones": _filled, "full": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
+    "new_zeros": _filled, "new_ones": _filled, "full": _full, "scalar_tensor": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
     "addmm": _addmm, "complex": _made_of, "view_as_complex": _viewed, "where.self": _where,
 }  # fmt: skip
 FORMS = {f"aten.{n}" if "." in n else f"aten.{n}.default": _each_of_same for n in _EACH}

@@ -136,7 +136,7 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     named = {k: metas(v) for k, v in kwargs.items()}
     found = infer(func, given, named)
     if overflows.is_checked(func):
-        overflows.check(func, args, kwargs, found.dtype)
+        overflows.check(func, args, kwargs, found)
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
         k: argument(graph, a)
