@@ -223,7 +223,7 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
     graph = current_graph().graph
     before = len(graph.nodes)
     try:
-        body()
+        attempt.trying(body)
         ended = True
     except control_flow.Unreachable:
         return attempt, True, False
@@ -264,20 +264,31 @@ def _tried(body, handlers, orelse, final, places) -> bool:
 _PYTHONS_OWN = (TypeError, AttributeError, ImportError, NameError, KeyError, StopIteration)
 
 
+_OF_SIZES = (RuntimeError, IndexError)  # what they raise where sizes do not fit
+
+
+def _may_be(raised, kinds) -> bool:
+    return any(issubclass(r, k) or issubclass(k, r) for r in raised for k in kinds)
+
+
 def _never_caught(nodes, handlers) -> bool:
     """Whether nothing in a body fails, when the graph runs, with what the handlers are for."""
     kinds = tuple(t for kind, _ in handlers for t in _kinds(kind))
-    if not (kinds and all(issubclass(t, _PYTHONS_OWN) for t in kinds)):
-        return False
-    return not any(_may_raise(n, kinds) for n in nodes)
+    own = all(issubclass(t, _PYTHONS_OWN) for t in kinds)
+    return bool(kinds) and not any(_may_raise(n, kinds, own) for n in nodes)
 
 
-def _may_raise(node, kinds) -> bool:
+def _may_raise(node, kinds, own) -> bool:
+    """``own``: whether all the kinds are what ops do not raise."""
+    if node.regions:
+        return any(_may_raise(n, kinds, own) for r in node.regions.values() for n in r.nodes)
+    if not own:
+        return control_flow.may_fail([node]) and not (
+            control_flow.by_sizes(node) and not _may_be(_OF_SIZES, kinds)
+        )
     if node.op == "tg.raise":
         raised = getattr(builtins, str(node.args[0]), None)
         return not isinstance(raised, type) or issubclass(raised, kinds)
-    if node.regions:
-        return any(_may_raise(n, kinds) for r in node.regions.values() for n in r.nodes)
     return node.op.startswith("tg.py_") or not node.op.startswith(("aten.", "py.", "tg."))
 
 

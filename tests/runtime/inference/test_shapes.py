@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import tograph as tg
 from tograph.runtime.graph import ops
 from tograph.runtime.inference import infer, shapes
 from tograph.runtime.inference.shapes import Meta
@@ -914,3 +915,21 @@ def test_special_of_two(op):
 )
 def test_common_uses_have_rules(function):
     assert not check(function, torch.rand(4) + 0.5)
+
+
+def test_parts_of_a_tensor_without_dims_by_a_staged_number():
+    def item(x, n):
+        for _ in range(int(n)):
+            x = x.select(0, int(n))
+        return x
+
+    def part(x, n):
+        for _ in range(int(n)):
+            x = torch.narrow(x, 0, 0, int(n)) if x.dim() else x[: int(n)]
+        return x
+
+    for f in (item, part):
+        with pytest.raises(IndexError):
+            f(torch.tensor(1.0), torch.tensor(1))
+        with pytest.raises(IndexError):
+            tg.function(f)(torch.tensor(1.0), torch.tensor(1))

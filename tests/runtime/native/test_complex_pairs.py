@@ -149,6 +149,26 @@ def test_products_of_what_is_no_number_are_those_of_eager():
     check(f, a, b)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_quotients_and_exponentials_have_the_limits_of_eager(dtype):
+    """Divisors that are zero or infinite, and powers that are, or would be without a cosine."""
+    values = [0.0, -0.0, 1.0, -2.5, 89.0, 710.0, 1e30, math.inf, -math.inf, math.nan]
+    x = torch.tensor([complex(a, b) for a in values for b in values], dtype=dtype)
+    a, b = (p.contiguous() for p in (x[:, None].expand(100, 100), x[None].expand(100, 100)))
+
+    def f(a, b):
+        for _ in range(2):
+            c = a / b
+        return c, a / b.real, 2.5 / b, a / (1 - 2j), a.exp()
+
+    g = tg.function(f)
+    for _ in range(2):
+        for found, expected in zip(g(a, b), f(a, b)):
+            parts = torch.view_as_real(found), torch.view_as_real(expected)
+            torch.testing.assert_close(*parts, rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert g.concrete_functions[0].scheduled.level == "native"
+
+
 def test_results_that_share_memory_still_do():
     def f(x):
         for _ in range(3):
@@ -198,3 +218,14 @@ def test_prints_empty_tensors_and_gradients():
         torch.testing.assert_close(found, expected)
     check(mandelbrot, z(0))
     check(mandelbrot, z(1))
+
+
+def test_views_of_one_element_leave():
+    def f(z):
+        y = z * z
+        return y, y.detach(), y[0], y.view(1, 1), torch.tensor(z.real.sum().item(), dtype=z.dtype)
+
+    g, x = tg.function(f), torch.tensor([1 + 2j])
+    for k in range(3):
+        for found, expected in zip(g(x * k), f(x * k)):
+            assert torch.equal(found, expected) and found.shape == expected.shape

@@ -249,3 +249,38 @@ def test_elements_of_a_part_by_index():
     assert program(f, x, n).level == "native", program(f, x, n).reason
     with pytest.raises(IndexError):
         f(x, torch.tensor(17))
+
+
+def stacked(x, n):
+    return torch.stack([x[0], x[1, :n]]) * 2
+
+
+def one_number(x, n):
+    return x[:n, 0].item() + 1
+
+
+def likelihood(x, n):
+    return F.nll_loss(x[:n], torch.tensor([0, 1, 2])) * 2
+
+
+def normalised(x, n):
+    return F.layer_norm(x * 2, (4,), x[0, :n]) + 1
+
+
+@pytest.mark.parametrize("case", [stacked, one_number, likelihood, normalised])
+def test_operands_that_do_not_fit_are_an_error(case):
+    """Native code read what lay behind them."""
+
+    def of_tensor(x, n):
+        return case(x, int(n))
+
+    f, x = tg.function(of_tensor), torch.arange(12.0).view(3, 4)
+    for n in (4, 3, 2, 1, 0, 4):
+        try:
+            expected = case(x, n)
+        except (RuntimeError, ValueError):
+            for _ in range(2):
+                with pytest.raises((RuntimeError, ValueError)):
+                    f(x, torch.tensor(n))
+        else:
+            torch.testing.assert_close(f(x, torch.tensor(n)), expected)

@@ -23,6 +23,7 @@ from .picking import lose
 from .raising import (
     StagedException,
     Unreachable,
+    by_sizes,
     emit_raise,
     ends,
     fail_assertion,
@@ -44,6 +45,7 @@ __all__ = [
     "Unreachable",
     "alternative",
     "ambient",
+    "by_sizes",
     "close",
     "emit_raise",
     "ends",

@@ -23,7 +23,7 @@ from ..diagnosis import explained
 from ..graph import types
 from ..graph.ir import Node
 from ..graph.ops import OpaqueObject, bare_exception, plain
-from ..graph.ordering import node_effects
+from ..graph.ordering import node_effects, op_effects
 from ..guarding import reads
 from ..inference.shapes import SYMBOLS
 from ..symbols import symbolic
@@ -270,6 +270,11 @@ class Rebuild:
             made.__dict__.update(_Fields(self.aux)(*parts[count:]))
             return made
         return pytrees.rebuild(self.cls, self.aux, [plain(p) for p in parts])
+
+
+def by_sizes(node: Node) -> bool:
+    """Whether all by which a node may fail are sizes that only the run knows."""
+    return node.unsure and not op_effects(node.op, node.args).may_fail
 
 
 def may_fail(nodes: Sequence[Node]) -> bool:

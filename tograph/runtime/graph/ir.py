@@ -42,10 +42,10 @@ class Node:
     """One operation. ``grad`` is False for an op recorded while gradients were off.
 
     ``over``: the values whose memory it would write in eager PyTorch, for an in-place op: there a gradient that has saved one of
-    them raises (``autodiff.replay``).
+    them raises (``autodiff.replay``). ``unsure``: the sizes that only the run knows may not fit, and a ``try`` is around it.
     """
 
-    __slots__ = ("_found", "args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions", "told")  # fmt: skip
+    __slots__ = ("_found", "args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions", "told", "unsure")  # fmt: skip
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Node:
         self.regions = dict(regions or {})
         self.outputs = [Value(t, self, i) for i, t in enumerate(types)]
         self.control_inputs: list[Node] = []
-        self.location, self.grad = location, grad
+        self.location, self.grad, self.unsure = location, grad, False
         self.over: tuple[Value, ...] = ()
         self.told: dict[int, Value] | None = None  # see ``overwritten``
         self._found: tuple[Any, Any, list[Value]] = (None, None, [])

@@ -75,7 +75,8 @@ Known = dict[Graph, ops.Effects]  # what is known of regions that stay as they a
 def node_effects(node: Node, known: Known | None = None) -> ops.Effects:
     """The effects of a node; those of a region op are the union of its graphs'."""
     if not node.regions:
-        return op_effects(node.op, node.args)
+        found = op_effects(node.op, node.args)
+        return found | ops.MAY_FAIL if node.unsure else found
     found = ops.PURE
     for name, graph in node.regions.items():
         if name != "gradient":  # it does not run with the node

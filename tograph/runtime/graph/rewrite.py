@@ -51,7 +51,7 @@ def copy_node(node: Node, env: dict[Value, Value], ordered: bool = True) -> Node
         location=node.location,
         grad=node.grad,
     )
-    copy.over = tuple(env[v] for v in node.over if v in env)
+    copy.over, copy.unsure = tuple(env[v] for v in node.over if v in env), node.unsure
     env.update(zip(node.outputs, copy.outputs))
     return copy
 

@@ -18,7 +18,7 @@ One node, one line; the graphs of a region op follow it, indented::
     }
 
 Names are made in order of appearance, so equal graphs have equal texts. ``!3`` names a node without outputs;
-``^`` marks control inputs; ``nograd`` an op recorded while gradients were off. Where the writes of in-place ops are shown too (``over``, for a
+``^`` marks control inputs; ``nograd`` an op recorded while gradients were off, ``unsure`` one in a ``try`` whose sizes may not fit. Where the writes of in-place ops are shown too (``over``, for a
 file), ``~`` marks what is written over.
 """
 
@@ -92,7 +92,7 @@ class _Writer:
         if node.control_inputs:
             text += " " + " ".join("^" + self.anchor(n) for n in node.control_inputs)
         text += self.written(node.over)
-        text += "" if node.grad else " nograd"
+        text += ("" if node.grad else " nograd") + (" unsure" if node.unsure else "")
         text += " {" if node.regions else ""
         text += (
             f"  # {os.path.basename(node.location[0])}:{node.location[1]}" if node.location else ""
@@ -229,6 +229,8 @@ class _Reader:
         outs, equals, right = line.partition(" = ")
         opens = right.endswith(" {")
         right = right[:-2] if opens else right
+        unsure = right.endswith(" unsure")
+        right = right[: -len(" unsure")] if unsure else right
         grad = not right.endswith(" nograd")
         right = right if grad else right[: -len(" nograd")]
         op, paren, rest = right.partition("(")
@@ -240,6 +242,7 @@ class _Reader:
         args, kwargs = tokens.arguments()
         names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]
         node = Node(op, args, kwargs, location=location, grad=grad)
+        node.unsure = unsure
         marks = tokens.rest()
         node.control_inputs = [self.anchor(known, n) for n in marks if n[0] != "~"]
         node.over = tuple(self.use(known, n[1:]) for n in marks if n[0] == "~")

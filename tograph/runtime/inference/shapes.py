@@ -646,6 +646,8 @@ def _select(x, dim, index):
     """Only for an index that is known at run time; other views go to the meta kernel."""
     if not isinstance(index, SYMBOLS):
         return None
+    if not x.rank:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
     dim = _dims(x, dim)[0]
     return x._replace(
         size=x.size[:dim] + x.size[dim + 1 :], stride=x.stride[:dim] + x.stride[dim + 1 :]
@@ -655,6 +657,8 @@ def _select(x, dim, index):
 @rule("slice")
 def _slice(x, dim=0, start=None, end=None, step=1):
     """Only for bounds that are known at run time: the size is unknown."""
+    if not x.rank:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     dim = _dims(x, dim)[0]
     if type(x.size[dim]) is int and not any(isinstance(v, SYMBOLS) for v in (start, end, step)):
         return None

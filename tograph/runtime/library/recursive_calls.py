@@ -14,11 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-try:
-    import resource
-except ImportError:  # not on Windows
-    resource = None
-
+from ... import stacks
 from ..graph import types
 from ..graph.interp import run as interpret
 from ..graph.ir import Graph, Value
@@ -99,31 +95,19 @@ class _Open(threading.local):
 
 
 class _Stack(threading.local):
-    """How many calls of callees nest in the C stack of this thread, and how many it has room for."""
+    """How many calls of callees nest in the C stack of this thread, and how many it has room for (0 before the first)."""
 
     def __init__(self) -> None:
-        self.calls, self.room = 0, stack_size() // _BYTES
+        self.calls, self.room = 0, 0
 
     @contextmanager
     def deeper(self, count: int) -> Iterator[None]:
+        self.room = self.room or stacks.room() // _BYTES
         self.calls += count
         try:
             yield
         finally:
             self.calls -= count
-
-
-def stack_size() -> int:
-    """The bytes of the C stack of this thread, as far as the system tells."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main and threading.stack_size():
-        return threading.stack_size()
-    if resource is None:
-        return 1 << 20
-    found = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    if found == resource.RLIM_INFINITY:
-        return 1 << 30 if main else 2 << 20
-    return found if main or sys.platform != "darwin" else min(found, 1 << 19)
 
 
 _stack = _Stack()

@@ -5,6 +5,7 @@ A part is a value of the graph, or a number that stands for a tensor of it. ``Em
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -67,6 +68,14 @@ class Emit:
         """A function of one part."""
         x = self.tensor(x)
         return self.add(f"aten.{op}.default", x, shape=x.type.shape)
+
+    def where(self, test: Value, a: Value, b: Value) -> Value:
+        """``a`` where a test holds, else ``b``."""
+        return self.add("aten.where.self", test, a, b, shape=_broadcast(test, a, b))
+
+    def test(self, op: str, a: Value, b: Any) -> Value:
+        """A comparison."""
+        return self.add(f"aten.{op}", a, b, shape=_broadcast(a, b), dtype=torch.bool)
 
     def cast(self, x: Part) -> Part:
         """A part in the dtype of the result."""
@@ -131,16 +140,21 @@ def _sum(op: str) -> Callable[[Emit], Pair | None]:
 def _div(e: Emit) -> Pair | None:
     if e.node.kwargs:
         return None
-    (a, b), (c, d) = e.given(0), e.given(1)
-    c, d = e.tensor(c), e.tensor(d)
-    shape = _broadcast(c, d)
-    most = e.add("aten.maximum.default", e.of("abs", c), e.of("abs", d), shape=shape)
-    scale = e.of("reciprocal", most)
-    a, b, c, d = (e.binary("mul", x, scale) for x in (a, b, c, d))
-    below = e.binary("add", e.binary("mul", c, c), e.binary("mul", d, d))
-    real = e.binary("add", e.binary("mul", a, c), e.binary("mul", b, d))
-    imag = e.binary("sub", e.binary("mul", b, c), e.binary("mul", a, d))
-    return e.binary("div", real, below), e.binary("div", imag, below)
+    a, b, c, d = map(e.tensor, (*e.given(0), *e.given(1)))
+    real_size, imag_size = e.of("abs", c), e.of("abs", d)
+    first = e.test("ge.Tensor", real_size, imag_size)  # the larger part of the divisor
+    large, small = e.where(first, c, d), e.where(first, d, c)
+    p, q = e.where(first, a, b), e.where(first, b, a)
+    ratio = e.binary("div", small, large)
+    scale = e.of("reciprocal", e.binary("add", large, e.binary("mul", small, ratio)))
+    real = e.binary("add", p, e.binary("mul", q, ratio))
+    turned = e.binary("mul", p, ratio)
+    imag = e.where(first, e.binary("sub", q, turned), e.binary("sub", turned, q))
+    nothing = e.test("logical_and.default", first, e.test("eq.Scalar", large, 0))
+    return (
+        e.where(nothing, e.binary("div", a, real_size), e.binary("mul", real, scale)),
+        e.where(nothing, e.binary("div", b, imag_size), e.binary("mul", imag, scale)),
+    )
 
 
 def _pow(e: Emit) -> Pair | None:
@@ -152,8 +166,20 @@ def _pow(e: Emit) -> Pair | None:
 
 
 def _exp(e: Emit) -> Pair:
-    x, y = e.given(0)
-    return _scaled(e, e.of("exp", x), y)
+    """As C's ``cexp``: what is too large for ``exp(x)`` alone is computed in two steps, and infinities have their limits."""
+    x, y = map(e.tensor, e.given(0))
+    most = 88.0 if e.dtype == torch.float32 else 709.0
+    over = e.test("gt.Scalar", x, most)
+    size = e.of("exp", e.where(over, e.binary("sub", x, most), x))
+    cos, sin = _turned(e, y)
+    wild = e.test("ne.Tensor", cos, cos)
+    scale = e.where(over, e.number(math.exp(most)), e.number(1.0))
+    real, imag = (e.binary("mul", size, e.binary("mul", part, scale)) for part in (cos, sin))
+    edge = e.test("logical_and.default", wild, e.test("eq.Scalar", e.of("abs", x), math.inf))
+    limit = e.binary("sub", size, size)
+    limit = e.where(e.test("lt.Scalar", y, 0), e.of("neg", limit), limit)
+    real, imag = e.where(edge, size, real), e.where(edge, limit, imag)
+    return real, e.where(e.test("eq.Scalar", y, 0), y, imag)
 
 
 def _turned(e: Emit, y: Part) -> Pair:
@@ -217,7 +243,7 @@ def _filled(e: Emit) -> Pair | None:
 
 
 def _full(e: Emit) -> Pair | None:
-    value = e.node.args[1]
+    value = e.node.args[0 if e.node.op == "aten.scalar_tensor.default" else 1]
     if isinstance(value, complex):
         return value.real, value.imag
     return value, 0.0
@@ -284,7 +310,7 @@ _NAMED: dict[str, Callable[[Emit], Pair | None]] = {
     "add.Tensor": _sum("add"), "sub.Tensor": _sum("sub"), "mul.Tensor": lambda e: product(e, e.given(0), e.given(1)), "div.Tensor": _div,
     "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_to_copy": _converts,
     "zeros": _filled, "ones": _filled, "empty.memory_format": _filled, "zeros_like": _filled, "ones_like": _filled, "empty_like": _filled,
-    "new_zeros": _filled, "new_ones": _filled, "full": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
+    "new_zeros": _filled, "new_ones": _filled, "full": _full, "scalar_tensor": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
     "addmm": _addmm, "complex": _made_of, "view_as_complex": _viewed, "where.self": _where,
 }  # fmt: skip
 FORMS = {f"aten.{n}" if "." in n else f"aten.{n}.default": _each_of_same for n in _EACH}

@@ -104,10 +104,8 @@ class Lowering(Storage):
         self.coming: list[ahead.Item] = []  # the items that come next
         self.branching = False  # whether branches stay branches
         self.callees: dict[Any, str] = {}  # functions that call themselves, by name
-        self.depth, self.top = (
-            "1",
-            "",
-        )  # how many of their calls nest in the next one; where the stack was before the first
+        self.depth = "1"  # how many of their calls nest in the next one
+        self.lowest = ""  # down to which address the stack may grow, in their code
 
     def run(self) -> str:
         """The text of the module."""

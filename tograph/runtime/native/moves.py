@@ -79,6 +79,7 @@ def _part(low: Lowering, x: Mem, size, stride, offset: str) -> Mem:
 
 
 def _stack(low: Lowering, node: Node) -> Mem:
+    _stacked_size(low, node)
     out = low.target(node.outputs[0])
     d = (node.args[1] if len(node.args) > 1 else 0) % len(out.size)
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
@@ -97,7 +98,7 @@ def _as(low: Lowering, x: Operand, dtype: str) -> Operand:
 
 
 def _stacked_size(low: Lowering, node: Node) -> tuple:
-    """The size of a stack of tensors with sizes that are known only at run time."""
+    """The size of a stack, whose tensors have one size; the code declines where only the run knows that they have not."""
     first, *rest = [low.operand(a).size for a in node.args[0]]
     for size in rest:
         for n, m in zip(first, size):

@@ -1,22 +1,22 @@
 """Functions that call themselves in native code: a callee is a function of the module, with a frame on the stack for each call.
 
 A callee takes the slots that ``lower`` describes, from its caller's frame: what it is given, places for what it gives, how many calls nest, behind
-these whether each of them may share memory with a tensor of the program's caller, and the end of the stack that the first call began at. Its temporaries are in its frame. It has no calls
+these whether each of them may share memory with a tensor of the program's caller, and how far down the stack of this thread may grow. Its temporaries are in its frame. It has no calls
 of torch, no buffers and no texts, which are the program's.
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ... import stacks
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import set_control_inputs
 from ..graph.rewrite import copied
 from ..graph.types import DTYPE_NAMES, ScalarType
 from ..passes import optimize
-from . import boundary
+from . import boundary, stack
 from .groups import one_element
 from .polling import look
 from .values import NO_OWNERS, Decline, Mem, Noncontiguous, Operand, Reg, strides, with_alias
@@ -24,8 +24,6 @@ from .values import NO_OWNERS, Decline, Mem, Noncontiguous, Operand, Reg, stride
 if TYPE_CHECKING:
     from .lower import Lowering
 
-DEEPEST = 2000  # calls that nest; with more the host runs all
-STACK = 1 << 18  # bytes of the C stack that they take, at most
 FRAME = 1 << 10  # bytes of temporaries in one frame, at most
 OFTEN = 1 << 14  # calls between two looks for signals
 
@@ -51,8 +49,10 @@ def item(low: Lowering, node: Node) -> Operand:
 
 def call(low: Lowering, node: Node) -> None:
     """Write a call of a callee and bind what it gives."""
-    if 0 < threading.stack_size() < 4 * STACK:
-        raise Decline("a function that calls itself, and threads with small stacks")
+    if not stacks.tells():
+        raise Decline(
+            "a function that calls itself, where the system does not tell the size of a stack"
+        )
     function, args, captured = node.args
     callee = getattr(function.value, "__self__", None)
     graph = getattr(callee, "graph", None)
@@ -118,9 +118,9 @@ class _Frame:
     def enter(self, name: str) -> None:
         """Call, and leave where the callee does."""
         low, code = self.low, self.low.code
-        top = low.top or code.do(f"ptrtoint ptr {self.slots} to i64")
+        lowest = low.lowest or stack.lowest(low)
         code.line(f"store i64 {low.depth}, ptr {self.slot(self.count)}")
-        code.line(f"store i64 {top}, ptr {self.slot(2 * self.count + 1)}")
+        code.line(f"store i64 {lowest}, ptr {self.slot(2 * self.count + 1)}")
         got = code.do(f"call i32 @{name}(ptr {self.slots})")
         stop, on = code.fresh("stop"), code.fresh("on")
         code.branch(code.do(f"icmp eq i32 {got}, 2"), stop, on)
@@ -179,7 +179,7 @@ def _body(low: Lowering, graph: Graph) -> str:
     frame, low.base = code.later(), "%frame"
     depth = code.do(f"load i64, ptr {low.slot(count)}")
     low.depth = code.do(f"add i64 {depth}, 1")
-    low.top = code.do(f"load i64, ptr {low.slot(2 * count + 1)}")
+    low.lowest = code.do(f"load i64, ptr {low.slot(2 * count + 1)}")
     _guard(low, depth)
     for i, v in enumerate(inputs):
         x = boundary.take(low, i, v)
@@ -204,15 +204,13 @@ def _body(low: Lowering, graph: Graph) -> str:
 
 
 def _guard(low: Lowering, depth: str) -> None:
-    """Decline where Python's limit is reached, which the host says; look for signals now and then."""
+    """Decline where Python's limit is reached or the stack has no more room, which the host says; look for signals now and then."""
     code = low.code
     code.declare("Py_GetRecursionLimit", "i32 {}()")
-    code.declare("llvm.smin.i64", "i64 {}(i64, i64)")
     limit = code.do(f"sext i32 {code.do('call i32 @Py_GetRecursionLimit()')} to i64")
-    most = code.do(f"call i64 @llvm.smin.i64(i64 {limit}, i64 {DEEPEST})")
-    low.fail(code.do(f"icmp sgt i64 {depth}, {most}"))
+    low.fail(code.do(f"icmp sgt i64 {depth}, {limit}"))
     here = code.do("ptrtoint ptr %frame to i64")
-    low.fail(code.do(f"icmp ugt i64 {code.do(f'sub i64 {low.top}, {here}')}, {STACK}"))
+    low.fail(code.do(f"icmp ult i64 {here}, {low.lowest}"))
     low.globals["entered"] = "@entered = internal global i64 0\n"
     entered = code.do(f"add i64 {code.do('load i64, ptr @entered')}, 1")
     code.line(f"store i64 {entered}, ptr @entered")

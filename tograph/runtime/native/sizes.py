@@ -9,7 +9,7 @@ an open one too, so that empty tensors take the loops that may have no step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph.ir import Node, Value
@@ -28,6 +28,34 @@ _INTO = ("aten.copy.default", "aten.fill.Tensor", "aten.fill.Scalar")
 _AS_IT_IS = ("aten.tril.default", "aten.triu.default", "aten.flip.default")
 _GATHERED = ("aten.embedding.default", "aten.gather.default", "aten.index_select.default", "aten.index.Tensor", *_AS_IT_IS)  # fmt: skip
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
+
+
+def _alike(args: tuple) -> tuple[Value, list[tuple[Any, slice]]]:
+    """Operands of one size."""
+    tensors = [a for a in args if isinstance(a, Value)]
+    return tensors[0], [(a, slice(None)) for a in tensors[1:]]
+
+
+def _likelihood(args: tuple) -> tuple[Value, list[tuple[Any, slice]]]:
+    x, target, weight = args[:3]
+    return x, [(target, slice(-1)), (weight, slice(-1, None))]
+
+
+def _normalised(args: tuple) -> tuple[Value, list[tuple[Any, slice]]]:
+    x, shape, *weights = args[:4]
+    return x, [(part, slice(-len(shape), None)) for part in (shape, *weights)]
+
+
+# What operands have to have the size of a part of another one, or of all of it: eager PyTorch raises, or broadcasts.
+_FITTING: dict[str, Callable[[tuple], tuple[Value, list[tuple[Any, slice]]]]] = {
+    "aten.nll_loss_forward.default": _likelihood,
+    "aten.nll_loss_backward.default": lambda args: _likelihood(args[1:]),
+    "aten.native_layer_norm.default": _normalised,
+    "aten._softmax_backward_data.default": lambda args: _alike(args[:2]),
+    "aten._log_softmax_backward_data.default": lambda args: _alike(args[:2]),
+    **{f"aten.{n}_loss.default": lambda args: _alike(args[:2]) for n in ("mse", "smooth_l1", "huber")},
+    **{f"aten.{n}_loss_backward.default": lambda args: _alike(args[1:3]) for n in ("mse", "smooth_l1", "huber")},
+}  # fmt: skip
 
 
 class Sizes:
@@ -121,6 +149,8 @@ class Sizes:
     def infer(self, node: Node) -> None:
         """Find the sizes of a node's outputs that the graph does not know."""
         opened = any(v in self.of for v in node.inputs)
+        if opened and node.op in _FITTING:
+            self._require_fit(*_FITTING[node.op](node.args))
         for v in node.outputs:
             if not isinstance(v.type, TensorType) or node.op.startswith("tg."):
                 continue
@@ -153,6 +183,18 @@ class Sizes:
     def note(self, v: Value, size: Size) -> None:
         if any(isinstance(n, Open) for n in size) or None in getattr(v.type, "shape", ()):
             self.of[v] = size
+
+    def _require_fit(self, x: Value, others: Sequence[tuple[Any, slice]]) -> None:
+        """Decline where an operand has another size than a part of ``x``."""
+        size = self._size(x)
+        for other, part in others:
+            wanted = other if isinstance(other, (list, tuple)) else other and self._size(other)
+            if wanted is None:
+                continue
+            if len(wanted) != len(size[part]):
+                raise Decline("an operand of other dimensions")
+            for n, m in zip(wanted, size[part]):
+                self.require(self.fixed(n) if isinstance(n, int) else n, m)
 
     def _size(self, a: Any) -> Size:
         return (

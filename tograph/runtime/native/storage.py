@@ -15,7 +15,7 @@ from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open
 from . import buffers, direct, extents, loop_nodes, text_code, transposes
 from .arena import Arena
-from .code import SIZE, Code, literal
+from .code import REGISTER, SIZE, Code, literal
 from .numbers import Numbers
 from .sizes import Sizes
 from .values import (
@@ -125,12 +125,17 @@ class Storage:
         raise Decline(f"an argument of type {type(a).__name__}")
 
     def register(self, x: Operand) -> Reg:
-        """A one-element operand in a register."""
+        """A one-element operand in a register; the code declines where only the run knows that it has another number of elements."""
         if isinstance(x, Reg):
             return x
+        for n in x.size:
+            if isinstance(n, Open):
+                self.sizes.require(n, 1)
         if isinstance(x, Fill):
             made = loop_nodes.inline(self, x.node)[x.node.outputs[0]]
             return replace(made, size=x.size)
+        if x.dtype not in REGISTER:
+            raise Decline("a complex number in a register")
         return Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size, x.alias)
 
     def new(self, dtype: str, size: tuple[int, ...]) -> Mem:

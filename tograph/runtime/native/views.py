@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from . import complex_parts
+from .code import REGISTER
 from .indices import index_of, slice_of
 from .reshapes import reshape
 from .values import Decline, Mem, Operand, Reg, laid_out, numel, view_of
@@ -22,7 +23,7 @@ def lower(low: Lowering, node: Node) -> None:
     source = low.operand(node.args[0])
     for v, x in zip(node.outputs, VIEWS.get(node.op, _clone)(low, node, source)):
         shape = tuple(v.type.shape)
-        if isinstance(x, Mem) and None not in shape and numel(shape) == 1:
+        if isinstance(x, Mem) and None not in shape and numel(shape) == 1 and x.dtype in REGISTER:
             x = low.register(x)
         if isinstance(x, Reg):
             x = Reg(x.text, x.dtype, tuple(n or 1 for n in shape), x.alias)

@@ -12,6 +12,7 @@ from typing import Any
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import graph_effects, node_effects, prune
 from ..graph.rewrite import Renaming, carried, copied, keep_inputs, lead, leave_out, passed, splice
+from ..graph.types import TensorType, Type
 
 COMMIT = "tg.commit"
 
@@ -75,9 +76,18 @@ def without_try(
 
 
 def _alike(node: Node) -> bool:
-    """Whether the results of the body are of the types of the whole."""
+    """Whether the results of the body are of the types of the whole, or tensors of which more sizes are known."""
     results = node.regions["body"].outputs
-    return all(a.type == b.type for a, b in zip(node.outputs, results))
+    return all(_within(b.type, a.type) for a, b in zip(node.outputs, results))
+
+
+def _within(kind: Type, wide: Type) -> bool:
+    if kind == wide or not (isinstance(kind, TensorType) and isinstance(wide, TensorType)):
+        return kind == wide
+    sizes = len(kind.shape) == len(wide.shape) and all(
+        m is None or n == m for n, m in zip(kind.shape, wide.shape)
+    )
+    return sizes and (kind.dtype, kind.device) == (wide.dtype, wide.device)
 
 
 def _raises_again(node: Node) -> bool:

@@ -1,15 +1,18 @@
-"""Numbers that only the run knows and that fill tensors of small integers: the graph checks, as torch does, that the type can hold them.
+"""Numbers that only the run knows and that fill tensors of small integers and of floats: the graph checks, as torch does, that the type can hold them.
 
-Compiled code would wrap them. What is added or multiplied wraps in eager PyTorch too.
+Compiled code would wrap them, and make floats infinite. What is added or multiplied wraps in eager PyTorch too. A factor (``alpha``) of floats other than f16
+is not checked: it would be a check at each step of an optimiser, for one beyond 1e38.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
-from ..inference.shapes import SYMBOLS
+from ..inference.shapes import SYMBOLS, Meta
 from ..symbols.required import require
 
 aten = torch.ops.aten
@@ -26,15 +29,25 @@ _NUMBER: dict[Any, int | str] = {
     aten.sub.Tensor: "alpha",
     aten.addcmul.default: "value",
 }
+_FLOATS = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.complex64])
+_HALVES = (torch.float16, torch.bfloat16)  # torch does not look where there is one element
+# Of floats: ``torch.tensor`` and ``x[0] = n``, which make a ``scalar_tensor``, take any number.
+_FILLED = frozenset(f for f, where in _NUMBER.items() if type(where) is int) - {aten.scalar_tensor.default}  # fmt: skip
+_SCALED = frozenset([aten.add.Tensor, aten.sub.Tensor])
 _NAMES = {torch.uint8: "uint8_t", torch.int8: "int8_t", torch.int16: "int16_t", torch.int32: "int"}  # fmt: skip
 
 
-def check(func: Any, args: tuple, kwargs: dict, dtype: torch.dtype) -> None:
-    """Have the graph raise torch's error for the number of an op that ``dtype``, the type of its result, cannot hold."""
+def check(func: Any, args: tuple, kwargs: dict, made: Meta) -> None:
+    """Have the graph raise torch's error for the number of an op that the type of its result cannot hold."""
+    dtype = made.dtype
     where = _NUMBER[func]
     n = kwargs.get(where) if isinstance(where, str) else args[where] if where < len(args) else None
+    if not isinstance(n, SYMBOLS) or isinstance(n, torch.SymBool):
+        return
+    if dtype in _FLOATS and not (dtype in _HALVES and all(type(k) is int and k == 1 for k in made.size)):  # fmt: skip
+        _check_float(func, n, dtype)
     name = _NAMES.get(dtype)
-    if name is None or not isinstance(n, SYMBOLS) or isinstance(n, torch.SymBool):
+    if name is None:
         return
     bounds = torch.iinfo(dtype)
     whole = isinstance(n, torch.SymInt)
@@ -42,6 +55,24 @@ def check(func: Any, args: tuple, kwargs: dict, dtype: torch.dtype) -> None:
     error = RuntimeError(f"value cannot be converted to type {name} without overflow")
     require(n >= least, error)
     require(n <= bounds.max, error)
+
+
+def _check_float(func: Any, n: Any, dtype: torch.dtype) -> None:
+    """The same of a float, which may also be infinite, or none."""
+    if func in _FILLED or (func in _SCALED and dtype is torch.float16):
+        most, error = torch.finfo(dtype).max, _refusal(dtype)
+        require(((n <= most) & (n >= -most)) | (n - n != 0), error)
+
+
+@functools.cache
+def _refusal(dtype: torch.dtype) -> RuntimeError:
+    """Torch's own error: its name for a type is not always the same one."""
+    with _disable_current_modes():
+        try:
+            torch.full((2,), 1e300, dtype=dtype)
+        except RuntimeError as error:
+            return RuntimeError(*error.args)
+    raise AssertionError(dtype)
 
 
 def is_checked(func: Any) -> bool:

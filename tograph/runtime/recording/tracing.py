@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import (
 from ...errors import GradientError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
+from ..inference.fitting import unsure
 from ..inference.infer import answer, facts_of, infer, meta_of, tensor_type
 from ..inference.layouts import is_sparse_product, taking_sparse
 from ..inference.shapes import Meta, contiguous, same_shape
@@ -132,9 +133,10 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     given = metas(args)
     if graph.assumed:
         given = _with_lengths(given)
-    found = infer(func, given, {k: metas(v) for k, v in kwargs.items()})
+    named = {k: metas(v) for k, v in kwargs.items()}
+    found = infer(func, given, named)
     if overflows.is_checked(func):
-        overflows.check(func, args, kwargs, found.dtype)
+        overflows.check(func, args, kwargs, found)
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
         k: argument(graph, a)
@@ -149,9 +151,10 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
         )
     if "dtype" in factory_options(func) and node_kwargs.get("dtype") is None:
         node_kwargs["dtype"] = flat[0].dtype  # the default dtype of now, not that of the run
-    node = graph.add(
-        ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat]
-    )
+    types = [tensor_type(m) for m in flat]
+    doubt = unsure(func, given, named)
+    node = graph.add(ops.overload_name(func), node_args, node_kwargs, types, unsure=doubt)
+    node.unsure = doubt and graph.root.tries > 0
     if graph.root.torn and not view:
         torn.read(args, graph)
     if not func._schema.returns:

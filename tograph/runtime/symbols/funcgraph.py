@@ -189,6 +189,7 @@ class Root:
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
+    tries: int = 0  # bodies of ``try`` that are being recorded
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
@@ -215,9 +216,8 @@ class Root:
         for iterations in self.earlier:
             iterations.release()
         for noted in (
-            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk,
-            self.tables, self.looked_up, self.read_items, self.earlier,
+            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier,
         ):  # fmt: skip
             noted.clear()
         self.loops = None
@@ -277,9 +277,9 @@ class FuncGraph:
         self.graph.input_names.append(label)
         return value
 
-    def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None) -> Node:
-        """Append a node; all values among the arguments must be this graph's."""
-        if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
+    def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None, unsure=False) -> Node:  # fmt: skip
+        """Append a node; all values among the arguments must be this graph's. ``unsure``: it may fail by sizes that only the run knows."""
+        if self.root.before_failure and not regions and (unsure or op_effects(op, tuple(args)).may_fail):  # fmt: skip
             for callback in list(self.root.before_failure):
                 callback(self)
         # a gradient of the user's own is that of the whole op, as those of torch's are
