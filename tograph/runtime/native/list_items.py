@@ -59,7 +59,7 @@ def depth(kind: Type) -> int:
 
 def part(low: Lowering, kind: TensorType) -> Type:
     """The type of one part of a tensor of a size without a bound; such tensors are native where there are loops."""
-    if not any(n.op == "While" for n in low.graph.nodes):  # the host's kernels are faster
+    if not any(n.regions for n in low.graph.nodes):  # the host's kernels are faster
         raise Decline(f"a value of type {kind}")
     found = inside(kind)
     item_bytes(found)
