@@ -279,3 +279,17 @@ def test_tensors_of_open_sizes_are_looked_at_by_machine_code(monkeypatch):
     for n in (1, 7, 0, 900):
         x = torch.randn(n, 3)
         torch.testing.assert_close(f(x, w), doubled(x, w), rtol=1e-5, atol=1e-4)
+
+
+def normed(x):
+    return F.layer_norm(torch.tanh(x) * torch.sigmoid(x), [24]) + x, x.exp().amax(0)
+
+
+def test_many_rows_of_the_run_are_work_for_all_threads():
+    """Also without a loop or branch; few rows, none and many, in turn."""
+    f = tg.function(normed, input_signature=[tg.TensorSpec([None, 24], torch.float32)])
+    for n in (3, 9000, 1, 5, 9000, 4001, 2) * 2:
+        x = torch.randn(n, 24)
+        torch.testing.assert_close(f(x), normed(x), rtol=1e-5, atol=1e-5)
+    native = f.concrete_functions[0].scheduled.native
+    assert "call void @spread(" in native.llvm
