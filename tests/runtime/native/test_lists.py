@@ -224,7 +224,21 @@ def collected(w, x, n):
     return torch.stack(xs).square().mean()
 
 
-DIFFERENTIABLE = [recurrent, branching, nested, nested_deep, one_branch, early, collected]
+def _slices(part):
+    def slices(w, x, n):
+        xs, h = [], x
+        for _ in tg.range(n):
+            h = torch.tanh(h @ w)
+            xs.append(h)
+        found = torch.stack(xs[part])
+        return (found * torch.arange(1, len(found) + 1).view(-1, 1, 1)).square().mean()
+
+    slices.__name__ = str(part)
+    return slices
+
+
+SLICES = [_slices(slice(*ends)) for ends in [(None, None, -1), (1, None, 2), (-2, None), (None, 9, 3), (4, 0, -2), (0, -1)]]  # fmt: skip
+DIFFERENTIABLE = [recurrent, branching, nested, nested_deep, one_branch, early, collected, *SLICES]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -248,7 +262,7 @@ def _pairs(f, *args):
     return [(p.program, *p._backwards.values()) for p in found]
 
 
-@pytest.mark.parametrize("program", [recurrent, branching, nested, one_branch, early], ids=lambda p: p.__name__)  # fmt: skip
+@pytest.mark.parametrize("program", [recurrent, branching, nested, one_branch, early, *SLICES], ids=lambda p: p.__name__)  # fmt: skip
 def test_both_passes_are_native(program):
     x, w = torch.randn(3, 5), torch.randn(5, 5, requires_grad=True)
     f, n = tg.function(program), torch.tensor(4)

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 import tograph as tg
 from tograph.runtime.kernels import jit
+from tograph.runtime.native import entry, layout
+from tograph.runtime.native.program import Native
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -284,3 +286,45 @@ def test_operands_that_do_not_fit_are_an_error(case):
                     f(x, torch.tensor(n))
         else:
             torch.testing.assert_close(f(x, torch.tensor(n)), expected)
+
+
+def doubled(x, w):
+    if w.sum() > 0:
+        x = torch.tanh(x) * w
+    return x + 1, x.sum(0)
+
+
+@pytest.mark.skipif(
+    layout.layout() is None or entry._symbols() is None, reason="this torch has another layout"
+)
+def test_tensors_of_open_sizes_are_looked_at_by_machine_code(monkeypatch):
+    """Any number of rows, in memory row by row or not; what does not fit takes Python's path, or is the error of the signature."""
+    rows = tg.TensorSpec([None, 3], torch.float32)
+    f = tg.function(doubled, input_signature=[rows, tg.TensorSpec([3], torch.float32)])
+    w = torch.rand(3)
+    for _ in range(5):
+        f(torch.randn(4, 3), w)
+    assert f.concrete_functions[0].scheduled.level == "native"
+    turned = torch.randn(3, 6).t()
+    for x in (turned, turned[:1], torch.randn(8, 3)[::2], torch.randn(2, 3).double().float()):
+        torch.testing.assert_close(f(x, w), doubled(x, w), rtol=1e-5, atol=1e-6)
+    with pytest.raises(tg.errors.SignatureError):
+        f(torch.randn(4, 2), w)
+    monkeypatch.setattr(Native, "_run_alone", lambda *_: pytest.fail("by Python's path"))
+    for n in (1, 7, 0, 900):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(f(x, w), doubled(x, w), rtol=1e-5, atol=1e-4)
+
+
+def normed(x):
+    return F.layer_norm(torch.tanh(x) * torch.sigmoid(x), [24]) + x, x.exp().amax(0)
+
+
+def test_many_rows_of_the_run_are_work_for_all_threads():
+    """Also without a loop or branch; few rows, none and many, in turn."""
+    f = tg.function(normed, input_signature=[tg.TensorSpec([None, 24], torch.float32)])
+    for n in (3, 9000, 1, 5, 9000, 4001, 2) * 2:
+        x = torch.randn(n, 24)
+        torch.testing.assert_close(f(x), normed(x), rtol=1e-5, atol=1e-5)
+    native = f.concrete_functions[0].scheduled.native
+    assert "call void @spread(" in native.llvm

@@ -133,3 +133,55 @@ def test_a_program_that_goes_before_its_lists():
     gc.collect()
     (found,) = torch.autograd.grad(y, w)
     torch.testing.assert_close(found, expected(x, w, n))
+
+
+class Experts(torch.nn.Module):
+    """Each of several experts takes the rows that choose it: branches keep tensors whose length only the run knows."""
+
+    def __init__(self, chosen):
+        super().__init__()
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(3))
+        self.chosen = chosen
+
+    def forward(self, x, best):
+        out = torch.zeros_like(x)
+        for e, expert in enumerate(self.experts):
+            out = self.chosen(out, x, best == e, expert)
+        return out
+
+
+def by_positions(out, x, mine, expert):
+    (rows,) = torch.where(mine)
+    if rows.numel() > 0:
+        out = out.index_add(0, rows, torch.tanh(expert(x[rows])))
+    return out
+
+
+def by_mask(out, x, mine, expert):
+    if mine.any():
+        out[mine] = torch.tanh(expert(x[mine]))
+    return out
+
+
+@pytest.mark.parametrize("chosen", [by_positions, by_mask])
+def test_what_branches_save_goes_round(chosen, seen):
+    """Lists in several buffers, of calls that overlap, too."""
+    model = Experts(chosen)
+    f, weights = tg.function(model.forward), list(model.parameters())
+
+    def gradients(g, x, best):
+        return torch.autograd.grad(g(x, best).square().sum(), weights, allow_unused=True)
+
+    cases = [(torch.randn(n, 6), torch.randint(0, k, (n,))) for n, k in ((9, 3), (9, 1), (9, 2))]
+    for _ in range(4):
+        for case in cases:
+            torch.testing.assert_close(gradients(f, *case), gradients(model, *case))
+    waiting = [f(*case).square().sum() for case in cases * 2]
+    for y, case in list(zip(waiting, cases * 2))[::-1]:
+        found = torch.autograd.grad(y, weights, allow_unused=True)
+        torch.testing.assert_close(found, gradients(model, *case))
+    del seen[:]
+    gradients(f, *cases[0])
+    parts = [p for x in seen for p in x._parts]
+    assert len(parts) > len(seen) > 0
+    assert all(type(p) is pool.Memory for p in parts)

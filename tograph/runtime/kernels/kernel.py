@@ -56,6 +56,7 @@ class Kernel(GpuForms):
     grain: int
     imports: tuple[str, ...]
     route: str
+    opened: tuple[str, ...] = ()  # sizes that only the run knows: there are so many times ``units``
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -129,13 +130,13 @@ def make(loops: loop_ir.Kernel, precise: bool = False) -> Kernel | None:
     text = rendered.text
     around = threads.render(loops.name, rendered.units, len(loops.slots), how)
     around += threads.declarations(loops.name, rendered.units, how)
-    points = 1
+    points, opened = 1, rendered.plan.opened
     for d in (*loops.outer, *loops.row):
-        points *= usual(d.size)
+        points *= 1 if d.size in opened else usual(d.size)
     per_unit = max(points // max(rendered.units, 1), 1) * work_of(loops)
     grain = max(1, -(-WORK_PER_THREAD // per_unit))
     return Kernel(loops.name, _inserted(text, around), loops, rendered.units, grain,
-                  (*rendered.imports, *threads.imports(how)), how)  # fmt: skip
+                  (*rendered.imports, *threads.imports(how)), how, opened)  # fmt: skip
 
 
 def _inserted(text: str, around: str) -> str:

@@ -62,7 +62,7 @@ def _list_input(low: Lowering, i: int, kind: Any) -> Listed:
 
 def _long_input(low: Lowering, i: int, v: Value) -> Mem:
     """A tensor whose length only the run knows: the slot points to the length and the address."""
-    kind = list_items.part(low, v.type)
+    kind = list_items.part(v.type)
     parts = _list_input(low, i, ListType(kind))
     length = low.sizes.new(parts.length, LONGEST)
     size = tuple(length if n is None else n for n in v.type.shape)

@@ -117,7 +117,7 @@ def _arrived(low: Lowering, call: Call, slots: str, targets: list[Mem | Later]) 
 def _target(low: Lowering, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     """Memory for a result, of those strides; contiguous where they are not known."""
     if v not in low.sizes.of and None in v.type.shape:
-        list_items.part(low, v.type)
+        list_items.part(v.type)
         return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type))
     dtype, size = low.tensor(v)
     if 0 in v.type.shape:  # torch's own ops for one library give None instead, which they take back

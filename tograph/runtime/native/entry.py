@@ -137,8 +137,9 @@ def make_entry(
     """
     inputs, outputs, written = form.inputs, form.outputs, form.assigned
     kinds = [kind for i, kind in enumerate(outputs) if i not in code.left]
-    others = [kind for kind in inputs if pool.offsets() is None or not pool.fits(kind)]
-    if not _checkable(others) or not all(map(_plain, kinds)):
+    lists = pool.offsets() is not None
+    others = [kind for kind in inputs if not opened(kind) and not (lists and pool.fits(kind))]
+    if not _checkable(others) or not all(map(_plain, [*kinds, *filter(opened, inputs)])):
         return None
     found = _method() if len(written) * len(inputs) <= MOST_PAIRS else None
     if found is None:
@@ -204,6 +205,11 @@ def _checkable(inputs: Sequence[Any]) -> bool:
     ) and all(map(_plain, inputs))
 
 
+def opened(kind: Type) -> bool:
+    """Whether values of a type are tensors whose first size, and no other, only the run knows."""
+    return isinstance(kind, TensorType) and kind.shape[:1] == (None,) and None not in kind.shape[1:]
+
+
 def _inputs(
     inputs: Sequence[Any],
     captured: Sequence[torch.Tensor],
@@ -221,6 +227,8 @@ def _inputs(
         elif i in numbers:
             rank = entry_text.number(float if kind.dtype.is_floating_point else int, True)
             table += [0, rank, 0, _nbytes(kind)] + [0] * (RECORD - 4)
+        elif opened(kind):
+            table += _record(replace(kind, shape=(entry_text.OPEN, *kind.shape[1:])), held, 0)
         else:
             table += _record(kind, held, _nbytes(kind), given[i] if given else None)
     return table
@@ -254,7 +262,7 @@ def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> lis
     """The words of an output that a call leaves in buffers; a ``private`` list stays there."""
     head, row = [LEFT["object"], *[0] * (BLOCK - 1)], 0
     if isinstance(make, Pool):
-        head[0], row = LEFT["listed"], make.address
+        head[0], head[2], row = LEFT["listed"], make.depth, make.address
     elif (
         isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private
     ):

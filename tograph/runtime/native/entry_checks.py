@@ -29,7 +29,7 @@ define internal i1 @nothing_between(i64 %wanted) alwaysinline {
 
 INPUT = """
 ; Whether an object is the tensor or number that a record describes; its data pointer, or the number, goes into the slot. A number for a
-; tensor goes into a cell, and the slot says where that is.
+; tensor goes into a cell, and the slot says where that is; so do the first size of a tensor, where any is right, and the data pointer.
 define internal i1 @input(ptr %item, ptr %record, i1 %given, i1 %grad, ptr %place, ptr %cell) alwaysinline {
 entry:
   %d = alloca i64
@@ -137,13 +137,15 @@ dim:
   %size = call i64 @word(ptr %sizes, i64 %i)
   %size_place = add i64 %i, 4
   %size_wanted = call i64 @word(ptr %record, i64 %size_place)
-  %same_size = icmp eq i64 %size, %size_wanted
+  %as_wanted = icmp eq i64 %size, %size_wanted
+  %any_size = icmp eq i64 %size_wanted, $open
+  %same_size = or i1 %as_wanted, %any_size
   %strides = getelementptr i8, ptr %x, i64 $strides
   %stride = call i64 @word(ptr %strides, i64 %i)
   %stride_place = add i64 %i, $first_stride
   %stride_wanted = call i64 @word(ptr %record, i64 %stride_place)
   %same_stride = icmp eq i64 %stride, %stride_wanted
-  %alone = icmp sle i64 %size_wanted, 1
+  %alone = icmp sle i64 %size, 1
   %any_stride = or i1 %same_stride, %alone
   %same = and i1 %same_size, %any_stride
   %next = add i64 %i, 1
@@ -155,7 +157,20 @@ asks:
   %wants = call zeroext i1 @requires_grad(ptr %x)
   br i1 %wants, label %no, label %data
 data:
-  call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %place)
+  %first_wanted = call i64 @word(ptr %record, i64 4)
+  %opened = icmp eq i64 %first_wanted, $open
+  br i1 %opened, label %length, label %address
+length:
+  %first_size_at = getelementptr i8, ptr %x, i64 $sizes
+  %first_size = call i64 @word(ptr %first_size_at, i64 0)
+  store i64 %first_size, ptr %cell
+  %length_address = ptrtoint ptr %cell to i64
+  store i64 %length_address, ptr %place
+  %address_at = getelementptr i64, ptr %cell, i64 1
+  br label %address
+address:
+  %data_place = phi ptr [%place, %data], [%address_at, %length]
+  call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data_place)
   ret i1 true
 no:
   ret i1 false

@@ -75,15 +75,15 @@ drop:
 lost:
   ret ptr null
 }
-; A list that other programs read: an object of the pool that nobody else has, with the block that is full now; the buffer gets its block.
-define internal i1 @goes_round(ptr %object, ptr %words) alwaysinline {
+; A list that other programs read: an object of the pool that nobody else has, with the blocks that are full now; the buffers get its blocks.
+define internal i1 @goes_round(ptr %object, ptr %words, i64 %last) alwaysinline {
 entry:
   %none = icmp eq ptr %object, null
   br i1 %none, label %no, label %look
 look:
   %count = load i32, ptr %object
   %ours = icmp eq i32 %count, 1
-  %taken = call i64 @word(ptr %words, i64 $TAKEN)
+  %taken = call i64 @word(ptr %words, i64 %last)
   %apart = icmp eq i64 %taken, 0
   %free = and i1 %ours, %apart
   ret i1 %free
@@ -93,8 +93,12 @@ no:
 define internal ptr @listed(ptr %record) {
 entry:
   %k = alloca i64
+  %j = alloca i64
   %block = call ptr @pointer(ptr %record, i64 $block)
   %pool = call ptr @pointer(ptr %record, i64 $row)
+  %depth = call i64 @word(ptr %record, i64 2)
+  %depths = shl i64 %depth, 1
+  %last = add i64 %depths, $DATA
   store i64 0, ptr %k
   br label %next
 next:
@@ -108,17 +112,33 @@ one:
   %words_at = or i64 %object_at, 1
   %object = call ptr @pointer(ptr %pool, i64 %object_at)
   %words = call ptr @pointer(ptr %pool, i64 %words_at)
-  %free = call i1 @goes_round(ptr %object, ptr %words)
+  %free = call i1 @goes_round(ptr %object, ptr %words, i64 %last)
   br i1 %free, label %again, label %next
 again:
   %length = call i64 @word(ptr %block, i64 0)
   store i64 %length, ptr %words
-  %place = call ptr @pointer(ptr %block, i64 1)
-  %data_at = getelementptr i64, ptr %words, i64 $DATA
-  %full = load <2 x i64>, ptr %place, align 8
-  %old = load <2 x i64>, ptr %data_at, align 8
-  store <2 x i64> %full, ptr %data_at, align 8
-  store <2 x i64> %old, ptr %place, align 8
+  store i64 0, ptr %j
+  br label %swap
+swap:
+  %n = load i64, ptr %j
+  %n1 = add i64 %n, 1
+  store i64 %n1, ptr %j
+  %place = call ptr @pointer(ptr %block, i64 %n1)
+  %size_at = getelementptr i64, ptr %place, i64 1
+  %data_number = add i64 %n, $DATA
+  %data_at = getelementptr i64, ptr %words, i64 %data_number
+  %capacity_at = getelementptr i64, ptr %data_at, i64 %depth
+  %full = load i64, ptr %place
+  %size = load i64, ptr %size_at
+  %old = load i64, ptr %data_at
+  %capacity = load i64, ptr %capacity_at
+  store i64 %full, ptr %data_at
+  store i64 %size, ptr %capacity_at
+  store i64 %old, ptr %place
+  store i64 %capacity, ptr %size_at
+  %others = icmp slt i64 %n1, %depth
+  br i1 %others, label %swap, label %round
+round:
   call void @Py_IncRef(ptr %object)
   ret ptr %object
 python:

@@ -127,11 +127,16 @@ def used(graph: Graph) -> set[Value]:
     return found
 
 
+def on_lists(node: Node) -> bool:
+    """Whether an op is one of lists and optionals."""
+    return node.op == "tg.handle_zeros" or node.op.startswith(("tg.list_", "tg.optional_"))
+
+
 def place(node: Node) -> Group:
     """A group for ``node`` alone."""
     if node.op in ("tg.assign", "tg.assert"):
         return Group("scalar")
-    if node.op.startswith(("tg.list_", "tg.optional_")):
+    if on_lists(node):
         return Group("alone")
     if not known(node):
         return Group("alone")

@@ -6,15 +6,10 @@ its parts along that dimension. Anything else declines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..graph.types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
 from .code import SIZE
 from .extents import unknown
 from .values import Decline, numel
-
-if TYPE_CHECKING:
-    from .lower import Lowering
 
 PAIR = 16  # bytes of an item that is a list: where its items begin and end
 
@@ -57,10 +52,8 @@ def depth(kind: Type) -> int:
     return 1 if not paired(kind) else 1 + depth(inside(kind))
 
 
-def part(low: Lowering, kind: TensorType) -> Type:
-    """The type of one part of a tensor of a size without a bound; such tensors are native where there are loops."""
-    if not any(n.op == "While" for n in low.graph.nodes):  # the host's kernels are faster
-        raise Decline(f"a value of type {kind}")
+def part(kind: TensorType) -> Type:
+    """The type of one part of a tensor of a size without a bound."""
     found = inside(kind)
     item_bytes(found)
     return found

@@ -30,7 +30,7 @@ from .list_memory import (
     put,
     reserve,
 )
-from .list_slices import clamped, sliced
+from .list_slices import clamped, sliced, spread
 from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
 
 if TYPE_CHECKING:
@@ -93,6 +93,19 @@ def _some(low: Lowering, node: Node) -> Listed:
     made = fresh(low, _item(node))
     for v in node.args:
         made = pushed(low, made, v)
+    return made
+
+
+def _zeros(low: Lowering, node: Node) -> Listed:
+    """A list like another one, whose tensors are zeros and whose numbers are the same."""
+    x, code = low.operand(node.args[0]), low.code
+    made = found = copied(low, x)
+    while paired(found.item):
+        found = contents(low, found)
+    if isinstance(found.item, TensorType):
+        nbytes = code.multiply(found.length, item_bytes(found.item))
+        code.declare("llvm.memset.p0.i64", "void {}(ptr, i8, i64, i1)")
+        code.line(f"call void @llvm.memset.p0.i64(ptr {address(low, found, found.begin)}, i8 0, i64 {nbytes}, i1 false)")  # fmt: skip
     return made
 
 
@@ -318,6 +331,8 @@ RULES: dict[str, Callable[[Any, Node], Any]] = {
     "tg.list_set": _set,
     "tg.list_size": _size,
     "tg.list_slice": sliced,
+    "tg.list_spread": spread,
+    "tg.handle_zeros": _zeros,
     "tg.list_extend": _extend,
     "tg.list_stack": _stack,
     "tg.list_concat": _concat,

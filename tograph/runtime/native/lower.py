@@ -288,7 +288,7 @@ class Lowering(Storage):
             self.fail("true")
         elif node.op == "tg.print":
             telling.show(self, node)
-        elif node.op.startswith(("tg.list_", "tg.optional_")):
+        elif groups.on_lists(node):
             lists.lower(self, node)
         elif form := _sweep(node):
             form(self, node)

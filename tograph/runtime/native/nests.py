@@ -162,12 +162,17 @@ def _vectors(low: Lowering, kernel: Kernel, made: Any, places: dict[str, tuple[s
             kind, text = "i64", code.do(f"zext i1 {text} to i64")
         place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
         code.line(f"store {kind} {text}, ptr {place}")
-    if kernel.sizes or made.units <= made.grain or not threading.available():
+    counted = [low.sizes.registers[n] for n in made.opened]
+    few = (made.units <= made.grain and not counted) or (kernel.sizes and low.inside)
+    if few or not threading.available():
         got = code.do(f"call i32 @{name}_run(ptr {block})")
     else:
         failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
         code.line(f"store i64 0, ptr {failed}")
-        threading.call(low, name, f"{name}_task", block, made.units, made.grain)
+        units: int | str = made.units
+        for n in counted:
+            units = code.do(f"mul nsw i64 {n}, {units}")
+        threading.call(low, name, f"{name}_task", block, units, made.grain)
         got = code.do(f"load i32, ptr {failed}")
     if kernel.may_fail:
         low.fail(code.do(f"icmp ne i32 {got}, 0"))

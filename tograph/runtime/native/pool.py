@@ -1,8 +1,8 @@
 """Lists that go from a forward program to its backward one, and round: the objects and the memory of earlier calls.
 
-What a loop saves for its gradient is a list in a buffer of the program (``buffers``). It leaves with its block, and when the gradient has
-been taken nobody has it any more. So an output keeps its latest lists: one that only the pool refers to gives its block back to the buffer
-and takes that which a call has just filled. Machine code does this (``entry_left``), by two words each: where the object is, and where its words are.
+What a loop or a branch saves for its gradient is a list in buffers of the program (``buffers``), one or several (``rows``). It leaves with
+their blocks, and when the gradient has been taken nobody has it any more. So an output keeps its latest lists: one that only the pool refers to gives its
+blocks back to the buffers and takes those which a call has just filled. Machine code does this (``entry_left``), by two words each: where the object is, and where its words are.
 
 A list whose memory was made a tensor never goes round again: the tensor may outlive the list.
 """
@@ -17,17 +17,26 @@ from typing import Any
 
 import torch
 
-from ..graph.types import ScalarType, Type
+from ..graph.types import STR, ScalarType, Type
 from .buffers import KEPT, Buffers, tensor_over
-from .list_items import inside, listed, paired
+from .list_items import PAIR, inside, listed, paired
 from .rows import Rows, leave, leaver
 
-DATA, CAPACITY, TAKEN = 1, 2, 3  # words of a list in a pool, behind its length
+# Words of a list in a pool: its length, where each buffer's block is, as a slot has it; then the capacity of each block; last whether a tensor is over one.
+DATA = 1
 
 
 def fits(kind: Type) -> bool:
-    """Whether values of a type are lists in one buffer, whose items follow each other."""
-    return listed(kind) and not paired(inside(kind))
+    """Whether values of a type are lists that may go round."""
+    return listed(kind) and _levels(inside(kind))[-1] != STR
+
+
+def _levels(item: Type) -> list[Type]:
+    """What the items of each buffer of a list of such items are."""
+    found = [item]
+    while paired(found[-1]):
+        found.append(inside(found[-1]))
+    return found
 
 
 def maker(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[[], Any]:
@@ -53,20 +62,26 @@ def offsets() -> tuple[int, int] | None:
 
 
 class Memory:
-    """The block of a list in a pool, which it owns. ``words``: length, block, capacity, and whether a tensor is over it."""
+    """The block of a buffer of a list in a pool, which it owns. ``words``: those of the list; ``number``: that of the buffer among ``levels``."""
 
-    __slots__ = ("__weakref__", "_release", "dtype", "shape", "words")
+    __slots__ = ("__weakref__", "_release", "dtype", "levels", "number", "shape", "words")
 
-    def __init__(self, words: Any, item: Type, release: Callable[[int], None]):
-        self.words, self.dtype, self._release = words, item.dtype, release
-        self.shape = () if isinstance(item, ScalarType) else tuple(item.shape)
+    def __init__(self, words: Any, number: int, levels: list[Type], release: Callable[[int], None]):
+        self.words, self.number, self.levels, self._release = words, number, len(levels), release
+        item = levels[number]
+        self.dtype = torch.int64 if paired(item) else item.dtype
+        self.shape = (2,) if paired(item) else () if isinstance(item, ScalarType) else tuple(item.shape)  # fmt: skip
 
     def __len__(self) -> int:
-        return self.words[0]
+        count = self.words[0]
+        for data in self.words[DATA : DATA + self.number]:
+            # The last pair of a buffer tells where what is in the next one ends.
+            count = ctypes.c_int64.from_address(data + PAIR * count - 8).value if count else 0
+        return count
 
     def data_ptr(self) -> int:
         """Where the items are."""
-        return self.words[DATA]
+        return self.words[DATA + self.number]
 
     @property
     def nbytes(self) -> int:
@@ -75,20 +90,21 @@ class Memory:
 
     def tensor(self) -> torch.Tensor:
         """The items as a tensor over the block."""
-        self.words[TAKEN] = 1
-        return tensor_over(self, self.words[DATA], self.words[CAPACITY], self.dtype, (len(self), *self.shape))  # fmt: skip
+        self.words[-1] = 1
+        capacity = self.words[DATA + self.levels + self.number]
+        return tensor_over(self, self.data_ptr(), capacity, self.dtype, (len(self), *self.shape))
 
     def __del__(self) -> None:
-        if self.words[DATA]:
-            self._release(self.words[DATA])
+        if self.data_ptr():
+            self._release(self.data_ptr())
 
 
 class Pool:
-    """Makes the list that a call left in a buffer; ``block`` tells of it (``rows.block``). ``address``: where two words for each kept list are."""
+    """Makes the list that a call left in buffers; ``block`` tells of it (``rows.block``). ``address``: where two words for each kept list are."""
 
     def __init__(self, block: Any, kind: Type, buffers: Buffers):
         self._block, self._kind, self._buffers = block, kind, buffers
-        self._item = inside(kind)
+        self._levels = _levels(inside(kind))
         self._kept: list[Rows | None] = [None] * KEPT
         self._words: list[Any] = [None] * KEPT
         self._table = (ctypes.c_int64 * (2 * KEPT))()
@@ -97,17 +113,25 @@ class Pool:
     def address(self) -> int:
         return ctypes.addressof(self._table)
 
+    @property
+    def depth(self) -> int:
+        """How many buffers its lists have."""
+        return len(self._levels)
+
     def __call__(self) -> Rows:
         """The list in an object that goes round from now on, where there is room for one, else in one of its own."""
         for k, words in enumerate(self._words):
-            if words is None or words[TAKEN]:
+            if words is None or words[-1]:
                 return self._fill(k)
         return leave(self._block, self._kind, self._buffers, True)
 
     def _fill(self, k: int) -> Rows:
-        length, place = self._block
-        words = (ctypes.c_int64 * 4)(length, *self._buffers.give(place), 0)
-        made = Rows(self._item, (Memory(words, self._item, self._buffers.drop),), words)
+        length, *places = self._block
+        data, capacities = zip(*map(self._buffers.give, places), strict=True)
+        words = (ctypes.c_int64 * (2 + 2 * self.depth))(length, *data, *capacities, 0)
+        drop, levels = self._buffers.drop, self._levels
+        parts = tuple(Memory(words, i, levels, drop) for i in range(self.depth))
+        made = Rows(levels[0], parts, words)
         self._kept[k], self._words[k] = made, words
         self._table[2 * k], self._table[2 * k + 1] = id(made), ctypes.addressof(words)
         return made

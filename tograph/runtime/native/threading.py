@@ -10,7 +10,7 @@ The other threads sleep when there has been nothing for them: the first call tha
 processor that is idle as long as many small steps, and is not counted.
 
 The state of a place, in ticks of the processor's counter where it is a time: how many calls to stay on one thread (-1: the next one wakes the others), the time on
-one thread, how many calls to stay there after the next failure, and the credit. A task is ``void (i64 begin, i64 end, ptr block)``.
+one thread of ``PARTS`` units (only the run may know how many there are), how many calls to stay there after the next failure, and the credit. A task is ``void (i64 begin, i64 end, ptr block)``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PRODUCT = 1 << 20  # multiply-adds from which on matrix products use threads
 SHORTEST, LONGEST = 16, 1 << 14  # calls on one thread after a failure
 START, MOST = 4, 64  # the credit of a new attempt and the largest, in times on one thread
+PARTS = 1 << 8  # units that a time is of
 WORST = 32  # what one call on all threads is taken to cost at most, in times on one thread
 
 # The counter that a program may read: the cycle counter of ARM processors is the system's.
@@ -33,24 +34,34 @@ COUNTER, _PATIENCE = ("readsteadycounter", 26) if platform.machine() in ("aarch6
 
 _TEXT = f"""define internal void @spread(ptr %task, ptr %block, i64 %units, i64 %grain, ptr %state) noinline #0 {{
 entry:
+  %enough = icmp sgt i64 %units, %grain
+  br i1 %enough, label %choose, label %few
+few:
+  call void %task(i64 0, i64 %units, ptr %block)
+  ret void
+choose:
   %time_place = getelementptr i64, ptr %state, i64 1
   %wait_place = getelementptr i64, ptr %state, i64 2
   %credit_place = getelementptr i64, ptr %state, i64 3
   %left = load i64, ptr %state
   %alone = icmp sgt i64 %left, 0
-  %time = load i64, ptr %time_place
+  %each = load i64, ptr %time_place
+  %whole = mul i64 %each, %units
+  %time = udiv i64 %whole, {PARTS}
   %before = call i64 @llvm.{COUNTER}()
   br i1 %alone, label %one, label %all
 one:
   call void %task(i64 0, i64 %units, ptr %block)
   %after1 = call i64 @llvm.{COUNTER}()
   %time1 = sub i64 %after1, %before
-  %first = icmp eq i64 %time, 0
+  %first = icmp eq i64 %each, 0
   %eighth = lshr i64 %time, 3
   %slack = add i64 %time, %eighth
   %less = call i64 @llvm.umin.i64(i64 %time1, i64 %slack)
   %new = select i1 %first, i64 %time1, i64 %less
-  store i64 %new, ptr %time_place
+  %parts = mul i64 %new, {PARTS}
+  %of_parts = udiv i64 %parts, %units
+  store i64 %of_parts, ptr %time_place
   %fewer = sub i64 %left, 1
   %last = icmp eq i64 %fewer, 0
   %next = select i1 %last, i64 -1, i64 %fewer
@@ -112,8 +123,8 @@ def available() -> bool:
     return jit.symbol("torch_parallel_for") is not None
 
 
-def call(low: Lowering, name: str, task: str, block: str, units: int, grain: int) -> None:
-    """Run the units of ``task``; ``name`` names the place."""
+def call(low: Lowering, name: str, task: str, block: str, units: int | str, grain: int) -> None:
+    """Run the units of ``task``, as many as a register says where ``units`` is one; ``name`` names the place."""
     code = low.code
     code.declares["torch_parallel_for"] = "declare i32 @torch_parallel_for(i64, i64, i64, ptr, ptr)"
     code.declares[COUNTER] = f"declare i64 @llvm.{COUNTER}()"
