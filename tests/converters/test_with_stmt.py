@@ -351,3 +351,29 @@ def test_a_stack_around_a_body_that_can_fail_is_refused():
 
     with pytest.raises(StagingError, match=r"ExitStack.__exit__ cannot see that"):
         tg.function(f)(torch.tensor(1))
+
+
+def test_the_text_of_the_class_of_an_exception(capsys):
+    class Shown:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, trace):
+            print(kind, f"{kind}", [kind], "%s" % kind)
+            return True
+
+    def f(x):
+        with Shown():
+            if x > 0:
+                raise KeyError("k")
+            x = 10 // x
+        try:
+            if x < 0:
+                raise ValueError("negative")
+        except Exception as e:
+            return str(type(e))
+        return "none"
+
+    for x in (1, -1, 0):
+        want = f(torch.tensor(x)), capsys.readouterr().out
+        assert (tg.function(f)(torch.tensor(x)), capsys.readouterr().out) == want

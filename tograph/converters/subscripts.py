@@ -29,6 +29,7 @@ from .call_rules import is_user_function, missing_method
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
+from .iterators import from_outside
 from .keyed import dict_pop, lookup, no_key, set_staged, write_key
 from .keyed import update as dict_update
 from .list_keys import listed
@@ -273,6 +274,7 @@ def setitem(x, key, value) -> None:
 
 def _set_plain(x, key, value) -> None:
     """``x[key] = value`` of a list, or of an object."""
+    value = from_outside(value) if type(key) is slice else value
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         set_list(x, as_place(key), value)
         return
