@@ -21,6 +21,7 @@ from ..runtime.values.reserved import shrinks
 from ..runtime.values.staged_tuples import as_tuple
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
+from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import members, table_algebra, tables, text_options
@@ -139,6 +140,9 @@ class Subscripts(Converter):
         op = constant(augmented(node.op))
         if isinstance(node.target, gast.Name):
             read = gast.copy_location(gast.Name(node.target.id, gast.Load(), None, None), node)
+            if get_fact(node.target, Fact.MAYBE_UNBOUND, False):
+                holes = {"read_": read, "key_": constant(node.target.id)}
+                read = self.expression(f"{OPERATORS}.ld(lambda: read_, key_)", node, **holes)
             text = f"target_ = {OPERATORS}.augment(op_, read_, value_)"
             return self.fill(text, node, target_=node.target, op_=op, read_=read, value_=node.value)
         if not isinstance(node.target, gast.Subscript):
