@@ -390,3 +390,26 @@ def test_one_from_outside_in_loops_that_are_undone_and_traced_again():
         want = [f(x), f(x), next(it)]
         it, staged = iter(range(30)), tg.function(f)
         assert [staged(x), staged(x), next(it)] == want
+
+
+def test_one_from_outside_in_a_function_that_another_one_calls():
+    it = iter(range(20))
+    inner = tg.function(lambda x: x + next(it))
+
+    @tg.function
+    def outer(x):
+        a, b = inner(x), inner(x)
+        for v in it:
+            if v > 3:
+                break
+        return a, b, v
+
+    @tg.function
+    def branch(c):
+        return inner(c.long()) if c else c
+
+    zero = torch.tensor(0)
+    assert [[int(v) for v in outer(zero)] for _ in range(2)] == [[0, 1, 4], [5, 6, 7]]
+    with pytest.raises(StagingError, match="in a staged branch or loop"):
+        branch(torch.tensor(False))
+    assert next(it) == 8

@@ -155,8 +155,8 @@ class Outer:
         return self
 
     def __next__(self):
-        if journal.is_nested():
-            raise reads.advanced_by_condition(self.name, "in a staged branch or loop")
+        if journal.is_staged():
+            raise reads.advanced_by_condition(self.name)
         at = self.position
         if at == len(self.items):
             self.items.append(next(self.iterator))

@@ -143,8 +143,8 @@ def _advanced(x: Any, watch: Watch) -> None:
     """Code that is not converted may take items of an iterator; those of users' classes change by what they hold."""
     watch.advanced(x)
     of_c = not isinstance(x, io.IOBase) and type(type(x).__next__) is not types.FunctionType
-    if of_c and journal.is_nested():
-        raise advanced_by_condition(watch.sources[id(x)][1].label, "in a staged branch or loop")
+    if of_c and journal.is_staged():
+        raise advanced_by_condition(watch.sources[id(x)][1].label)
 
 
 def seeded(function: Any, owner: Any) -> None:
@@ -193,10 +193,10 @@ def taken_from(iterator: Any) -> list[Any]:
     return _state.taken.setdefault(id(iterator), (iterator, []))[1]
 
 
-def advanced_by_condition(name: str, where: str) -> StagingError:
+def advanced_by_condition(name: str, where: str = "in a staged branch or loop") -> StagingError:
     return StagingError(
-        f"{name!r} is an iterator from outside of the function, and items of it are taken {where}: they would be gone whatever the condition "
-        "says. Take them before, or give a list or tensor and go over that.",
+        f"{name!r} is an iterator from outside of the function, and items of it are taken {where}: this happens while tracing, not when the graph "
+        "runs. Take them before, or give a list or tensor and go over that.",
         user_location(),
     )
 
