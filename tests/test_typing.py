@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 PROGRAM = """
@@ -55,6 +57,7 @@ WANTED = [
 
 
 def test_decorated_functions_keep_their_signature(tmp_path):
+    pytest.importorskip("mypy")
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     config = tmp_path / "mypy.ini"

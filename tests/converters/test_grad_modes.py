@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.errors import GraphBoolError
+from tograph.errors import GraphBoolError, StagingError
 
 
 @pytest.mark.parametrize("mode", [torch.set_grad_enabled, torch.inference_mode])
@@ -28,3 +28,20 @@ def test_by_a_known_condition():
 
     y, z = f(torch.ones(2, requires_grad=True))
     assert not y.requires_grad and z.requires_grad
+
+
+def test_a_grad_mode_that_a_function_leaves_changed_is_refused():
+    def f(x):
+        torch.set_grad_enabled(False)
+        return x * 2
+
+    def put_back(x):
+        y = f(x)
+        torch.set_grad_enabled(True)
+        return y, x * 3
+
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(StagingError, match="turns gradients off and leaves them so"):
+        tg.function(f)(x)
+    assert torch.is_grad_enabled()
+    assert [y.requires_grad for y in tg.function(put_back)(x)] == [False, True]

@@ -288,3 +288,128 @@ def test_effects_of_map_come_when_its_items_are_taken(capsys):
     for run in (f, tg.function(f)):
         run([1, 2])
         assert capsys.readouterr().out.splitlines() == ["before", "item 1", "item 2", "after []"]
+
+
+# ---- iterators from outside of the function
+
+TAKES = {
+    "list": list,
+    "sum": sum,
+    "star": lambda it: [*it],
+    "call": lambda it: max(*it),
+    "in": lambda it: 2 in it,
+    "unpack": lambda it: _three(it),
+    "extend": lambda it: [].extend(it),
+    "update": lambda it: {}.update((k, k) for k in it),
+    "zip": lambda it: list(zip(it, [1, 2, 3])),
+    "generator": lambda it: list(_each(it)),
+    "next": next,
+    "alone": lambda it: torch.Size(it),
+}
+
+
+def _three(it):
+    a, _, c = it
+    return a + c
+
+
+def _each(it):
+    yield from it
+
+
+@pytest.mark.parametrize("take", TAKES.values(), ids=TAKES)
+def test_one_from_outside_is_advanced_at_every_call_and_by_no_staged_condition(take):
+    it = iter([1, 2, 3])
+
+    def plain(x):
+        return take(it)
+
+    def branch(c):
+        if c:
+            take(it)
+        return c
+
+    want = [_result(plain) for _ in range(2)]
+    it = iter([1, 2, 3])
+    assert [_result(tg.function(plain)) for _ in range(2)] == want
+    it = iter([1, 2, 3])
+    with pytest.raises(StagingError, match="an iterator from outside of the function"):
+        tg.function(branch)(torch.tensor(False))
+    assert list(it) == [1, 2, 3]
+
+
+def _result(f):
+    try:
+        return f(torch.tensor(1))
+    except (StopIteration, TypeError, ValueError) as error:
+        return type(error)
+
+
+OVER = (
+    iter,
+    enumerate,
+    lambda it: zip(it, [4, 5, 6]),
+    lambda it: itertools.islice(it, 2),
+    lambda it: map(str, it),
+)
+
+
+@pytest.mark.parametrize("over", OVER)
+def test_one_from_outside_that_a_staged_break_leaves_is_refused(over):
+    it = iter([1, 2, 3])
+
+    def f(c):
+        n = 0
+        for _ in over(it):
+            n += 1
+            if c:
+                break
+        return n
+
+    with pytest.raises(StagingError, match="'it' is an iterator from outside of the function"):
+        tg.function(f)(torch.tensor(True))
+
+
+def test_one_from_outside_in_loops_that_are_undone_and_traced_again():
+    def with_break(x):
+        for _ in range(20):
+            v = next(it)
+            x = x + v
+            if v > 2:
+                break
+        return x
+
+    def unrolled(x):
+        d = {}
+        for row in x:
+            d[next(it)] = row
+        return d
+
+    for f, x in ((with_break, torch.tensor(1)), (unrolled, torch.tensor([4, 5]))):
+        it = iter(range(30))
+        want = [f(x), f(x), next(it)]
+        it, staged = iter(range(30)), tg.function(f)
+        assert [staged(x), staged(x), next(it)] == want
+
+
+def test_one_from_outside_in_a_function_that_another_one_calls():
+    it = iter(range(20))
+    inner = tg.function(lambda x: x + next(it))
+
+    @tg.function
+    def outer(x):
+        a, b = inner(x), inner(x)
+        for v in it:
+            if v > 3:
+                break
+        return a, b, v
+
+    @tg.function
+    def branch(c):
+        return inner(c.long()) if c else c
+
+    zero = torch.tensor(0)
+    assert [[int(v) for v in outer(zero)] for _ in range(2)] == [[0, 1, 4], [5, 6, 7]]
+    with pytest.raises(StagingError, match="in a staged branch or loop"):
+        branch(torch.tensor(False))
+    assert next(it) == 8

@@ -2,9 +2,12 @@
 
 import contextvars
 import datetime
+import logging
 import os
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 import uuid
 import warnings
@@ -146,3 +149,34 @@ def test_processes_begin_at_every_call(tmp_path):
     (tmp_path / "new").rmdir()
     made(X)
     assert (tmp_path / "new").is_dir()
+
+
+def test_threads_begin_at_every_call_and_in_no_staged_branch():
+    seen = []
+
+    def f(x):
+        thread = threading.Thread(target=seen.append, args=(1,))
+        thread.start()
+        thread.join()
+        return x
+
+    made = tg.function(f)
+    made(X)
+    made(X)
+    assert seen == [1, 1]
+    with pytest.raises(StagingError, match="start.. acts"):
+        tg.function(lambda c, x: f(x) if c else x)(torch.tensor(False), X)
+    assert seen == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda: torch.set_num_threads(1), lambda: sys.setrecursionlimit(5000), lambda: logging.getLogger("unused").setLevel(10)]
+)  # fmt: skip
+def test_settings_of_the_process_in_a_branch_are_refused(change):
+    def f(c):
+        if c:
+            change()
+        return c
+
+    with pytest.raises(StagingError, match="acts on what is outside of the program"):
+        tg.function(f)(torch.tensor(False))

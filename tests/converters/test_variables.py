@@ -314,3 +314,21 @@ def test_python_mutation_outside_happens_at_every_call():
     f(torch.tensor(2))
     assert seen == [1, 1]
     assert f.trace_count == 1
+
+
+def test_augmented_assignment_of_a_variable_without_a_value():
+    def in_a_loop(n):
+        for i in range(n):
+            total += i  # noqa: F821
+        return 0
+
+    def in_a_branch(n):
+        if n > 0:
+            total += n  # noqa: F821
+        return 0
+
+    for f in (in_a_loop, in_a_branch):
+        staged = tg.function(f)
+        with pytest.raises(UnboundLocalError, match="'total'"):
+            staged(torch.tensor(2))
+        assert staged(torch.tensor(0)) == 0

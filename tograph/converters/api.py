@@ -95,6 +95,10 @@ def _check_flags(**flags: Any) -> None:
 def _check(fn: Any) -> None:
     if isinstance(fn, (staticmethod, classmethod, property)):
         raise NotAFunctionError(f"put @{type(fn).__name__} above @tg.function, not below it")
+    if isinstance(fn, type):
+        raise NotAFunctionError(
+            f"tg.function takes a function, not the class {fn.__qualname__}: decorate its methods, or give it an object that can be called"
+        )
     target = fn.python_function if isinstance(fn, Function) else fn
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
         code = target.__code__

@@ -34,6 +34,7 @@ from . import growing_lists, members, tables, text_options
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
+from .iterators import from_outside
 from .keyed import contains_key, same_key
 from .logical import and_, not_, or_
 from .registry import METHODS, handles
@@ -88,6 +89,7 @@ def contains(x, items):
         return apply(contains, x, items) if found is NotImplemented else found
     if isinstance(items, members.Listing) and items.kind == "keys":
         items = items.x
+    items = from_outside(items)
     found = tables.contains(items, x) if is_table(items) else _contains(x, items)
     return scalar_of(found) if isinstance(found, torch.Tensor) else found
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values.pytrees import base_container, blank, has_identity
@@ -90,6 +91,7 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
         cls.__module__ or ""
     ):
         outside_world.called(cls, args, kwargs)
+        reads.passed([a for a in args if hasattr(type(a), "__next__")])
         return noted(cls(*args, **kwargs))
     if not _is_written(init.__code__) or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))

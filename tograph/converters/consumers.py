@@ -20,6 +20,7 @@ from .calls import call
 from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
 from .iterables import ListItems, StagedSequence, staged_source
+from .iterators import Outer
 from .lists import new_list
 from .logical import and_, not_
 from .members import Listing
@@ -147,6 +148,8 @@ def extend(items: Any, others: Any) -> Any:
         return NotImplemented
     begun = iterator_of(others)
     lazy = isinstance(begun, (Generator, StagedSequence)) or staged_source(begun) is not None
+    if isinstance(begun, Outer):
+        return call(items.extend, [*begun])
     if not lazy:  # an ``__iter__`` of the user's has run, and does not run again
         asked = is_user_function(getattr(type(others), "__iter__", None))
         return call(items.extend, begun) if asked and begun is not others else NotImplemented

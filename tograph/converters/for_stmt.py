@@ -42,7 +42,7 @@ from .chosen_items import items_of
 from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import StagedRange, Steps, ViewItems, like_python, staged_rest, staged_source
-from .iterators import Advancing, Counting, SequenceIterator, moved, place_now
+from .iterators import Advancing, Counting, Outer, SequenceIterator, from_outside, moved, place_now
 from .logical import and_
 from .members import Listing, listing
 from .places import places_of
@@ -116,7 +116,7 @@ def iterator_of(x):
         if is_user_function(getattr(type(x), "__next__", None)):
             return call(_stepped, x)
     rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
-    return x if rest is None else rest
+    return from_outside(x) if rest is None else rest
 
 
 def _stepped(iterator):
@@ -199,7 +199,7 @@ def _one_by_one(iterable, counting, body, names, test, given) -> bool:
     """What Python does; whether no ``break`` was met for sure."""
     unrolled = debug.Unrolling() if is_tracing() else None
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
-    held = test is not None and isinstance(iterable, (Advancing, Steps))
+    held = test is not None and isinstance(iterable, (Advancing, Outer, Steps))
     lost = False
     if not rolls:
         decisions.python(

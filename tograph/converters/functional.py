@@ -95,6 +95,8 @@ class ControlFlow(Converter):
         try:
             if get_fact(node, Fact.HAS_YIELD, False):
                 self.generic_visit(node)
+                text = f"{OPERATORS}.from_outside(items_)"
+                node.iter = self.expression(text, node.iter, items_=node.iter)
                 extra = getattr(node, "extra_test", None)
                 if extra is not None:
                     # At the end, so that no item is taken that Python leaves in the iterator.

@@ -17,7 +17,7 @@ from ..runtime.symbols.symbolic import SymTensor, scalar_of
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.inner_lists import NOWHERE
 from ..runtime.values.tables import StagedDict, View, view
-from .iterators import LOST, Advancing, Counting, Lost, SequenceIterator, moved, place_now
+from .iterators import LOST, Advancing, Counting, Lost, Outer, SequenceIterator, moved, place_now
 
 
 class StagedSequence:
@@ -383,7 +383,7 @@ def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:
 
 def like_python(x):
     """An object of Python's own that is like an iterator of converted code, or the one that it takes its items from."""
-    if isinstance(x, Advancing):
+    if isinstance(x, (Advancing, Outer)):
         return like_python(x.iterator)
     return (
         enumerate(())

@@ -2,7 +2,8 @@
 
 ``iter``, ``zip``, ``map``, ``enumerate`` and ``reversed`` of sequences give a ``SequenceIterator``: its items are picked by a number,
 which a branch that is not taken, or that is traced again, finds as it was. What other iterators gave cannot be given back: an ``Advancing`` one
-counts what was taken, and is refused wherever that is not what the program has taken.
+counts what was taken, and is refused wherever that is not what the program has taken. One from outside of the function (``Outer``) is
+advanced for good while tracing, which a trace does at every call: never in a staged branch or loop.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import StagingError
+from ..runtime.guarding import reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
@@ -114,6 +116,7 @@ class Advancing:
 
     def __init__(self, iterator: Iterator[Any]):
         self.iterator, self.position, self.taken, self.depth = iterator, 0, 0, journal.depth()
+        self.sources = _taken_from(iterator)  # one that has ended does not tell any more
 
     def __tograph_holds__(self) -> list[Any]:
         return [self.iterator]
@@ -132,8 +135,51 @@ class Advancing:
     def lose(self) -> None:
         """A staged ``break`` left it, and what it takes its items from, at a place that only the run knows."""
         moved(self, LOST)
-        for x in _taken_from(self.iterator):
+        for x in {id(x): x for x in (*self.sources, *_taken_from(self.iterator))}.values():
+            if isinstance(x, Outer):
+                x.lose()
             moved(x, LOST)
+
+
+class Outer:
+    """An iterator from outside of the function.
+
+    What it gave is kept: an iteration that is undone, or a trace that begins again, takes it again.
+    """
+
+    def __init__(self, iterator: Iterator[Any], name: str):
+        self.iterator, self.name = iterator, name
+        self.items, self.position, self.depth = reads.taken_from(iterator), 0, 1
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if journal.is_staged():
+            raise reads.advanced_by_condition(self.name)
+        at = self.position
+        if at == len(self.items):
+            self.items.append(next(self.iterator))
+        moved(self, at + 1)
+        return self.items[at]
+
+    def lose(self) -> None:
+        """A staged ``break`` left it."""
+        raise reads.advanced_by_condition(self.name, "by a loop that a staged condition may end")
+
+
+def from_outside(x: Any) -> Any:
+    """What converted code goes over in the place of ``x``: an iterator that the function found outside of it is an ``Outer``."""
+    watch = reads.current()
+    if watch is None or not hasattr(type(x), "__next__"):
+        return x
+    source = watch.source_of(x)
+    if source is None:
+        return x
+    watch.advanced(x)
+    if id(x) not in watch.iterators:
+        watch.iterators[id(x)] = Outer(x, source.label)
+    return watch.iterators[id(x)]
 
 
 def _taken_from(x: Any) -> list[Any]:
@@ -144,7 +190,7 @@ def _taken_from(x: Any) -> list[Any]:
             if id(part) in seen:
                 continue
             seen.add(id(part))
-            if isinstance(part, (SequenceIterator, Advancing)):
+            if isinstance(part, (SequenceIterator, Advancing, Outer)):
                 found.append(part)
             elif type(part) is tuple or (isinstance(part, Iterator) and type(part).__module__ in ("builtins", "itertools")):  # fmt: skip
                 todo.append(part)
@@ -187,5 +233,5 @@ def _is_sequence(x: Any) -> bool:
 
 def advancing(x: Any) -> Any:
     """An iterator as converted code holds it."""
-    held = isinstance(x, (SequenceIterator, Advancing)) or not is_tracing()
+    held = isinstance(x, (SequenceIterator, Advancing, Outer)) or not is_tracing()
     return x if held else Advancing(x)

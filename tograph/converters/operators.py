@@ -18,6 +18,7 @@ from .for_stmt import for_stmt
 from .generators import hand_over, two_forms
 from .if_stmt import if_stmt
 from .iterables import each
+from .iterators import from_outside
 from .keyed import new_dict, new_set
 from .lists import new_list
 from .logical import and_, both, either, not_, or_
@@ -97,6 +98,7 @@ __all__ = [
     "eq",
     "floordiv",
     "for_stmt",
+    "from_outside",
     "fstring",
     "ge",
     "getitem",

@@ -1,4 +1,4 @@
-"""Functions of the standard library that ask the world outside of the program, or act on it: clocks, files, directories, processes.
+"""Functions of the standard library that ask the world outside of the program, or act on it: clocks, files, directories, processes, threads.
 
 They do so while tracing, where their results are plain Python. So a trace in which one was called serves that call only: the next one traces, and
 asks or acts, anew. In a staged branch or loop, which runs another number of times than it is traced, they are refused; so is a second
@@ -47,8 +47,27 @@ _ACTING = {
     "zipfile": "ZipFile",
     "tarfile": "TarFile.open",
     "pathlib": "Path.write_text Path.write_bytes Path.mkdir Path.rmdir Path.unlink Path.rename Path.replace Path.touch",
+    "threading": "Thread.start",
+    "multiprocessing.process": "BaseProcess.start",
+    "concurrent.futures.thread": "ThreadPoolExecutor.submit",
+    "concurrent.futures.process": "ProcessPoolExecutor.submit",
+    "concurrent.futures._base": "Executor.map",
+    "asyncio.runners": "run",
     "numpy": "save savez savez_compressed savetxt",
     "torch.serialization": "save",
+}
+# Settings of the process. Outside of staged branches and loops they are made while tracing.
+_SETTING = {
+    "torch": "set_num_threads set_num_interop_threads use_deterministic_algorithms set_deterministic_debug_mode set_float32_matmul_precision "
+    "set_flush_denormal set_default_device set_warn_always",
+    "torch._tensor_str": "set_printoptions",
+    "sys": "setrecursionlimit setswitchinterval",
+    "numpy": "set_printoptions seterr",
+    "logging": "Logger.setLevel Logger.addHandler Logger.removeHandler disable basicConfig",
+    "locale": "setlocale",
+    "signal": "signal",
+    "_signal": "alarm",
+    "atexit": "register",
 }
 # Functions of ``time`` that ask the clock where they are given fewer arguments than these.
 _CLOCKS = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}
@@ -58,7 +77,7 @@ def _table(names: dict[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset((home, name) for home, found in names.items() for name in found.split())
 
 
-_ASKS, _ACTS = _table(_ASKING), _table(_ACTING)
+_ASKS, _ACTS, _SETS = _table(_ASKING), _table(_ACTING), _table(_SETTING)
 _OPENS = frozenset([("io", "open"), ("pathlib", "Path.open")])
 _OPENED: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -83,6 +102,8 @@ def called(f: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         _note(f, acts=_writes(args[0 if key[0] == "pathlib" else 1 :], kwargs))
     elif key in _ASKS or key in _ACTS:
         _note(f, key in _ACTS)
+    elif key in _SETS and journal.is_nested():
+        raise _refused(f, "acts on what is")
 
 
 def _writes(args: tuple, kwargs: dict[str, Any]) -> bool:
@@ -95,15 +116,19 @@ def _note(f: Any, acts: bool) -> None:
     if watch is None:
         return
     if journal.depth() > 1:
-        what = "acts on what is" if acts else "asks for what is"
-        raise StagingError(
-            f"{name}() {what} outside of the program, while tracing: in a staged branch or loop it would do so another number of times than plain "
-            "Python. Call it outside of the branch or loop, or by tg.py_function",
-            user_location(),
-        )
+        raise _refused(f, "acts on what is" if acts else "asks for what is")
     watch.check(sources.object_(_WORLD, name), "once", "False", None, f"what {name}() tells")
     if acts:
         watch.acted = name
+
+
+def _refused(f: Any, what: str) -> StagingError:
+    name = getattr(f, "__name__", type(f).__name__)
+    return StagingError(
+        f"{name}() {what} outside of the program, while tracing: in a staged branch or loop it would do so another number of times than plain "
+        "Python. Call it outside of the branch or loop, or by tg.py_function",
+        user_location(),
+    )
 
 
 def _context(variable: contextvars.ContextVar[Any], *default: Any) -> Any:

@@ -44,6 +44,8 @@ class _Another:
 class StagedClass:
     """``type(e)`` of an exception that happens when the graph runs."""
 
+    __tograph_shown__ = True  # its text is one that only the run knows
+
     def __init__(self, error: StagedException):
         self._error = error
 
@@ -77,6 +79,9 @@ class StagedClass:
             graph = current_graph()
             value = graph.emit("py.type_name", graph.resolve(error.handle_.ref), type=OBJECT)
             return StagedString(Handle(Ref(value, graph)))
+        if name == "handle_":  # the class itself, for what shows it
+            graph = current_graph()
+            return Handle(Ref(graph.emit("py.type", graph.resolve(error.handle_.ref), type=OBJECT), graph))  # fmt: skip
         if name == "__class__":
             return type
         raise error.unknown(f"class (its {name})")

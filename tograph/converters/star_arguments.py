@@ -25,6 +25,7 @@ from .call_rules import CONVERTED_CODE, is_user_function
 from .calls import call
 from .growing_lists import add_each, empty, is_growing
 from .if_stmt import if_stmt
+from .iterators import from_outside
 from .strings import fstring
 
 _MOST = 8  # branches for numbers of arguments
@@ -39,7 +40,7 @@ class Rest:
 
 def arguments(items: Any) -> Any:
     """``*items`` of a call."""
-    return [Rest(items)] if is_growing(items) else items
+    return [Rest(items)] if is_growing(items) else from_outside(items)
 
 
 def rest_of(args: tuple) -> tuple:

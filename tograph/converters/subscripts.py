@@ -21,6 +21,7 @@ from ..runtime.values.reserved import shrinks
 from ..runtime.values.staged_tuples import as_tuple
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
+from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import members, table_algebra, tables, text_options
@@ -29,6 +30,7 @@ from .call_rules import is_user_function, missing_method
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
+from .iterators import from_outside
 from .keyed import dict_pop, lookup, no_key, set_staged, write_key
 from .keyed import update as dict_update
 from .list_keys import listed
@@ -138,6 +140,9 @@ class Subscripts(Converter):
         op = constant(augmented(node.op))
         if isinstance(node.target, gast.Name):
             read = gast.copy_location(gast.Name(node.target.id, gast.Load(), None, None), node)
+            if get_fact(node.target, Fact.MAYBE_UNBOUND, False):
+                holes = {"read_": read, "key_": constant(node.target.id)}
+                read = self.expression(f"{OPERATORS}.ld(lambda: read_, key_)", node, **holes)
             text = f"target_ = {OPERATORS}.augment(op_, read_, value_)"
             return self.fill(text, node, target_=node.target, op_=op, read_=read, value_=node.value)
         if not isinstance(node.target, gast.Subscript):
@@ -273,6 +278,7 @@ def setitem(x, key, value) -> None:
 
 def _set_plain(x, key, value) -> None:
     """``x[key] = value`` of a list, or of an object."""
+    value = from_outside(value) if type(key) is slice else value
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         set_list(x, as_place(key), value)
         return

@@ -197,6 +197,11 @@ def set_tensor(x, key, value) -> None:
             return
         key = tuple(map(plain_bounds, key)) if isinstance(key, tuple) else plain_bounds(key)
         value = _without_ones(value, x, key)
+        if not (_static(value) or any(map(_is_list, key if isinstance(key, tuple) else (key,)))):
+            # in torch 2.11 x[key] = value asks whether their sizes are equal
+            target = x[key]
+            target.copy_(value.expand(target.shape))
+            return
     x[key] = value
 
 

@@ -22,6 +22,7 @@ from .generators import Generator
 from .growing_lists import is_growing
 from .if_stmt import if_stmt
 from .iterables import staged_source
+from .iterators import from_outside
 from .lists import new_list
 from .members import is_conditional
 from .strings import fstring
@@ -74,6 +75,7 @@ def unpacked(items: Any, count: int) -> Any:
         or is_user_function(getattr(type(items), "__iter__", None))
     ):
         items = gathered(items, count)
+    items = from_outside(items)
     source = staged_source(items)
     if source is not None and isinstance(source.length(), SYMBOLS):
         items = call(list, items)

@@ -494,3 +494,35 @@ def test_an_argument_that_is_made_a_leaf(again):
     f, x = tg.function(lambda x: x.requires_grad_() * 2), torch.ones(2)
     f(x.clone())
     assert again(f)(x).requires_grad and x.requires_grad
+
+
+def test_what_a_trace_asks_of_gradients_is_kept(tmp_path):
+    def slope(x, n):
+        y = x
+        for _ in range(n):
+            y = y * x
+        return torch.autograd.grad(y.sum(), x)
+
+    def asked(x, n):
+        return x * n if x.requires_grad else -x
+
+    n = torch.tensor(2)
+    for f, given in ((slope, True), (asked, True), (asked, False)):
+        staged = tg.function(f)
+        staged(torch.ones(2, requires_grad=given), n)
+        tg.save(staged, tmp_path / "saved")
+        loaded = tg.load(tmp_path / "saved")
+        x = torch.tensor([2.0, 3.0], requires_grad=given)
+        torch.testing.assert_close(loaded(x, n), f(x, n))
+        with pytest.raises(UnsavedSignatureError, match="where tensor 0 (is a|requires)"):
+            loaded(torch.ones(2, requires_grad=not given), n)
+
+
+def test_results_of_ops_with_several_results(tmp_path):
+    f = tg.function(lambda x: (x.sort(), x.topk(2)))
+    x = torch.tensor([3.0, 1.0, 2.0])
+    f(x)
+    tg.save(f, tmp_path / "saved")
+    found = tg.load(tmp_path / "saved")(x)
+    assert [type(r) for r in found] == [torch.return_types.sort, torch.return_types.topk]
+    torch.testing.assert_close(found, f(x))

@@ -1,6 +1,7 @@
 """What leaves a trace: tensors as keys and members, ranges, texts; what would keep a symbolic tensor is refused."""
 
 import array
+import contextlib
 import functools
 import io
 import itertools
@@ -240,3 +241,24 @@ def test_places_that_get_a_tensor_from_outside_by_a_condition(f, signs):
         torch.testing.assert_close(*found)
         same = [[a is b for a in tensors for b in tensors] for tensors in found]
         assert same[0] == same[1]
+
+
+@contextlib.contextmanager
+def _lent(x):
+    yield x + 1
+
+
+class _Holder:
+    def __init__(self, x):
+        self.x = x
+
+    def get(self):
+        return self.x
+
+
+@pytest.mark.parametrize(
+    "keep", [_lent, contextlib.nullcontext, lambda x: _Holder(x).get, lambda x: {"a": x}.items(), lambda x: torch.utils.data.TensorDataset(x)]
+)  # fmt: skip
+def test_objects_that_keep_a_tensor_of_the_graph_do_not_leave(keep):
+    with pytest.raises(tg.errors.ScopeError, match="keeps a tensor or number of the graph"):
+        tg.function(lambda x: keep(x))(torch.ones(2))

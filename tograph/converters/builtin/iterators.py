@@ -17,7 +17,7 @@ from ..calls import call
 from ..for_stmt import iterator_of
 from ..generators import Generator
 from ..iterables import Steps
-from ..iterators import Advancing, SequenceIterator, View, advancing
+from ..iterators import Advancing, Outer, SequenceIterator, View, advancing, from_outside
 from ..registry import handles
 from ..staging import is_staged
 from ..steady import steady
@@ -34,6 +34,9 @@ def iter_(x, *rest):
     if begin is not None and is_tracing() and not rest:
         x = call(begin, x)
         return x if method_of(x, "__next__") is not None else iter(x)
+    outer = None if rest else from_outside(x)
+    if isinstance(outer, Outer):
+        return x  # ``iter`` of an iterator is that itself
     x = x if rest else iterator_of(x)
     if isinstance(x, torch.Tensor) and is_staged(x):
         if not x.dim():
@@ -56,8 +59,9 @@ def next_(iterator, *default):
     step = method_of(iterator, "__next__")
     if step is not None and is_tracing():
         return call(_next_or, iterator, *default) if default else call(step, iterator)
+    iterator = from_outside(iterator)
     sequence = isinstance(iterator, SequenceIterator)
-    if isinstance(iterator, Advancing) or (sequence and isinstance(iterator.items, View)):
+    if isinstance(iterator, (Advancing, Outer)) or (sequence and isinstance(iterator.items, View)):
         reads.passed((iterator,))
         return next(iterator, *default)
     if not sequence:

@@ -80,14 +80,15 @@ def trace_region(
     before: Callable[[FuncGraph], None] | None = None,
     stage_errors: bool = True,
     beside: Sequence[Any] = (),
+    called: bool = False,
 ) -> Region:
     """Trace ``function`` in a graph of its own and roll back its changes.
 
     A Python exception becomes a ``tg.raise`` at the end of the graph, unless ``stage_errors`` is off. ``beside``: functions through
-    which it may reach objects from before that it does not name itself.
+    which it may reach objects from before that it does not name itself. ``called``: it runs once, where it stands.
     """
     graph = FuncGraph(name, current_graph())
-    log = journal.push()
+    log = journal.push(called=called)
     result, raised = MISSING, False
     try:
         with histories.kept(graph), recording(graph), facts.scope():

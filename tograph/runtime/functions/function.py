@@ -318,7 +318,10 @@ class Function(Generic[P, R]):
         bound = self._bound(args, kwargs)
         function = self.converted()
         region = control_flow.trace_region(
-            "function", lambda: function(*bound.args, **bound.kwargs), stage_errors=False
+            "function",
+            lambda: function(*bound.args, **bound.kwargs),
+            stage_errors=False,
+            called=True,
         )
         return control_flow.join_regions("Call", [], {"function": region}, name=self.label())
 

@@ -17,6 +17,7 @@ from ...errors import (
     SharedMemoryError,
     StagingError,
 )
+from ..guarding import reads
 from ..guarding.outer_numbers import OuterNumbers
 from ..symbols.funcgraph import Root
 from ..symbols.retrace import Retrace
@@ -44,12 +45,13 @@ class Openings:
     ) -> Trace:
         """A trace of ``function`` that serves this call."""
         may_open = function.reduce_retracing and function.input_signature is None
-        trace = self._opened(function, key, bound, flat) if may_open else None
-        if trace is None and self.outer.open:
-            trace = self._with_outer(function, key, bound, flat)
-        if trace is None:
-            trace = self._traced(function, key, bound, flat, exact_specs(function, bound, flat))
-        return trace
+        with reads.one_call():
+            trace = self._opened(function, key, bound, flat) if may_open else None
+            if trace is None and self.outer.open:
+                trace = self._with_outer(function, key, bound, flat)
+            if trace is None:
+                trace = self._traced(function, key, bound, flat, exact_specs(function, bound, flat))
+            return trace
 
     def _opened(
         self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat

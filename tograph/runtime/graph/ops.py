@@ -412,6 +412,7 @@ def _size(x, dim):
 
 # Of a tensor whose size a run knows.
 register("py.truth", run=bool, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+register("py.type", run=type, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.type_name", run=lambda x: type(x).__name__, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.round", run=_number(_round), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=NONE, kernel=NONE)

@@ -307,6 +307,24 @@ def _evaluate(expr: Any, tensors: list[Any]) -> Any:
 # ---- checks and their code
 
 
+HOOKS, NO_HOOKS = "hooks_of({0}) == {1}", ((), ())
+OF_TENSORS = (
+    "{0}.requires_grad",
+    "not {0}.requires_grad",
+    "({0}.requires_grad and {0}.is_leaf) is True",
+    "({0}.requires_grad and {0}.is_leaf) is False",
+)
+
+
+def of_tensor(i: int, test: str) -> Check | None:
+    """The check of the ``i``-th tensor of the arguments that has this test (``Check.of_call``)."""
+    if test not in (*OF_TENSORS, HOOKS):
+        return None
+    return Check(
+        Source(None, "tensor", i, f"tensor {i}"), test, NO_HOOKS if test == HOOKS else None
+    )
+
+
 class Check:
     """One test of the value at a source: ``test`` is its expression, with ``{0}`` for the value and ``{1}`` for ``old``."""
 
@@ -316,8 +334,8 @@ class Check:
         self.source, self.test, self.old, self.text = source, test, old, text
 
     def of_call(self) -> bool:
-        """Whether it is a gradient that a tensor of the arguments requires."""
-        return self.source.kind == "tensor" and self.test.endswith(".requires_grad")
+        """Whether it is about a gradient that a tensor of the arguments requires, and tells no more than ``of_tensor`` takes."""
+        return self.source.kind == "tensor" and (self.test in OF_TENSORS or (self.test == HOOKS and self.old == NO_HOOKS))  # fmt: skip
 
     def words(self, namespace: dict[str, Any]) -> str:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import types
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from typing import Any
 
 import torch
 
-from ..symbols import contents
-from ..symbols.funcgraph import current_graph
+from ...errors import StagingError
+from ..symbols import contents, journal
+from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import MISSING
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
@@ -24,6 +26,7 @@ from .watch import Watch
 class _State(threading.local):
     def __init__(self) -> None:
         self.watches: list[Watch] = []
+        self.taken: dict[int, tuple[Any, list[Any]]] = {}
 
 
 _state = _State()
@@ -125,7 +128,7 @@ def passed(args: Any) -> None:
         if type(x) in CONTAINERS:
             continue
         if hasattr(type(x), "__next__"):
-            watch.advanced(x)
+            _advanced(x, watch)
         elif isinstance(x, torch.nn.Module):
             watch.module(x)
         elif hasattr(x, "__dict__") and not isinstance(
@@ -134,6 +137,14 @@ def passed(args: Any) -> None:
             watch.fields(x)
         if not isinstance(x, (type, torch.nn.Module)):
             _passed_slots(x, watch)
+
+
+def _advanced(x: Any, watch: Watch) -> None:
+    """Code that is not converted may take items of an iterator; those of users' classes change by what they hold."""
+    watch.advanced(x)
+    of_c = not isinstance(x, io.IOBase) and type(type(x).__next__) is not types.FunctionType
+    if of_c and journal.is_staged():
+        raise advanced_by_condition(watch.sources[id(x)][1].label)
 
 
 def seeded(function: Any, owner: Any) -> None:
@@ -165,6 +176,29 @@ def watching(watch: Watch):
         yield watch
     finally:
         _state.watches.pop()
+
+
+@contextmanager
+def one_call():
+    """The traces that one call needs: what one of them has taken from an iterator outside is there for the next."""
+    before, _state.taken = _state.taken, {}
+    try:
+        yield
+    finally:
+        _state.taken = before
+
+
+def taken_from(iterator: Any) -> list[Any]:
+    """The items that the traces of this call have taken from an iterator from outside."""
+    return _state.taken.setdefault(id(iterator), (iterator, []))[1]
+
+
+def advanced_by_condition(name: str, where: str = "in a staged branch or loop") -> StagingError:
+    return StagingError(
+        f"{name!r} is an iterator from outside of the function, and items of it are taken {where}: this happens while tracing, not when the graph "
+        "runs. Take them before, or give a list or tensor and go over that.",
+        user_location(),
+    )
 
 
 def is_outside(x: Any) -> bool:

@@ -57,6 +57,7 @@ class Watch(FunctionReads):
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self._roots: set[int] = set()  # containers of a user's class that the trace begins with
+        self.iterators: dict[int, Any] = {}  # those from outside, as converted code holds them
         self.began, self.draws = questions.answers(), Draws()
         # context variables that the code has set, and what they held before
         self.entered: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}

@@ -59,6 +59,12 @@ _KNOWN |= {
     for n, c in vars(errors).items()
     if isinstance(c, type) and issubclass(c, BaseException)
 }
+# What ops with several results give (``x.sort()``), by the name of the op.
+_KNOWN |= {
+    f"torch.return_types.{n}": c
+    for n, c in vars(torch.return_types).items()
+    if isinstance(c, type) and issubclass(c, tuple)
+}
 _NAMES = {c: n for n, c in _KNOWN.items()}
 
 

@@ -13,7 +13,7 @@ from ...errors import UnsavableError, UnsavedSignatureError
 from ..functions.function import Function
 from ..functions.trace_cache import TraceCache
 from ..guarding import reads
-from ..guarding.guards import Guards
+from ..guarding.guards import OF_TENSORS, Guards
 from ..symbols.funcgraph import is_tracing
 from ..traces.binding import binder
 from ..traces.call_effects import Finder, GradOf
@@ -168,7 +168,10 @@ class LoadedFunction(Function):
         return _any_class(parts), settings
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        rows = [f"  {i}. {_described(t.key)}{_mode(t)}" for i, t in enumerate(self.traces, 1)]
+        rows = [
+            f"  {i}. {_described(t.key)}{_mode(t)}{_requires(t)}"
+            for i, t in enumerate(self.traces, 1)
+        ]
         raise UnsavedSignatureError(
             f"Could not find matching concrete function of {self.label()!r} for ({_described(key)}). The saved file has "
             + (f"{len(rows)}:\n" + "\n".join(rows) if rows else "none: it was never traced.")
@@ -210,6 +213,15 @@ def _mode(trace: Trace) -> str:
     return "" if mode is None else f", called with gradients {'on' if mode else 'off'}"
 
 
+_WORDS = dict(zip(OF_TENSORS, ("requires a gradient", "requires no gradient", "is a leaf that requires a gradient", "is no leaf that requires a gradient")))  # fmt: skip
+
+
+def _requires(trace: Trace) -> str:
+    """Which tensors have to require a gradient, and which not to."""
+    found = {c.source.key: _WORDS[c.test] for c in trace.checks.checks if c.test in _WORDS}
+    return "".join(f", where tensor {i} {words}" for i, words in found.items())
+
+
 def _copied(trace: Trace, memo: dict) -> Trace:
     """The trace over copies of its tensors."""
     old = trace.concrete
@@ -221,7 +233,8 @@ def _copied(trace: Trace, memo: dict) -> Trace:
     concrete.mode, concrete.made_leaves = old.mode, old.made_leaves
     concrete.late = [(i, copy.deepcopy(owner, memo)) for i, owner in old.late]
     missing = [(copy.deepcopy(owner, memo), missing) for owner, missing in trace.checks.grads]
-    checks = Guards(traces.mode_checks(concrete), trace.checks.sizes, missing)
+    given = [c for c in trace.checks.checks if c.of_call()]
+    checks = Guards([*given, *traces.mode_checks(concrete)], trace.checks.sizes, missing)
     where = [(GradOf(copy.deepcopy(i.owner, memo)) if isinstance(i, GradOf) else i, at) for i, at in getattr(trace.finder, "where", [])]  # fmt: skip
     finder = Finder(where) if where else trace.finder
     return Trace(concrete, trace.key, trace.specs, checks, finder, trace.numbers, trace.open_numbers, trace.names)  # fmt: skip

@@ -15,7 +15,7 @@ from ..graph.ops import OpaqueObject
 from ..graph.text import python_objects
 from ..graph.verification import verify
 from ..guarding import questions
-from ..guarding.guards import Check, Guards
+from ..guarding.guards import Check, Guards, of_tensor
 from ..symbols.journal import Location
 from ..traces.call_effects import Finder, GradOf, no_places
 from ..traces.commits import Plan
@@ -57,6 +57,7 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "made_leaves": list(concrete.made_leaves),
         "where": [_place(i, at, encoder) for i, at in getattr(trace.finder, "where", [])],
         "grads": [[encoder.value(owner), missing] for owner, missing in trace.checks.grads],
+        "given": [[c.source.key, c.test] for c in trace.checks.checks if c.of_call()],
         "late": [[i, encoder.value(owner)] for i, owner in concrete.late],
         "numbers": [encoder.value(x) for x in trace.numbers],
         "open_numbers": list(trace.open_numbers),
@@ -157,14 +158,23 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     concrete.mode, concrete.made_leaves = record.get("mode"), tuple(record.get("made_leaves", ()))
     where = [_location(place, decoder) for place in record["where"]]
     missing = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
+    given = [_given(i, test, len(specs)) for i, test in record.get("given", ())]
     checks = Guards(
-        mode_checks(concrete), [decoder.value(pair) for pair in record["sizes"]], missing
+        [*given, *mode_checks(concrete)], [decoder.value(pair) for pair in record["sizes"]], missing
     )
     key = decoder.value(record["key"])
     concrete.open_numbers = opened
     concrete.late = [(i, decoder.value(owner)) for i, owner in record["late"]]
     finder = Finder(where) if where else no_places
     return Trace(concrete, key, specs, checks, finder, numbers, opened, record["names"])
+
+
+def _given(i: Any, test: Any, count: int) -> Check:
+    """What a trace asks of a tensor of a call."""
+    found = of_tensor(i, test) if type(i) is int and 0 <= i < count else None
+    if found is None:
+        raise CorruptFileError(f"not a test of a tensor: {test!r} of {i!r}")
+    return found
 
 
 def mode_checks(concrete: ConcreteFunction) -> list[Check]:

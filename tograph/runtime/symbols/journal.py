@@ -71,15 +71,16 @@ class Journal:
 
     ``steps``: the changes of a container, while each of them is one that does not depend on what it holds. ``keys``: the entries
     of single keys, by mapping. ``noted``: every note of a change, with the content before it where that costs nothing to tell.
-    ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong.
+    ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong. ``called``: it is a function that another
+    one calls, and runs where it stands.
     """
 
-    def __init__(self, tried: bool = False) -> None:
+    def __init__(self, tried: bool = False, called: bool = False) -> None:
         self.entries: dict[Hashable, tuple[Location, Any]] = {}
         self.steps: dict[Hashable, list[Step] | None] = {}
         self.keys: dict[int, list[tuple[Location, Any]]] = {}
         self.noted: list[tuple[Location, Any]] = []
-        self.tried = tried
+        self.tried, self.called = tried, called
 
     def add(self, location: Location, old: Any) -> None:
         """Note the content before the first change of a location."""
@@ -131,9 +132,9 @@ def changes_since(depth: int) -> list[tuple[Location, Any]]:
     return list(found.values())
 
 
-def push(tried: bool = False) -> Journal:
+def push(tried: bool = False, called: bool = False) -> Journal:
     """Begin a region."""
-    journal = Journal(tried)
+    journal = Journal(tried, called)
     _stack.journals.append(journal)
     return journal
 
@@ -228,6 +229,11 @@ def guarded(x: Any) -> Callable[[], None] | None:
 def is_nested() -> bool:
     """Whether a construct of the graph is being traced in another one, or in the function."""
     return sum(not log.tried for log in _stack.journals) > 1
+
+
+def is_staged() -> bool:
+    """Whether a branch or loop of the graph is being traced, or something else that may run another number of times than it is traced."""
+    return sum(not (log.tried or log.called) for log in _stack.journals) > 1
 
 
 def open_journals() -> list[Journal]:

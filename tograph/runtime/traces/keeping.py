@@ -1,4 +1,4 @@
-"""What Python objects keep where one does not see it: closures, partial objects, generators and iterators that hold tensors of a graph.
+"""What Python objects keep where one does not see it: closures, methods, generators, context managers and iterators that hold tensors of a graph.
 
 Outside of the call they would show symbolic tensors, so they do not leave it.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import gc
 import types
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Any
 
 from ...errors import ScopeError
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import user_location
 from ..symbols.symbolic import SymTensor
+from ..values import structure
 
 
 def is_symbolic(x: Any) -> bool:
@@ -33,13 +34,23 @@ def holds(x: Any) -> bool:
 
 def check(x: Any) -> None:
     """ScopeError where a Python object keeps something of the graph."""
-    if any(map(holds, _kept(x))):
+    kept = _kept(x)
+    if any(map(holds, kept)) or any(map(_has, [x, *kept])):
         what = getattr(x, "__qualname__", "") or f"a {type(x).__name__}"
         raise ScopeError(
             f"what leaves the function holds {what}, which keeps a tensor or number of the graph: outside it would be out of scope. "
             "Return the tensors themselves, and make functions, iterators and generators of them outside.",
             user_location(),
         )
+
+
+def _has(x: Any) -> bool:
+    """Whether an object that traced code made has attributes that hold something of the graph."""
+    if isinstance(x, (type, types.ModuleType, types.FunctionType)) or not hasattr(x, "__dict__"):
+        return False
+    if hasattr(type(x), "__tograph_flatten__") or hasattr(type(x), "__tograph_holds__"):
+        return False
+    return not structure.OUTSIDE[0](x) and any(holds(v) or any(map(holds, _kept(v))) for v in vars(x).values())  # fmt: skip
 
 
 def _kept(x: Any) -> list[Any]:
@@ -54,9 +65,7 @@ def _kept(x: Any) -> list[Any]:
         return found
     if isinstance(x, functools.partial):
         return [*x.args, *x.keywords.values()]
-    if isinstance(x, types.MethodType):
-        return [x.__self__]
-    if isinstance(x, types.BuiltinFunctionType):
+    if isinstance(x, (types.MethodType, types.BuiltinFunctionType)):
         return [x.__self__]
     if isinstance(x, types.GeneratorType):
         return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
@@ -65,6 +74,8 @@ def _kept(x: Any) -> list[Any]:
         return [k for y in held for k in (_kept(y) if isinstance(y, Iterator) else [y])]
     if isinstance(x, types.MappingProxyType):
         return list(x.values())
+    if isinstance(x, (KeysView, ValuesView, ItemsView)) and hasattr(x, "mapping"):
+        return [*x.mapping.keys(), *x.mapping.values()]
     return _behind(x) if isinstance(x, Iterator) else []
 
 

@@ -29,7 +29,7 @@ def shows_staged(x: Any, seen: set[int] | None = None) -> bool:
         return False
     if isinstance(x, torch.Tensor):
         return isinstance(x, SymTensor) or is_tracing()
-    if isinstance(x, (StagedString, StagedException, *SYMBOLS)) or is_union(x):
+    if isinstance(x, (StagedString, StagedException, *SYMBOLS)) or is_union(x) or _of_the_run(x):
         return True
     if isinstance(x, StagedList) and x.handle is not None:
         return True
@@ -37,9 +37,13 @@ def shows_staged(x: Any, seen: set[int] | None = None) -> bool:
     return any(shows_staged(part, seen) for part in parts_shown(x))
 
 
+def _of_the_run(x: Any) -> bool:
+    return getattr(type(x), "__tograph_shown__", False)
+
+
 def parts_shown(x: Any) -> list[Any]:
     """What the text of a value shows of other values; nothing of one that only the run knows."""
-    if isinstance(x, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_union(x):
+    if isinstance(x, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_union(x) or _of_the_run(x):  # fmt: skip
         return []
     if isinstance(x, set):
         return [*x, *conditional_items.conditional(x).values()] if type(x) is set else list(x)

@@ -231,7 +231,14 @@ class Tracer:
             }
             self.root.root.lent = list(self.effects.spares)
             self.root.root.read_items.update(arguments.tuples_in(given))
-            return self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
+            began = torch.is_grad_enabled()
+            found = self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
+            if torch.is_grad_enabled() != began:
+                raise StagingError(
+                    f"{self.function.label()!r} turns gradients {'off' if began else 'on'} and leaves them so: that would last beyond its calls, in "
+                    "which its graph runs. Use a `with` statement, such as torch.no_grad(), or change it outside of the function"
+                )
+            return found
 
     def _structured(self) -> tuple[TensorSpec, ...]:
         """The specs of the inputs: tensors, then open numbers."""
