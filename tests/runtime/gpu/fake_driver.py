@@ -448,7 +448,7 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     for function in (driver.version, driver._setter, capture.probed, capture.fuses):
         function.cache_clear()
     for name, value in {
-        "is_available": lambda: True, "Stream": Stream, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
+        "is_available": lambda: True, "is_current_stream_capturing": lambda: False, "Stream": Stream, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
         "MemPool": object, "use_mem_pool": cuda.pool, "graph_pool_handle": object,
         "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
         "device": lambda device: contextlib.nullcontext(),

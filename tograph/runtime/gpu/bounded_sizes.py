@@ -111,8 +111,8 @@ def _like(b: Bounding, node: Node) -> list[Rep]:
 def _filled(b: Bounding, node: Node) -> list[Rep]:
     """Tensors that are made as large as others are."""
     sizes = [b.plain(n) for n in node.args[0]]
-    shape = [b.largest.get(n) if isinstance(n, Value) else n for n in sizes]
-    if None in shape or shape == sizes:
+    shape = [b.most(n) for n in sizes]
+    if shape == sizes:
         return b.closed(node)
     return emit(b, node, [sizes], [shape], (shape, *node.args[1:]))
 
