@@ -47,8 +47,10 @@ def recorded(graph: Any, **_: Any) -> Any:
 def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
     """(the module ``gpu`` of the benchmarks, the device): what the sections use of a GPU is in place."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    gpu = importlib.import_module("gpu")
     made = simulate(monkeypatch)
+    gpu = importlib.import_module("gpu")  # behind it: the sections take the class that captures by its name
+    monkeypatch.setattr(gpu.gpu_sections, "TRIPS", (2, 4))
+    monkeypatch.setattr(gpu.gpu_sections, "SIDE", 64)
     for place, name, value in (
         (images, "start", launch), (triton_jit, "launch", by_position), (driver, "loadable", lambda: ""),
         (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
@@ -117,7 +119,7 @@ def main() -> None:
         if options.cases:
             monkeypatch.setattr(gpu.gpu_sections, "CASES", [options.cases])
         for name in options.sections or gpu.gpu_sections.SECTIONS:
-            section(gpu, name, lambda name=name, **fields: print(name, fields, flush=True), options.parts, options.seconds)  # fmt: skip
+            section(gpu, name, lambda section=name, **fields: print(section, fields, flush=True), options.parts, options.seconds)  # fmt: skip
         for level in made.levels:
             if level[1:3] != ("device", 1):
                 print("level", *level)
