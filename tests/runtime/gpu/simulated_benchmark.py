@@ -48,7 +48,9 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
     """(the module ``gpu`` of the benchmarks, the device): what the sections use of a GPU is in place."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     made = simulate(monkeypatch)
-    gpu = importlib.import_module("gpu")  # behind it: the sections take the class that captures by its name
+    gpu = importlib.import_module(
+        "gpu"
+    )  # behind it: the sections take the class that captures by its name
     monkeypatch.setattr(gpu.gpu_sections, "TRIPS", (2, 4))
     monkeypatch.setattr(gpu.gpu_sections, "SIDE", 64)
     for place, name, value in (

@@ -51,7 +51,9 @@ def gradients(fn, given, wanted):
     out = fn(*given)
     parts = [x for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor)]
     total = sum((x.double() ** 2).sum() for x in parts if x.requires_grad)
-    return [x.detach() for x in parts], torch.autograd.grad(total, [given[k] for k in wanted], materialize_grads=True)
+    return [x.detach() for x in parts], torch.autograd.grad(
+        total, [given[k] for k in wanted], materialize_grads=True
+    )
 
 
 def same(fn, given, wanted, calls=3, **near):
@@ -156,8 +158,6 @@ def test_twice(fn, simulated):
         found.append([g.detach() for g in (*first, *second)])
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
     on_the_device(simulated)
-
-
 
 
 OPTIMISERS = {

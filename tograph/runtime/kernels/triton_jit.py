@@ -62,7 +62,9 @@ class Binary:
     arguments: tuple[str, ...]
     scratch: tuple[int, int]
     signature: tuple[str, ...] = ()
-    origin: Any = field(default=None, repr=False, compare=False)  # (source, metadata) as Triton has them
+    origin: Any = field(
+        default=None, repr=False, compare=False
+    )  # (source, metadata) as Triton has them
 
     @functools.cached_property
     def resources(self) -> Resources:
