@@ -275,6 +275,21 @@ def failed_capture(bench: Any) -> None:
 # ---- calls of functions
 
 
+def formula(bench: Any) -> str:
+    """Attention is recorded as products, whichever kernel torch would take for it; and gives what torch's kernel gives."""
+    for dtype in (torch.float32, torch.bfloat16):
+        q = torch.randn(2, 4, 64, 64, device=bench.device, dtype=dtype)
+        fn = tg.function(lambda q: F.scaled_dot_product_attention(q, q * 0.5, q, is_causal=True))
+        text = str(fn.get_concrete_function(q).graph)
+        if "_scaled_dot_product" in text:
+            return f"{dtype}: {text[text.index('_scaled_dot_product') :][:60]}"
+        want = F.scaled_dot_product_attention(q, q * 0.5, q, is_causal=True)
+        difference = float((fn(q) - want).abs().max())
+        if difference > (0.05 if dtype is torch.bfloat16 else 1e-3):
+            return f"{dtype}: a difference of {difference:.2g}"
+    return ""
+
+
 def moving(bench: Any) -> str:
     """A large input that is elsewhere in each call: nodes are told its address."""
     fn = tg.function(lambda x, w: (x * 2 + 1) @ w)
@@ -415,6 +430,7 @@ def _said_by(fn: Callable, given: Sequence[Any]) -> str:
 
 
 CALLS = {
+    "attention is its formula": formula,
     "inputs that move are told to nodes": moving,
     "variables are written by the graph": stored,
     "calls on several streams": streams,
