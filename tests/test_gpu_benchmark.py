@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -157,3 +158,14 @@ def test_what_is_assumed_is_named_before_it_is_tried(gpu, assumed):
     assert len(set(names)) == len(names) > 60 and not rows
     bench.gpu = False
     assert [name for name, _ in assumed.assumptions(bench)] == ["versions"]
+
+
+def test_sections_run_on_a_simulated_device():
+    """In a process of their own, as on a GPU."""
+    pytest.importorskip("triton")
+    parts = "^(IF|IF, setters fused|i|1 calls, WHILE.*|softmax)$"
+    command = [sys.executable, "-m", "tests.runtime.gpu.simulated_benchmark", "assumptions", "correctness", "loops", "--parts", parts]  # fmt: skip
+    done = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True)
+    assert done.returncode == 0 and "note" not in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("'holds': 'yes'") == 2 and done.stdout.count("'result': 'same'") == 1
+    assert done.stdout.count("microseconds") == 2 and "declined []" in done.stdout
