@@ -66,9 +66,9 @@ def test_what_is_known_is_written_while_a_part_is_silent(gpu, tmp_path, monkeypa
     run = run_of(gpu, tmp_path, monkeypatch)
     seen = []
     written = gpu.report
-    monkeypatch.setattr(gpu, "report", lambda run: (seen.append([*run.sections["loops"]]), written(run)))  # fmt: skip
+    monkeypatch.setattr(gpu, "report", lambda run: (seen.append(len(run.sections.get("loops", ()))), written(run)))  # fmt: skip
     run.section("loops", last=True)
-    assert any(len(rows) == 2 and rows[-1]["name"] == "crashes" for rows in seen[3:])
+    assert seen.count(2) > 2  # while the third part hangs
 
 
 def test_no_other_worker_waits_for_a_probe_that_hangs(gpu, tmp_path):
