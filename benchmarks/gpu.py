@@ -1,6 +1,6 @@
 """Everything on a GPU, in one command: what is right, then what it costs. Under eight minutes; not yet seen on a GPU.
 
-    python benchmarks/gpu.py [--output benchmarks/results] [--seconds 450] [--only correctness,loops,...]
+    python benchmarks/gpu.py [--output benchmarks/results] [--seconds 450] [--only correctness,loops,...] [--cases FOLDER]
 
 Sections (``gpu_sections``), in order:
 
@@ -17,6 +17,9 @@ Each section runs in a process of its own. A part that raises is a row of the re
 CUDA context unusable, or gives no answer in time does not take others with it: the section goes on behind it in a new
 process. The report, a Markdown page and the same as JSON, is written anew every few seconds, so that what was found is there
 whatever ends the script.
+
+Where a command may take ten minutes, two of them give all sections more time: ``--only assumptions,correctness,loops --seconds 540``, then
+``--only bandwidth,calls,workloads,cases --seconds 540 --output FOLDER`` with another folder. What was compiled is found again by the second one.
 
 Without a GPU one line says so, and the exit status is 0. ``--device cpu`` tries the script itself.
 """
@@ -58,8 +61,10 @@ SHARES = {"assumptions": 0.3, "correctness": 0.4, "loops": 0.3, "bandwidth": 0.3
 # ---- the worker: one section, in this process
 
 
-def work(section: str, device: str, skip: int, without: str = "") -> int:
+def work(section: str, device: str, skip: int, without: str = "", cases: str = "") -> int:
     """Run the parts of a section from number ``skip`` on. ``without``: what is not used, since its probe gave no answer."""
+    if cases:
+        gpu_sections.CASES.insert(0, Path(cases))
     if PROBE in without:
         driver.available = lambda *_: "the probe gave no answer"
     if FUSED in without:
@@ -73,9 +78,11 @@ def work(section: str, device: str, skip: int, without: str = "") -> int:
         if i < skip:
             continue
         say(begins=i, name=name)
+        start = time.perf_counter()
         try:
             run()
             bench.wait()
+            say(took=round(time.perf_counter() - start, 2))
         except Exception as error:  # a benchmark reports what fails and goes on
             say(row={"name": name, "note": f"{type(error).__name__}: {error}".strip()[:300]})
             if spoilt(bench, error):
@@ -113,22 +120,26 @@ class Run:
     """Rows by section, and the time at which all has to end."""
 
     def __init__(self, options: argparse.Namespace):
-        self.device, self.folder = options.device, options.output
+        self.device, self.folder, self.cases = options.device, options.output, options.cases
         self.end = time.monotonic() + options.seconds
         self.sections: dict[str, list[dict[str, Any]]] = {}
         self.name, self._written = options.device, 0.0
 
     def add(self, section: str, **fields: Any) -> None:
         self.sections.setdefault(section, []).append(fields)
-        if time.monotonic() > self._written + PAUSE:
-            report(self)
-            self._written = time.monotonic()
+        self.write()
         if fields.get("result") != "passed":  # of those there are many
             print(
                 f"{section:12}",
                 "  ".join(f"{k}={_short(v)}" for k, v in fields.items()),
                 flush=True,
             )
+
+    def write(self) -> None:
+        """A new version of the report, where the last one is some seconds old."""
+        if time.monotonic() > self._written + PAUSE:
+            report(self)
+            self._written = time.monotonic()
 
     def command(self, section: str, skip: int) -> list[str]:
         """What starts a worker."""
@@ -143,6 +154,8 @@ class Run:
             self.device,
             "--without",
             self.without,
+            "--cases",
+            self.cases,
         ]
 
     @property
@@ -168,9 +181,9 @@ class Run:
 
     def _worker(self, section: str, skip: int, until: float) -> tuple[int | None, int | None]:
         """(the number of the last part that began, the exit status; None where it was ended)."""
-        command, begun, part = self.command(section, skip), None, ""
+        command, begun, part, rows = self.command(section, skip), None, "", 0
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            for line in answers(process, until):
+            for line in answers(process, until, self.write):
                 if line is None:
                     process.kill()
                     late = time.monotonic() >= until
@@ -182,6 +195,10 @@ class Run:
                 said = json.loads(line.removeprefix(MARK))
                 if "begins" in said:
                     begun, part = said["begins"], said["name"]
+                    rows = len(self.sections.get(section, ()))
+                elif "took" in said:
+                    for row in self.sections.get(section, [])[rows:]:
+                        row["took_s"] = said["took"]
                 else:
                     self.add(section, **said["row"])
             status = process.wait()
@@ -190,16 +207,20 @@ class Run:
         return begun, status
 
 
-def answers(process: subprocess.Popen, until: float) -> Iterator[str | None]:
-    """The lines of a process; None once where there is none for too long."""
+def answers(process: subprocess.Popen, until: float, idle: Callable[[], None]) -> Iterator[str | None]:  # fmt: skip
+    """The lines of a process; None once where there is none for too long. ``idle`` is called now and then."""
     chosen = selectors.DefaultSelector()
     chosen.register(process.stdout, selectors.EVENT_READ)
-    rest = b""
+    rest, heard = b"", time.monotonic()
     while True:
-        left = min(LIMIT, until - time.monotonic())
-        if left <= 0 or not chosen.select(left):
+        left = min(heard + LIMIT, until) - time.monotonic()
+        if left <= 0:
             yield None
             return
+        if not chosen.select(min(left, PAUSE)):
+            idle()
+            continue
+        heard = time.monotonic()
         found = os.read(process.stdout.fileno(), 1 << 16)
         if not found:
             return
@@ -270,12 +291,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=450)
     parser.add_argument("--only", default=",".join(gpu_sections.SECTIONS), help="sections, with commas")  # fmt: skip
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--cases", default="", help="the folder of the conformance cases, where it is not beside the checkout or in it")  # fmt: skip
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--without", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        sys.exit(work(options.worker, options.device, options.skip, options.without))
+        sys.exit(work(options.worker, options.device, options.skip, options.without, options.cases))
     gpu = options.device.startswith("cuda")
     if gpu and not torch.cuda.is_available():
         print("benchmarks/gpu.py: there is no GPU on this machine; nothing was measured")

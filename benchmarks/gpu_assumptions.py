@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from gpu_draws import DRAWS
 
 import tograph as tg
@@ -43,6 +44,8 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
         return
     yield "kernels start by Triton", functools.partial(starts, bench, "kernels start by Triton", _by_triton)  # fmt: skip
     yield "kernels start from images", functools.partial(starts, bench, "kernels start from images", images.start)  # fmt: skip
+    yield "parameters of kernels", functools.partial(parameters, bench)
+    yield "the setter of handles loads", functools.partial(setters, bench)
     yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.plainly(str(bench.device))))  # fmt: skip
     yield FUSED, lambda: bench.row(name=FUSED, **_said(capture.fuses(str(bench.device))))
     kinds = {"": Captured, ", setters fused": fused, ", in chunks": Chunked}
@@ -53,8 +56,13 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "a failed capture leaves torch as it was", functools.partial(failed_capture, bench)
     for name, fn in CALLS.items():
         yield name, functools.partial(called, bench, name, fn)
-    for name, draw in DRAWS.items():
-        for size in ((5,), (1002,), (300, 1000), (3001, 1002)):
+    for size in (
+        (1002,),
+        (3001, 1002),
+        (5,),
+        (300, 1000),
+    ):  # where time ends, every kind is there in one size
+        for name, draw in DRAWS.items():
             yield f"{name} {size}", functools.partial(drawn, bench, name, draw, size)
 
 
@@ -100,6 +108,20 @@ def starts(bench: Any, name: str, start: Callable) -> None:
     bench.row(name=name, **_said(_close([out], [x * 2])))
 
 
+def parameters(bench: Any) -> None:
+    """Triton's kernels take what their signature says, then two pointers to scratch memory."""
+    binary = triton_jit.compiled(DOUBLE, images.architecture(bench.device.index or 0))
+    made = driver.Function(binary.asm["cubin"], DOUBLE.name, binary.shared)
+    sizes, wanted = driver.parameter_sizes(made.handle), [8] * (len(DOUBLE.signature) + 2)
+    bench.row(name="parameters of kernels", **_said("" if sizes == wanted else f"sizes {sizes} for {wanted}"))  # fmt: skip
+
+
+def setters(bench: Any) -> None:
+    """The driver knows the function that sets a handle, in PTX that it assembles."""
+    driver.prepare(bench.device)
+    bench.row(name="the setter of handles loads", holds="yes")
+
+
 def count_down(x, w, n):
     while n > 0:
         x = torch.tanh(x @ w)
@@ -140,6 +162,37 @@ def side_by_side(x, w, n):
     return a, b
 
 
+def two_loops(x, w, n):
+    """Loops that may run at the same time: each sets a handle of its own."""
+    a, i = x, torch.zeros_like(n)
+    while i < n:
+        a = torch.tanh(a @ w @ w @ w)
+        i = i + 1
+    b, j = w, torch.zeros_like(n)
+    while j < n + 1:
+        b = torch.sin(b @ x @ x @ x)
+        j = j + 1
+    return a, b
+
+
+def attending(x, w, n):
+    """Attention, a softmax and a sort of torch's own in a body."""
+    while n > 0:
+        y = F.scaled_dot_product_attention(x[None, None], w[None, None], x[None, None])[0, 0]
+        x = torch.sort(y + x, dim=1)[0] * 0.5
+        n = n - 1
+    return x
+
+
+def looking_up(x, w, n):
+    """Positions that a body computes, read and written."""
+    i = torch.ones_like(n.expand(8)).cumsum(0)
+    while n > 0:
+        x = x.index_put((i * 7 % 64,), torch.index_select(w, 0, (i + n) % 64), accumulate=True)
+        n = n - 1
+    return x
+
+
 def without_out_form(x, w, n):
     """A library function that allocates its results, in a body."""
     while n > 0:
@@ -164,6 +217,9 @@ NODES: dict[str, tuple[Callable, Callable]] = {
         without_out_form,
         lambda b, n: _square(b, 64, n),
     ),
+    "two loops at the same time": (two_loops, lambda b, n: _square(b, 512, n)),
+    "attention and a sort in a body": (attending, lambda b, n: _square(b, 64, n)),
+    "positions in a body": (looking_up, lambda b, n: _square(b, 64, n)),
 }
 
 
@@ -219,6 +275,21 @@ def failed_capture(bench: Any) -> None:
 # ---- calls of functions
 
 
+def formula(bench: Any) -> str:
+    """Attention is recorded as products, whichever kernel torch would take for it; and gives what torch's kernel gives."""
+    for dtype in (torch.float32, torch.bfloat16):
+        q = torch.randn(2, 4, 64, 64, device=bench.device, dtype=dtype)
+        fn = tg.function(lambda q: F.scaled_dot_product_attention(q, q * 0.5, q, is_causal=True))
+        text = str(fn.get_concrete_function(q).graph)
+        if "_scaled_dot_product" in text:
+            return f"{dtype}: {text[text.index('_scaled_dot_product') :][:60]}"
+        want = F.scaled_dot_product_attention(q, q * 0.5, q, is_causal=True)
+        difference = float((fn(q) - want).abs().max())
+        if difference > (0.05 if dtype is torch.bfloat16 else 1e-3):
+            return f"{dtype}: a difference of {difference:.2g}"
+    return ""
+
+
 def moving(bench: Any) -> str:
     """A large input that is elsewhere in each call: nodes are told its address."""
     fn = tg.function(lambda x, w: (x * 2 + 1) @ w)
@@ -227,8 +298,18 @@ def moving(bench: Any) -> str:
         kept.append(torch.full((4096, 1024), float(k), device=bench.device))
         if why := _close([fn(kept[-1], w)], [kept[-1] * 2 + 1]):
             return f"call {k}: {why}"
-    runner = fn.concrete_functions[-1].scheduled.native._runner
-    return "" if getattr(runner, "told", 0) else f"{type(runner).__name__}: no node was told"
+    runner, why = runner_of(fn)
+    if why or getattr(runner, "told", 0):
+        return why
+    return f"{type(runner).__name__}: no node was told"  # fmt: skip
+
+
+def runner_of(fn: Any) -> tuple[Any, str]:
+    """(what runs a function's plan, why there is none)."""
+    scheduled = fn.concrete_functions[-1].scheduled
+    if scheduled.native is None:
+        return None, f"level {scheduled.level}: {scheduled.reason}"
+    return scheduled.native._runner, ""
 
 
 def stored(bench: Any) -> str:
@@ -245,7 +326,8 @@ def stored(bench: Any) -> str:
         got, want = step(x), want * 0.5 + torch.eye(300)
         if why := _close([v, got], [want, want.sum()]):
             return f"call {k}: {why}"
-    return "" if step.concrete_functions[-1].scheduled.native._runner.plan.stored else "it copies"
+    runner, why = runner_of(step)
+    return why or ("" if runner.plan.stored else "it copies")
 
 
 def streams(bench: Any) -> str:
@@ -303,8 +385,8 @@ def visits(bench: Any) -> str:
             return f"{n}: {why}"
         if seen != list(range(49, n, 50)):
             return f"{n}: the host was at {seen}"
-    plan = fn.concrete_functions[-1].scheduled.native._runner.plan
-    return "" if plan.nodes().get("while") else "the host runs the loop"
+    runner, why = runner_of(fn)
+    return why or ("" if runner.plan.nodes().get("while") else "the host runs the loop")
 
 
 def messages(bench: Any) -> str:
@@ -337,8 +419,8 @@ def messages(bench: Any) -> str:
     given = torch.eye(1024, device=bench.device), torch.tensor(200, device=bench.device)
     if (got := _said_by(slow, given)) != (want := _said_by(long, given)):
         return f"{len(got)} characters for {len(want)}"
-    plan = fn.concrete_functions[-1].scheduled.native._runner.plan
-    return "" if plan.nodes().get("while") and plan.ring else "the host runs the loop"
+    runner, why = runner_of(fn)
+    return why or ("" if runner.plan.nodes().get("while") and runner.plan.ring else "the host runs the loop")  # fmt: skip
 
 
 def _said_by(fn: Callable, given: Sequence[Any]) -> str:
@@ -348,6 +430,7 @@ def _said_by(fn: Callable, given: Sequence[Any]) -> str:
 
 
 CALLS = {
+    "attention is its formula": formula,
     "inputs that move are told to nodes": moving,
     "variables are written by the graph": stored,
     "calls on several streams": streams,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 from tograph.bench import programs
 from tograph.bench.workloads import Workload
+from tograph.runtime.execution import scheduler
 
 
 class Bench:
@@ -78,3 +80,27 @@ def prepared(workload: Workload, wrap: Callable, device: torch.device) -> Callab
         weights = [t.requires_grad_() for t in tensors[2:]]
         return lambda: torch.autograd.grad((form(*tensors) ** 2).sum(), weights)
     return functools.partial(form, *tensors)
+
+
+@contextlib.contextmanager
+def compiled() -> Iterator[list[scheduler.Program]]:
+    """The programs that are compiled in a scope, those of gradients too."""
+    found, before = [], scheduler.Program._compile
+
+    def noted(self: scheduler.Program) -> None:
+        before(self)
+        found.append(self)
+
+    scheduler.Program._compile = noted
+    try:
+        yield found
+    finally:
+        scheduler.Program._compile = before
+
+
+def levels(made: list[scheduler.Program]) -> dict[str, str]:
+    """How programs run, such as "device 1, host", and why not better."""
+    how = [f"{s.level} {getattr(s.native, 'tier', '')}".strip() for s in made]
+    counted = (f"{how.count(h)} x {h}" if how.count(h) > 1 else h for h in dict.fromkeys(how))
+    why = (f"{s.graph.name}: {s.reason}" for s in made if s.reason)
+    return {"runs": ", ".join(counted) or "?", "reason": "; ".join(dict.fromkeys(why))[:300]}

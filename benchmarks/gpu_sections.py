@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from gpu_assumptions import assumptions
-from gpu_bench import Bench, moved, prepared
+from gpu_bench import Bench, compiled, levels, moved, prepared
 
 import tograph as tg
 from tograph.bench import peers, torch_forms
@@ -58,38 +58,48 @@ def correctness(bench: Bench) -> Iterator[Part]:
 CALLS = 5  # of each: inputs that stay where they are are bound at the third
 
 
-def run_sample(path: Path, device: torch.device) -> tuple[Callable[[], Any], Any]:
-    torch.manual_seed(0)
+def run_sample(path: Path, device: torch.device, plain: bool = False) -> Callable[[], Any]:
     arguments = moved(sample(path).example_inputs(), device)
     with device:
         function = sample(path).main_function
-    return lambda: function(*arguments), function
+    return functools.partial(function.python_function if plain else function, *arguments)
 
 
-def run_workload(workload: Workload, device: torch.device) -> tuple[Callable[[], Any], Any]:
-    form = tg.function(workload.program)
+def run_workload(workload: Workload, device: torch.device, plain: bool = False) -> Callable[[], Any]:  # fmt: skip
     with device:
-        return prepared(workload, lambda f: form, device), form
+        return prepared(workload, (lambda f: f) if plain else tg.function, device)
 
 
-def compare(bench: Bench, name: str, make: Callable[[torch.device], tuple[Callable, Any]]) -> None:
-    """Several calls on the device beside the same calls on the CPU."""
-    plain, _ = make(torch.device("cpu"))
-    call, function = make(bench.device)
-    times, different = [], 0
-    for k in range(CALLS):
-        want, start = leaves(plain()), time.perf_counter()
-        with bench.device:
-            got = leaves(call())
+def compare(bench: Bench, name: str, make: Callable[..., Callable[[], Any]]) -> None:
+    """Several calls on the device beside the same calls on the CPU; where they differ, as what draws random numbers does, beside plain ones there."""
+    cpu, times = torch.device("cpu"), []
+    want = results(make(cpu), cpu, [])
+    call = make(bench.device)
+    with compiled() as made:
+        got = results(call, bench.device, times)
+    result = differing(got, want) or "same"
+    if result != "same":
+        plainly = differing(got, results(make(bench.device, plain=True), bench.device, []))
+        result = f"{plainly}; on the CPU {result}" if plainly else "same as plain calls there"
+    bench.row(name=name, result=result, first_call_s=times[0], last_call_s=times[-1], **levels(made))  # fmt: skip
+
+
+def results(call: Callable[[], Any], device: torch.device, times: list[float]) -> list[list[torch.Tensor]]:  # fmt: skip
+    """What the same calls give, and how long each takes."""
+    torch.manual_seed(0)
+    found = []
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        with device:
+            found.append(leaves(call()))
         times.append(time.perf_counter() - start)
-        same = len(got) == len(want) and all(map(close, got, want))
-        different = different or (0 if same else k + 1)
-    made = [c.scheduled for c in getattr(function, "concrete_functions", ())]
-    # A gradient has programs of its own.
-    ran = next((s for s in reversed(made) if s.native), made[-1] if made else None)
-    bench.row(name=name, result=f"DIFFERENT in call {different}" if different else "same", first_call_s=times[0],
-              last_call_s=times[-1], level=ran.level if ran else "?", tier=getattr(ran and ran.native, "tier", ""),
-              reason=ran.reason[:160] if ran else "")  # fmt: skip
+    return found
+
+
+def differing(got: list[list[torch.Tensor]], want: list[list[torch.Tensor]]) -> str:
+    """In which call there is a difference; empty where there is none."""
+    pairs = enumerate(zip(got, want, strict=True))
+    return next((f"DIFFERENT in call {k + 1}" for k, (a, b) in pairs if len(a) != len(b) or not all(map(close, a, b))), "")  # fmt: skip
 
 
 def leaves(tree: Any) -> list[torch.Tensor]:
@@ -160,8 +170,11 @@ def loops(bench: Bench) -> Iterator[Part]:
         yield f"{calls} calls alone", functools.partial(calls_alone, bench, calls)
 
 
+TRIPS = 100, 1100  # of two calls: their difference is what iterations take
+
+
 def one_loop(bench: Bench, calls: int, kind: str, make: Callable) -> None:
-    few, many = 100, 1100
+    few, many = TRIPS
     x, w = torch.eye(64, device=bench.device), torch.eye(64, device=bench.device)
     numbers = [torch.tensor(n, device=bench.device) for n in (few, many)]
     made = tg.function(loop_of(calls)).get_concrete_function(x, w, numbers[0])
@@ -273,8 +286,11 @@ RATES: dict[str, tuple[Callable, int, float]] = {  # function, number of inputs,
 }  # fmt: skip
 
 
+SIDE = 8192
+
+
 def bandwidth(bench: Bench) -> Iterator[Part]:
-    side = 8192 if bench.gpu else 256
+    side = SIDE if bench.gpu else 256
     x, y = (torch.randn(side, side, device=bench.device) for _ in range(2))
     out = torch.empty_like(x)
     size = x.numel() * x.element_size()

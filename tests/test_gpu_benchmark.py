@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -29,6 +30,7 @@ WORKER = textwrap.dedent("""
         if name == "hangs":
             time.sleep(60)
         say(row={"name": name, "rate": i + 0.5})
+        say(took=0.25)
     """)
 
 
@@ -40,7 +42,7 @@ def gpu(monkeypatch):
 
 def run_of(gpu, tmp_path, monkeypatch, seconds=30.0):
     monkeypatch.setattr(gpu, "LIMIT", 0.7)
-    made = gpu.Run(argparse.Namespace(device="cpu", output=tmp_path, seconds=seconds))
+    made = gpu.Run(argparse.Namespace(device="cpu", output=tmp_path, seconds=seconds, cases=""))
     made.command = lambda section, skip: [sys.executable, "-c", WORKER, str(skip)]
     return made
 
@@ -49,23 +51,34 @@ def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monk
     run = run_of(gpu, tmp_path, monkeypatch)
     run.section("loops", last=True)
     assert run.sections["loops"] == [
-        {"name": "good", "rate": 0.5},
+        {"name": "good", "rate": 0.5, "took_s": 0.25},
         {"name": "crashes", "note": "the process ended: exit status 7"},
         {"name": "hangs", "note": "no answer in 1 s"},
-        {"name": "last", "rate": 3.5},
+        {"name": "last", "rate": 3.5, "took_s": 0.25},
     ]
     page = gpu.report(run).read_text()
-    assert "| hangs |  | no answer in 1 s |" in page and (tmp_path / "gpu.json").exists()
+    assert "| hangs |  |  | no answer in 1 s |" in page and (tmp_path / "gpu.json").exists()
+
+
+def test_what_is_known_is_written_while_a_part_is_silent(gpu, tmp_path, monkeypatch):
+    """Whoever ends the script finds all but the last seconds in the report."""
+    monkeypatch.setattr(gpu, "PAUSE", 0.1)
+    run = run_of(gpu, tmp_path, monkeypatch)
+    seen = []
+    written = gpu.report
+    monkeypatch.setattr(gpu, "report", lambda run: (seen.append(len(run.sections.get("loops", ()))), written(run)))  # fmt: skip
+    run.section("loops", last=True)
+    assert seen.count(2) > 2  # while the third part hangs
 
 
 def test_no_other_worker_waits_for_a_probe_that_hangs(gpu, tmp_path):
-    run = gpu.Run(argparse.Namespace(device="cuda:0", output=tmp_path, seconds=9.0))
+    run = gpu.Run(argparse.Namespace(device="cuda:0", output=tmp_path, seconds=9.0, cases=""))
     run.add("assumptions", name=gpu.PROBE, holds="NO", found="a wrong answer")
-    assert run.command("loops", 0)[-1] == ""
+    assert run.command("loops", 0)[-3] == ""
     run.add("assumptions", name=gpu.FUSED, note="no answer in 60 s")
-    assert run.command("loops", 0)[-1] == gpu.FUSED
+    assert run.command("loops", 0)[-3] == gpu.FUSED
     run.add("assumptions", name=gpu.PROBE, note="no answer in 60 s")
-    assert gpu.FUSED in run.command("loops", 0)[-1] and gpu.PROBE in run.command("loops", 0)[-1]
+    assert all(name in run.command("loops", 0)[-3] for name in (gpu.FUSED, gpu.PROBE))
 
 
 def test_every_section_names_its_parts(gpu):
@@ -145,3 +158,14 @@ def test_what_is_assumed_is_named_before_it_is_tried(gpu, assumed):
     assert len(set(names)) == len(names) > 60 and not rows
     bench.gpu = False
     assert [name for name, _ in assumed.assumptions(bench)] == ["versions"]
+
+
+def test_sections_run_on_a_simulated_device():
+    """In a process of their own, as on a GPU."""
+    pytest.importorskip("triton")
+    parts = "^(IF|IF, setters fused|i|1 calls, WHILE.*|softmax)$"
+    command = [sys.executable, "-m", "tests.runtime.gpu.simulated_benchmark", "assumptions", "correctness", "loops", "--parts", parts]  # fmt: skip
+    done = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True)
+    assert done.returncode == 0 and "note" not in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("'holds': 'yes'") == 2 and done.stdout.count("'result': 'same'") == 1
+    assert done.stdout.count("microseconds") == 2 and "declined []" in done.stdout

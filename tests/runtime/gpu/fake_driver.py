@@ -89,6 +89,8 @@ class Cuda:
         self.capturing: dict[int, Graph] = {}
         self.tails: dict[int, set[int]] = {}  # what the next node of a stream comes after
         self.handles: list[int] = []
+        self.owners: list[Graph] = []  # of the handles: the graph that each was made for
+        self.nodes: set[int] = set()  # the handles that a node has
         self.current = [Stream()]
         self.pools: list[Any] = []  # that allocations go to, the innermost last
         self.underway: set[Any] = set()  # pools of captures that torch has not ended
@@ -175,7 +177,9 @@ class Cuda:
 
     def cuGraphConditionalHandleCreate(self, graph, context, value, flags):
         assert isinstance(graph, Graph) and context == "context"
+        assert (value, flags) == (0, 0)  # set by a kernel ahead of the node
         self.handles.append(value)
+        self.owners.append(graph)
         return (*OK, len(self.handles) - 1)
 
     def cuStreamGetCaptureInfo(self, stream):
@@ -191,6 +195,9 @@ class Cuda:
         given.phGraph_out = [Graph() for _ in range(given.size)]
         action = lambda: self._conditional(given.type, given.handle, given.phGraph_out)  # noqa: E731
         assert all(g is graph for g, _ in before)
+        assert self.owners[given.handle] is graph and given.handle not in self.nodes
+        assert given.size == 1 or given.type == "SWITCH"
+        self.nodes.add(given.handle)
         graph.nodes.append((CONDITIONAL, action, {i for _, i in before}))
         return (*OK, (graph, len(graph.nodes) - 1))
 
@@ -304,6 +311,7 @@ class Cuda:
         stream = self.current[-1]
         made.root = self.capturing[stream.cuda_stream] = Graph()
         made.stream, self.underway = stream, {*self.underway, pool}
+        made.first = len(self.handles)
         made.held = pool
 
     def end(self, made: CUDAGraph) -> None:
@@ -312,6 +320,8 @@ class Cuda:
             self.stuck = True  # torch's generator
             raise RuntimeError(UNJOINED.name)
         self.underway = self.underway - {made.held}
+        # "Handles not associated with a conditional node may cause graph instantiation to fail."
+        assert self.nodes.issuperset(range(made.first, len(self.handles)))
 
     @contextlib.contextmanager
     def pool(self, pool: Any):
@@ -448,7 +458,7 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     for function in (driver.version, driver._setter, capture.probed, capture.fuses):
         function.cache_clear()
     for name, value in {
-        "is_available": lambda: True, "Stream": Stream, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
+        "is_available": lambda: True, "is_current_stream_capturing": lambda: False, "Stream": Stream, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
         "MemPool": object, "use_mem_pool": cuda.pool, "graph_pool_handle": object,
         "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
         "device": lambda device: contextlib.nullcontext(),

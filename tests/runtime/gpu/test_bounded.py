@@ -421,6 +421,39 @@ def test_an_assertion_fails_as_a_position_does(n):
         interp.run(made.graph, [torch.ones(2), torch.tensor(n)])
 
 
+# ---- sizes that nothing is known of
+
+
+def as_many(x, n):
+    k = n.item()
+    return x.expand(k, 3).sum(0) + torch.ones(k, 3).cumsum(0).amax(0), torch.full((k,), 2.0)
+
+
+def test_tensors_as_large_as_a_number_have_room_as_lists_have():
+    x = torch.arange(3.0)
+    for n in (1, 4, 8):
+        check(as_many, x, torch.tensor(n), capacity=8)
+    graph = tg.function(as_many).get_concrete_function(x, torch.tensor(1)).value_graph
+    made = bounded(graph, "cpu", 8)
+    for n in (9, -1):
+        with pytest.raises(OutOfRangeError):
+            interp.run(made.graph, [x, torch.tensor(n)])
+
+
+def test_a_condition_of_the_one_element_of_a_tensor_of_any_size():
+    def f(c, x):
+        return x + 1 if c else x - 1
+
+    spec = [tg.TensorSpec([None, None], torch.bool), tg.TensorSpec([2], torch.float32)]
+    graph = tg.function(f, input_signature=spec).get_concrete_function().value_graph
+    made = bounded(graph, "cpu")
+    for c in (True, False):
+        given = [torch.tensor([[c]]), torch.ones(2)]
+        same(made.unpack(interp.run(made.graph, made.pack(given)))[0], interp.run(graph, given))
+    with pytest.raises(OutOfRangeError):
+        interp.run(made.graph, made.pack([torch.ones(2, 1, dtype=torch.bool), torch.ones(2)]))
+
+
 # ---- forms
 
 

@@ -35,8 +35,27 @@ def setting(told=TOLD, error=True):
 def test_the_code_assembles_with_its_symbol_undefined(architecture):
     source = fused_code.source_of(setting())
     image, shared, warps = fused_code.image(source, architecture, frozenset(), len(TOLD))
-    assert image.startswith(b"\x7fELF") and b"cudaGraphSetConditional" in image
+    assert image[0].startswith(b"\x7fELF") and b"cudaGraphSetConditional" in image[0]
+    assert image[1].lstrip().startswith(b"//") and image[1].endswith(b"\0")
     assert warps == 4 and shared > 0
+
+
+def test_a_driver_that_does_not_bind_the_symbol_of_an_image_gets_the_ptx(monkeypatch):
+    loaded = []
+
+    class Function:
+        def __init__(self, image, name, shared):
+            if image.startswith(b"\x7fELF"):
+                raise driver.DriverError("CUDA driver: CUDA_ERROR_NOT_FOUND")
+            loaded.append((image, name))
+
+        def finish(self):
+            loaded.append("finished")
+
+    monkeypatch.setattr(driver, "Function", Function)
+    monkeypatch.setattr(images, "architecture", lambda index: "sm_90")
+    fused_code.Kernel(setting(), {n: torch.zeros(16) for n in ("x", "go", "at", "error")})
+    assert b"call cudaGraphSetConditional" in loaded[0][0] and loaded[1:] == ["finished"]
 
 
 @pytest.mark.parametrize("warps", [4, 1])
@@ -87,7 +106,9 @@ def test_a_start_packs_addresses_and_handles(monkeypatch):
     monkeypatch.setattr(driver, "Function", Function)
     monkeypatch.setattr(images, "architecture", lambda index: "sm_90")
     seen = []
-    monkeypatch.setattr(fused_code, "image", lambda *given: seen.append(given) or (b"", 0, 4))
+    monkeypatch.setattr(
+        fused_code, "image", lambda *given: seen.append(given) or ((b"", b""), 0, 4)
+    )
     given = {"x": torch.zeros(257)[1:], "go": torch.zeros(1, dtype=torch.bool), "at": torch.zeros(1, dtype=torch.int64), "error": torch.zeros(1, dtype=torch.int32)}  # fmt: skip
     kernel = fused_code.Kernel(setting(), given)
     assert seen[0][2] == {"go", "at", "error"}  # that are aligned

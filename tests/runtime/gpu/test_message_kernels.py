@@ -83,4 +83,4 @@ def test_code_of_a_pause_that_sets_the_handle_of_its_loop():
     (step,) = made.steps[0].bodies[0]
     source = fused_code.source_of(step)
     code, shared, warps = fused_code.image(source, "sm_90", frozenset(), 1)
-    assert code[:4] == b"\x7fELF" and warps == 1
+    assert code[0][:4] == b"\x7fELF" and warps == 1

@@ -106,6 +106,26 @@ def test_variables_are_on_the_device(simulated):
     assert simulated.levels[0][1:3] == ("device", 1) and not simulated.declined
 
 
+def test_a_python_function_whose_result_nobody_reads_leaves_the_loop_on_the_device(simulated):
+    seen = []
+
+    @tg.function
+    def halved(x, n):
+        i = torch.zeros_like(n)
+        while i < n:
+            x = x * 0.5
+            if i % 5 == 4:
+                tg.py_function(lambda k: seen.append(int(k)), [i], None)
+            i = i + 1
+        return x
+
+    for n in (12, 0, 6):
+        seen.clear()
+        assert torch.equal(halved(torch.ones(4), torch.tensor(n)), torch.full((4,), 0.5**n))
+        assert seen == [*range(4, n, 5)]
+    assert simulated.levels[0][1:3] == ("device", 1) and not simulated.declined
+
+
 def numbers(x, n):
     a, k = x.sum().item(), n.item()
     return int(a), -k, abs(k - 4), k / 4, a**2.5, k**2, math.sqrt(a), math.floor(a), k ^ 3, ~k

@@ -1,5 +1,6 @@
 """Kernels compile for GPUs that are not there: four architectures, no spilled registers, vector loads."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -89,6 +90,28 @@ def test_a_traced_functions_kernels_show_their_gpu_form():
     assert "@triton.jit" in kernel.triton and "aten._softmax" in kernel.triton
     assert ".target sm_80" in kernel.ptx("sm_80") and kernel.cubin("sm_90").startswith(b"\x7fELF")
     assert kernel.resources.spills == 0 and kernel.resources_on("gfx942").registers > 0
+
+
+def test_what_starts_kernels_is_built_beside_their_code(monkeypatch):
+    """Once for each signature; without a device nothing is."""
+    kernels = []
+    for name in ("softmax", "argmax", "integers"):
+        kernels += sources(standard(name))
+    built = []
+
+    class Device:
+        launcher_cls = staticmethod(lambda source, metadata: built.append(tuple(source.signature.values())))  # fmt: skip
+
+    runtime = importlib.import_module("triton.runtime")
+    monkeypatch.setattr(runtime.driver, "_active", Device, raising=False)
+    monkeypatch.setattr(triton_jit, "_links", set())
+    monkeypatch.setattr(triton_jit, "launcher", lambda: "there is no C compiler")
+    triton_jit.compile_all([(s, "sm_90", None) for s in kernels])
+    assert built == []
+    monkeypatch.setattr(triton_jit, "launcher", lambda: "")
+    for _ in range(2):
+        triton_jit.compile_all([(s, "sm_90", None) for s in kernels])
+    assert len(built) == len({*built}) >= 2
 
 
 def test_errors_say_what_is_wrong():

@@ -206,6 +206,24 @@ def _concat(b: Bounding, node: Node) -> list[Rep]:
     return [b.sized(whole, {0: b.number("py.mul", count, first)})]
 
 
+@handler("tg.list_split_like")
+def _split_like(b: Bounding, node: Node) -> list[Rep]:
+    """The items of a tensor that is as the one which ``_concat`` makes of a list."""
+    form, _, count = _list(b, node.args[1])
+    x = b.of(node.args[0])
+    if not isinstance(form.item, Plain) or not form.item.type.shape:
+        raise Unsupported("items of different sizes cut from one tensor")
+    first, *rest = form.item.type.shape
+    most = x.form.type.shape[0]
+    if most > form.capacity * first or not b.same(x.size(0), b.number("py.mul", count, first)):
+        raise Unsupported("items cut from a tensor of another size")
+    kind = b.tensor(x.form.type.dtype, form.capacity * first, *rest)
+    form = replace(form, item=Plain(replace(form.item.type, dtype=kind.dtype)))
+    whole = b.padded(x.parts[0], x.form.type, kind)
+    shape = [form.capacity, first, *rest]
+    return [Rep(form, [b.emit("aten.view.default", (whole, shape), b.tensor(kind.dtype, *shape)), count])]  # fmt: skip
+
+
 # ---- optionals
 
 

@@ -18,8 +18,8 @@ from ..graph.types import TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import REDUCERS
-from .bounding import Bounding, Handler, Rep, adder
-from .forms import Padded
+from .bounding import Bounding, Handler, adder
+from .forms import Padded, Plain, Rep
 
 HANDLERS: dict[str, Handler] = {}
 handler = adder(HANDLERS)
@@ -111,10 +111,24 @@ def _like(b: Bounding, node: Node) -> list[Rep]:
 def _filled(b: Bounding, node: Node) -> list[Rep]:
     """Tensors that are made as large as others are."""
     sizes = [b.plain(n) for n in node.args[0]]
-    shape = [b.largest.get(n) if isinstance(n, Value) else n for n in sizes]
-    if None in shape or shape == sizes:
+    shape = [b.most(n) for n in sizes]
+    if shape == sizes:
         return b.closed(node)
     return emit(b, node, [sizes], [shape], (shape, *node.args[1:]))
+
+
+@handler("py.truth", "py.bool", "py.int", "py.float")
+def _only_element(b: Bounding, node: Node) -> list[Rep]:
+    """A number from a tensor that has one element, or fails."""
+    if not is_open(b, node):
+        return b.closed(node)
+    rep, kind = b.of(node.args[0]), node.outputs[0].type
+    if not all(b.same(n, 1) for n in rep.sizes):
+        raise Unsupported("a number from a tensor of several elements")
+    x = rep.parts[0]
+    for _ in rep.sizes:
+        x = b.emit("aten.select.int", (x, 0, 0), b.tensor(x.type.dtype, *x.type.shape[1:]))
+    return [Rep(Plain(kind), [b.emit(node.op, (x,), kind)])]
 
 
 # ---- folds

@@ -123,9 +123,9 @@ def _expand(b: Bounding, node: Node) -> list[Rep]:
     most = [1] * lead + list(rep.form.type.shape)
     sizes, shape = [], []
     for n, have, top in zip(wanted, source, most):
-        if have == 1 and isinstance(n, Value) and n in b.largest:
+        if have == 1 and isinstance(n, Value):
             sizes.append(n)
-            shape.append(b.largest[n])
+            shape.append(b.most(n))
             continue
         if n is not have and n not in (have, -1) and (have != 1 or isinstance(n, Value)):
             raise Unsupported("an expansion to a size that is known only at run time")

@@ -132,6 +132,16 @@ class Bounding(Regions):
             if isinstance(n, Value):
                 self.largest[n] = min(kind.shape[d] or 0, self.largest.get(n, kind.shape[d] or 0))
 
+    def most(self, n: Any) -> int:
+        """The largest that a size can be. One that nothing is known of has room as a list has; the run fails where that is too little."""
+        if not isinstance(n, Value):
+            return n
+        if n not in self.largest:
+            self.require(self.emit("py.ge", (n, 0), BOOL))
+            self.room(n, self.capacity + 1)
+            self.largest[n] = self.capacity
+        return self.largest[n]
+
     def room(self, i: Any, n: int) -> Any:
         """The place of a new item in memory for ``n``; fails where there is no room."""
         return i if type(i) is int and i < n else self.emit("py.room", (i, n), INT)

@@ -62,7 +62,7 @@ def spliced(ptx: str, count: int) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _image(name: str, text: str, signature: tuple, constants: tuple, warps: int, architecture: str, aligned: frozenset[str], count: int) -> tuple[bytes, int, int]:  # fmt: skip
+def _image(name: str, text: str, signature: tuple, constants: tuple, warps: int, architecture: str, aligned: frozenset[str], count: int) -> tuple[tuple[bytes, bytes], int, int]:  # fmt: skip
     source = Source(name, text, dict(signature), dict(constants), 1, warps)
     binary = triton_jit.compiled(source, architecture, aligned)
     if any(binary.scratch):
@@ -73,11 +73,11 @@ def _image(name: str, text: str, signature: tuple, constants: tuple, warps: int,
         image, _ = triton_jit.assemble(ptx, target.group(1) if target else architecture)
     except RuntimeError as error:
         raise Unsupported(str(error)) from error
-    return image, binary.shared, binary.warps
+    return (image, ptx.encode() + b"\0"), binary.shared, binary.warps
 
 
-def image(source: Source, architecture: str, aligned: frozenset[str], count: int) -> tuple[bytes, int, int]:  # fmt: skip
-    """(the machine code, shared memory in bytes, warps) of a source with ``count`` marks; ``Unsupported`` where there is none."""
+def image(source: Source, architecture: str, aligned: frozenset[str], count: int) -> tuple[tuple[bytes, bytes], int, int]:  # fmt: skip
+    """(the machine code and its PTX, shared memory in bytes, warps) of a source with ``count`` marks; ``Unsupported`` where there is none."""
     return _image(source.name, source.text, tuple(source.signature.items()), tuple(source.constants.items()),
                   source.warps, architecture, aligned, count)  # fmt: skip
 
@@ -99,7 +99,7 @@ def fused_for(plan: Plan, kept: Collection[Any] = ()) -> Plan:
     return fused(plan, works, kept)
 
 
-def _code(step: Setting, place: str, misaligned: Collection[str] = ()) -> tuple[Source, bytes, int, int]:  # fmt: skip
+def _code(step: Setting, place: str, misaligned: Collection[str] = ()) -> tuple[Source, tuple[bytes, bytes], int, int]:  # fmt: skip
     source = source_of(step)
     pointers = {n for n, kind in source.signature.items() if kind.startswith("*")}
     return source, *image(source, place, frozenset(pointers - {*misaligned}), len(step.told))
@@ -113,7 +113,12 @@ class Kernel:
         self.misaligned = _misaligned(given)
         place = images.architecture(device.index or 0)
         self.source, code, shared, self.warps = _code(step, place, self.misaligned)
-        self.function = driver.Function(code, self.source.name, shared)
+        try:
+            self.function = driver.Function(code[0], self.source.name, shared)
+        except (
+            driver.DriverError
+        ):  # one that binds the undefined name only in what it assembles itself
+            self.function = driver.Function(code[1], self.source.name, shared)
         self.function.finish()
 
     def start(self, given: Mapping[str, torch.Tensor], handles: Mapping[str, int], stream: int) -> None:  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Graph, Node, all_nodes
+from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
 from ..recording.variables import Variable
@@ -29,17 +29,25 @@ def is_watched(values: Iterable[Any]) -> bool:
 
 
 def calls_python(graph: Graph, seen: tuple[Graph, ...] = ()) -> bool:
-    """Whether a graph gets values from Python code, which may be tensors that autograd watches. ``seen``: graphs that were looked at."""
+    """Whether a graph reads values of Python code, which may be tensors that autograd watches. ``seen``: graphs that were looked at."""
+    read = _read(graph)
     for node in all_nodes(graph):
         called = called_graph(node)
         if called is not None:
             if called not in seen and calls_python(called, (*seen, called)):
                 return True
-        elif node.op not in REGION_OPS and node.op != "tg.py_item" and node.outputs:
+        elif node.op not in REGION_OPS and node.op != "tg.py_item" and not read.isdisjoint(node.outputs):  # fmt: skip
             effects = node_effects(node)
             if effects.io and effects.may_fail:
                 return True
     return False
+
+
+def _read(graph: Graph) -> set[Value]:
+    """The values that something reads, inner graphs too."""
+    inner = (g for n in all_nodes(graph) for g in n.regions.values())
+    given = (v for g in (graph, *inner) for v in g.outputs if isinstance(v, Value))
+    return {*given, *(v for n in all_nodes(graph) for v in n.inputs)}
 
 
 def called_graph(node: Node) -> Graph | None:

@@ -165,6 +165,8 @@ def _infer_static(func, args: tuple, kwargs: dict) -> Any:
             return out
     try:
         return _meta_kernel(func, args, kwargs)
+    except UnsupportedOpError:
+        raise
     except NotImplementedError:
         found = stand_in.on_ones(func, args, kwargs)
         if found is None:
@@ -219,6 +221,10 @@ def _described(out: Any, where: torch.device, func: Any = None) -> Any:
         raise UnsupportedOpError(
             f"{func} tells of a tensor in memory, and gives a {type(out).__name__}, which a graph cannot hold: ask outside of the "
             "function"
+        )
+    if beside := [type(o).__name__ for o in out if not isinstance(o, (torch.Tensor, list, tuple, type(None)))]:  # fmt: skip
+        raise UnsupportedOpError(
+            f"{func} gives a {beside[0]} beside tensors, which a graph cannot hold"
         )
     # An output that an output_mask switches off is None: nobody reads it.
     none = shapes.contiguous(torch.get_default_dtype(), (0,), where)

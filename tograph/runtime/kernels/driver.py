@@ -105,6 +105,16 @@ class Function:
                                       _cu().CUstream(stream), ctypes.addressof(block), 0))  # fmt: skip
 
 
+def parameter_sizes(function: Any) -> list[int]:
+    """The sizes of a kernel's parameters in bytes, in order."""
+    cu, sizes = _cu(), []
+    while True:
+        status, _, size = cu.cuFuncGetParamInfo(function, len(sizes))
+        if int(status):  # behind the last one
+            return sizes
+        sizes.append(size)
+
+
 @functools.cache
 def _setter(device: int, name: str) -> Function:
     """Loaded once per device: the driver assembles it, and binds the function that sets a handle."""
@@ -210,9 +220,7 @@ class Node:
 
     def _count(self, wanted: int) -> None:
         """DriverError where the kernel does not take so many parameters of 8 bytes."""
-        cu, function = _cu(), self.params.func
-        sizes = [cu.cuFuncGetParamInfo(function, k) for k in range(wanted + 1)]
-        if any(int(s[0]) or s[2] != 8 for s in sizes[:-1]) or not int(sizes[-1][0]):
+        if parameter_sizes(self.params.func) != [8] * wanted:
             raise DriverError("a kernel with other parameters than expected")
 
     def set(self, graph: torch.cuda.CUDAGraph, changed: dict[int, int]) -> None:

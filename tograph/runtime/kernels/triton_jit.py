@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,10 @@ class Binary:
     shared: int
     arguments: tuple[str, ...]
     scratch: tuple[int, int]
+    signature: tuple[str, ...] = ()
+    origin: Any = field(
+        default=None, repr=False, compare=False
+    )  # (source, metadata) as Triton has them
 
     @functools.cached_property
     def resources(self) -> Resources:
@@ -169,20 +173,36 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
         raise Unsupported(f"Triton for {architecture}: {error}") from error
     asm = {k: v for k, v in made.asm.items() if k != "source"}
     scratch = tuple(getattr(made.metadata, k, 0) or 0 for k in ("global_scratch_size", "profile_scratch_size"))  # fmt: skip
-    return Binary(name, architecture, asm, made.metadata.num_warps, made.metadata.shared, tuple(dict(signature)), scratch)  # fmt: skip
+    return Binary(name, architecture, asm, made.metadata.num_warps, made.metadata.shared, tuple(dict(signature)), scratch,
+                  tuple(kinds.values()), (source, made.metadata))  # fmt: skip
 
 
 def compile_all(jobs: Sequence[tuple[Source, str, Iterable[str] | None]]) -> None:
-    """``compiled`` for each, side by side. What does not compile is left to its start, which says so."""
+    """``compiled`` for each, side by side, and what starts them. What does not compile is left to its start, which says so."""
     if len(jobs) < 2 or available():
         return
 
-    def one(job: tuple[Source, str, Iterable[str] | None]) -> None:
+    def one(job: tuple[Source, str, Iterable[str] | None]) -> Binary | None:
         with contextlib.suppress(Unsupported):
-            compiled(*job)
+            return compiled(*job)
+        return None
 
     with concurrent.futures.ThreadPoolExecutor(min(len(jobs), COMPILERS)) as pool:
-        list(pool.map(one, jobs))
+        made = [b for b in pool.map(one, jobs) if b is not None]
+        if not launcher():
+            list(pool.map(_linked, {b.signature: b for b in made}.values()))
+
+
+_links: set[tuple[str, ...]] = set()  # signatures whose launcher has been built
+
+
+def _linked(binary: Binary) -> None:
+    """Have Triton build the launcher of a kernel: 3.6 compiles C code for every signature, half a second each, at its first start."""
+    if binary.signature in _links:
+        return
+    _links.add(binary.signature)
+    with contextlib.suppress(*BUILD):  # a start says what is wrong
+        importlib.import_module("triton.runtime").driver.active.launcher_cls(*binary.origin)
 
 
 @functools.cache

@@ -35,6 +35,7 @@ from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, sca
 from ..writes import torn
 from ..writes.mutation import write_in_place
 from . import collectives, foreach, overflows, ways
+from .attention import by_formula
 from .schemas import asked_for, factory_options, of_default_generator
 
 
@@ -46,7 +47,7 @@ def recording(graph: FuncGraph):
     try:
         if outermost:
             # Gradients taken while tracing are recorded, so the engine has to run in this thread on any device.
-            with _MODE, saving_plainly(), torch.autograd.set_multithreading_enabled(False):
+            with _MODE, saving_plainly(), by_formula(), torch.autograd.set_multithreading_enabled(False):  # fmt: skip
                 yield graph
         else:
             yield graph

@@ -1,0 +1,132 @@
+"""The sections of ``benchmarks/gpu.py`` on the device of ``simulated``: what raises there would raise on a GPU.
+
+    python -m tests.runtime.gpu.simulated_benchmark [section ...] [--parts REGEX] [--seconds 60]
+
+Times mean nothing here. What only a GPU has (bits of its random numbers, rates, the profiler) is not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import importlib
+import re
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.runtime.gpu.fake_driver import Graph
+from tests.runtime.gpu.simulated import Simulated, launch, simulate
+from tests.runtime.kernels import triton_worker
+from tograph.runtime.gpu import draws, planner
+from tograph.runtime.gpu.execute import Chunked
+from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.kernels import device, driver, images, triton_jit, tuning
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+def by_position(source: Any, values: Any) -> None:
+    launch(source, dict(zip(source.signature, values, strict=True)))
+
+
+@contextlib.contextmanager
+def recorded(graph: Any, **_: Any) -> Any:
+    """In the place of ``torch.cuda.graph``: what torch does in it is done at once, and not again."""
+    graph.root = Graph()
+    yield
+
+
+def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
+    """(the module ``gpu`` of the benchmarks, the device): what the sections use of a GPU is in place."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    made = simulate(monkeypatch)
+    gpu = importlib.import_module(
+        "gpu"
+    )  # behind it: the sections take the class that captures by its name
+    monkeypatch.setattr(gpu.gpu_sections, "TRIPS", (2, 4))
+    monkeypatch.setattr(gpu.gpu_sections, "SIDE", 64)
+    for place, name, value in (
+        (images, "start", launch), (triton_jit, "launch", by_position), (driver, "loadable", lambda: ""),
+        (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
+        (torch.cuda, "get_device_capability", lambda device=None: (9, 0)), (torch.cuda, "is_current_stream_capturing", lambda: False),
+        (torch.cuda, "set_sync_debug_mode", lambda mode: None), (torch.cuda, "graph", recorded),
+        (draws, "blocks", lambda device, block: 512),
+    ):  # fmt: skip
+        monkeypatch.setattr(place, name, value)
+    plan = planner.plan
+    monkeypatch.setattr(planner, "plan", lambda graph, *rest, **kw: plan(retarget(graph, "cuda:0"), **dict(zip(("whole",), rest)), **kw))  # fmt: skip
+    before = Chunked.__init__
+    monkeypatch.setattr(Chunked, "__init__", lambda self, plan, where=None, **kw: before(self, plan, "cpu", **kw))  # fmt: skip
+    return gpu, made
+
+
+class Bench:
+    """``gpu_bench.Bench`` of the device; one call is enough for a time."""
+
+    def __new__(cls, gpu: Any, row: Any) -> Any:
+        made = gpu.gpu_sections.Bench("cpu", row)
+        made.gpu = True
+        made.latency = made.throughput = functools.partial(_once, made)
+        return made
+
+
+def _once(bench: Any, call: Any, *_: Any) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def section(gpu: Any, name: str, row: Any, wanted: str = "", seconds: int = 60) -> None:
+    """Run the parts of a section whose names match; a part that raises, or takes too long, is a row."""
+    bench = Bench(gpu, row)
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"more than {seconds} s")
+
+    for part, run in gpu.gpu_sections.SECTIONS[name](bench):
+        if not re.search(wanted, part):
+            continue
+        signal.signal(signal.SIGALRM, late)
+        signal.alarm(seconds)
+        start = time.perf_counter()
+        try:
+            run()
+        except Exception as error:
+            triton_worker._worker().kill()  # it may be in the middle of an answer
+            triton_worker._worker.cache_clear()
+            traceback.print_exc(limit=-4)
+            row(name=part, note=f"{type(error).__name__}: {error}"[:300])
+        finally:
+            signal.alarm(0)
+        print(f"    {part}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("sections", nargs="*")
+    parser.add_argument("--parts", default="")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--cases", type=Path, help="the folder of the conformance cases")
+    options = parser.parse_args()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        gpu, made = prepare(monkeypatch)
+        if options.cases:
+            monkeypatch.setattr(gpu.gpu_sections, "CASES", [options.cases])
+        for name in options.sections or gpu.gpu_sections.SECTIONS:
+            section(gpu, name, lambda section=name, **fields: print(section, fields, flush=True), options.parts, options.seconds)  # fmt: skip
+        for level in made.levels:
+            if level[1:3] != ("device", 1):
+                print("level", *level)
+        print("declined", sorted({*made.declined}))
+
+
+if __name__ == "__main__":
+    main()
