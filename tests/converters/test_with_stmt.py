@@ -353,7 +353,6 @@ def test_a_stack_around_a_body_that_can_fail_is_refused():
         tg.function(f)(torch.tensor(1))
 
 
-<<<<<<< HEAD
 def test_one_of_several_managers_by_a_staged_condition():
     class Scale:
         def __init__(self, k):
@@ -403,7 +402,8 @@ def test_one_of_several_managers_by_a_staged_condition():
     a, b = Scale(2.0), Scale(3.0)
     with pytest.raises(StagingError, match="which manager an ExitStack enters"):
         tg.function(stacked)(torch.tensor(1.0))
-=======
+
+
 def test_the_text_of_the_class_of_an_exception(capsys):
     class Shown:
         def __enter__(self):
@@ -428,4 +428,3 @@ def test_the_text_of_the_class_of_an_exception(capsys):
     for x in (1, -1, 0):
         want = f(torch.tensor(x)), capsys.readouterr().out
         assert (tg.function(f)(torch.tensor(x)), capsys.readouterr().out) == want
->>>>>>> feat
