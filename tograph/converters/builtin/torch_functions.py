@@ -22,7 +22,8 @@ from ...runtime.values.structure import is_union
 from .. import union
 from ..call_rules import WRAPPERS
 from ..calls import call
-from ..growing_lists import JOINS, is_growing, nested_tensor
+from ..growing_lists import is_growing, nested_tensor
+from ..joined_lists import JOINS
 from ..registry import METHODS, TENSOR_METHODS, handles
 from ..resolved import resolved
 from ..staging import is_staged

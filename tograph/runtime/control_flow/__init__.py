@@ -23,13 +23,16 @@ from .picking import lose
 from .raising import (
     StagedException,
     Unreachable,
+    caught,
     emit_raise,
     ends,
     fail_assertion,
     is_leaf_error,
+    is_users,
     may_fail,
     outside_value,
     refuse,
+    tell,
 )
 from .regions import ambient, close, is_module_globals, trace_region, unmoved
 from .sameness import same_tensor
@@ -44,6 +47,7 @@ __all__ = [
     "Unreachable",
     "alternative",
     "ambient",
+    "caught",
     "close",
     "emit_raise",
     "ends",
@@ -52,6 +56,7 @@ __all__ = [
     "in_body",
     "is_leaf_error",
     "is_module_globals",
+    "is_users",
     "join_regions",
     "lose",
     "may_fail",
@@ -62,6 +67,7 @@ __all__ = [
     "staged_if",
     "staged_try",
     "staged_while",
+    "tell",
     "trace_region",
     "truth_number",
     "unmoved",

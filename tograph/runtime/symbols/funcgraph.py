@@ -188,6 +188,9 @@ class Root:
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
+    raised: list[Any] = field(
+        default_factory=list
+    )  # places of what handlers know, see ``control_flow.raising``
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
