@@ -20,6 +20,8 @@ from .union import apply
 
 def read(error: StagedException, name: str) -> Any:
     """An attribute of an exception that happens when the graph runs, where a ``raise`` gave one of a user's class."""
+    if name in ("with_traceback", "add_note"):
+        return getattr(error, name)
     if name == "args":
         return apply(lambda known: _arguments_of(error, known), error.known_)
     return apply(lambda known: _of_known(error, known, name), error.known_)
