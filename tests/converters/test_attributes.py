@@ -1,6 +1,7 @@
 """Attributes: reads, writes, deletes, properties, slots, class attributes, mangled names."""
 
 import dataclasses
+import functools
 import types
 import typing
 
@@ -358,3 +359,55 @@ def refused_and_caught(p, x):
 @pytest.mark.parametrize("owner", [Point(1), 3, None], ids=["tuple", "int", "none"])
 def test_a_write_that_the_class_refuses(write, owner):
     compare(write, (owner, torch.tensor(1.0)))
+
+
+class Signed:
+    def __init__(self, x):
+        self.x = x
+
+    @property
+    def size(self):
+        return self.x if self.x > 0 else self.x * 3
+
+    @functools.cached_property
+    def half(self):
+        return self.x / 2 if self.x > 0 else self.x
+
+
+class Moved(Signed):
+    @property
+    def size(self):
+        return super().size + 1
+
+    @functools.cached_property
+    def half(self):
+        return super().half + super(Moved, self).size
+
+
+def test_properties_by_super():
+    def f(x):
+        return Moved(x).size, Moved(x).half
+
+    g = tg.function(f)
+    for x in (torch.tensor(2.0), torch.tensor(-2.0)):
+        assert g(x) == f(x)
+
+
+def test_what_tograph_keeps_in_a_tensor_is_not_seen():
+    def f(x):
+        y = x + 1
+        y.tag_ = "y"
+        found = [
+            hasattr(y, n) for n in ("meta", "version", "chain", "born", "ref", "apart", "tag_")
+        ]
+        return vars(y), y.__dict__, vars(x), "storage_" in dir(y), "tag_" in dir(y), found
+
+    assert tg.function(f)(torch.ones(2)) == f(torch.ones(2))
+
+    def named(x):
+        y = x + 1
+        y.version = 2
+        return y
+
+    with pytest.raises(tg.errors.StagingError, match="'version'"):
+        tg.function(named)(torch.ones(2))

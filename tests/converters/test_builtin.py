@@ -367,6 +367,12 @@ def sorted_by_what_data_decides(v):
     )
 
 
+@cases(1.0, -1.0, 3.0)
+def extremes_of_numbers_and_a_tensor(x):
+    found = min([1, x, 2]), max(x, 1, 2), min([x, 1, 2], key=lambda v: v * 1)
+    return found, max([x, 1, 2], key=lambda v: -v), sorted([2, x, 1])
+
+
 @cases.tensors((torch.tensor(1.5),), (torch.tensor(-1.5),))
 def extremes_of_a_list_of_unknown_length(t):
     kept = [z for z in [t, -t, t * 2] if z > 0.5]

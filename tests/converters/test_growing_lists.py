@@ -10,7 +10,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases, compare
-from tograph.errors import SharedMemoryError, StagingError, StructureError
+from tograph.errors import SharedMemoryError, StagingError
 
 cases = Cases()
 Point = namedtuple("Point", "where rank")
@@ -649,15 +649,96 @@ def test_index_out_of_a_list_of_numbers_in_pythons_words():
                 f(torch.tensor(i))
 
 
-def test_numbers_and_tensors_do_not_mix_in_a_list_of_the_graph():
-    @tg.function
-    def f(n):
-        found = numbers(n)
-        found.append(n)
-        return found
+def with_a_number(x):
+    found = [x[0]] if x[0] > 0 else [x[0], x[1]]
+    found.append(3)
+    found.insert(0, 2.5)
+    return found, [type(v).__name__ for v in found], sum(found), max(found), found.index(3)
 
-    with pytest.raises(StructureError, match="a list of int .* cannot take a i64"):
-        f(torch.tensor(2))
+
+def best_so_far(x):
+    best = [float("inf")]
+    for v in x:
+        if v < best[-1]:
+            best.append(v)
+    return best, best[-1], sorted(best), torch.stack(best[1:]), torch.tensor(best), best[::-1]
+
+
+def of_several_kinds(x):
+    found = []
+    for v in x:
+        found.append(None if v > 2 else v if v > 0 else (v, "negative") if v > -2 else x[:2] + v)
+    return found, [v is None for v in found], [v for v in found if isinstance(v, torch.Tensor)]
+
+
+def filled_again(x):
+    counts = []
+    for v in x:
+        counts.append(int(v))
+    counts.append(x[0])
+    rows = []
+    for v in x:
+        row = []
+        rows.append(row)
+        row.append(v)
+        row.append(1)
+    return counts, rows
+
+
+def prefixes(x):
+    beams = [((), 0.0)]
+    for v in x:
+        longer = []
+        for path, score in beams:
+            longer.append((path + (1,), score + v))
+            longer.append((path + (2,), score - v))
+        beams = sorted(longer, key=lambda b: -b[1])[:2]
+    return beams, beams[0][0] == (1, 2, 1, 1), len(beams[0][0])
+
+
+def kept_by_prefix(x):
+    beams = {(): 0.0}
+    for v in x:
+        longer = {}
+        for path, score in beams.items():
+            for k in range(2):
+                new = path + (k,) if k else path
+                longer[new] = longer[new] + v * k if new in longer else score + v * k
+        beams = dict(sorted(longer.items(), key=lambda kv: -kv[1])[:3])
+    return beams
+
+
+def lengthened(x):
+    path = ()
+    while len(path) < x[0]:
+        path += (x[1] * len(path),)
+    return path, len(path)
+
+
+MIXED = [with_a_number, best_so_far, of_several_kinds, filled_again, prefixes, kept_by_prefix, lengthened]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", MIXED)
+def test_items_of_several_kinds(f):
+    g = tg.function(f)
+    for x in ([3.0, -1.0, 2.0, 1.0], [-1.0, -5.0, 3.0, 0.5]):
+        for _ in range(2):
+            assert repr(g(torch.tensor(x))) == repr(f(torch.tensor(x)))
+
+
+def test_what_is_no_tensor_is_not_stacked():
+    @tg.function
+    def f(x):
+        found = [0.5]
+        for v in x:
+            if v > 0:
+                found.append(v)
+        return torch.stack(found)
+
+    with pytest.raises(
+        TypeError, match="expected Tensor as element 0 in argument 0, but got float"
+    ):
+        f(torch.ones(2))
 
 
 def test_chr_of_no_character():

@@ -170,3 +170,32 @@ def test_a_copy_of_a_branch_is_one_for_that_layout():
     ) * 2:
         a, b = make(), make()
         assert repr(f(a)) == repr(copied_in_a_branch(b)) and torch.equal(a, b)
+
+
+def columns(x, n):
+    k = int(n)
+    v, w = x[:, :k], x.t()[:, :k].unsqueeze(0)
+    told = (
+        v.stride(),
+        v.is_contiguous(),
+        w.stride(-1),
+        w.is_contiguous(),
+        v[0].stride(),
+        v[:, ::2].stride(),
+    )
+    return told, v.t().is_contiguous(), x[:k].view(-1, 2, 2).is_contiguous()
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_columns_of_which_the_run_knows_how_many(rows):
+    f, x = tg.function(columns), torch.arange(4.0 * rows).view(rows, 4)
+    for n in range(5):
+        assert f(x, torch.tensor(n)) == columns(x, torch.tensor(n))
+
+
+def test_strides_behind_a_view_that_cannot_be_followed():
+    def f(x, n):
+        return x[:, : int(n)].expand(3, -1, -1).stride()
+
+    with pytest.raises(tg.errors.StagingError, match="strides"):
+        tg.function(f)(torch.ones(2, 4), torch.tensor(2))

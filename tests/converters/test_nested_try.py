@@ -107,3 +107,116 @@ def test_what_a_handler_finds_after_one_inside(f):
                 torch.testing.assert_close(g(x, *limits), right)
             assert HOLDER.variable.get() is None
     assert g.trace_count == 1
+
+
+class Refused(Exception):
+    level = 3
+
+    def __init__(self, code, *args):
+        super().__init__(code, *args)
+        self.code = code
+
+    @property
+    def doubled(self):
+        return self.code * 2 if self.code > 3 else self.code
+
+    def plus(self, n=1):
+        return self.code + n
+
+
+class Late(Refused):
+    def __init__(self, code, by):
+        super().__init__(code)
+        self.by = by
+
+
+def checked(x):
+    if x > 0:
+        raise Refused(x + 1, "positive")
+    return x
+
+
+def attributes(x):
+    try:
+        return checked(x)
+    except Refused as e:
+        return e.code, e.args, e.level, e.doubled, e.plus(), e.plus(n=x)
+
+
+def of_two_classes(x):
+    n = 0
+    for i in range(3):
+        try:
+            if x > i:
+                raise Late(i, x)
+            if x < -1:
+                raise Refused("low")
+        except Late as e:
+            n = n + e.by + e.code
+        except Refused as e:
+            n = (n, e.code)[0] + len(e.code)
+    return n
+
+
+def raised_again(x):
+    try:
+        try:
+            return checked(x)
+        except Refused as e:
+            if e.code > 3:
+                raise
+            raise Late(e.code, 2) from e
+        finally:
+            print("left")
+    except Late as e:
+        return e.by, e.code, getattr(e, "args", None)
+    except Refused as e:
+        return "again", e.code
+
+
+def beside_what_python_raises(x):
+    try:
+        if x > 0:
+            raise Refused(1)
+        return 1 // int(x + 1)
+    except (Refused, ZeroDivisionError) as e:
+        return hasattr(e, "code"), getattr(e, "code", "none")
+
+
+def forgotten(x):
+    try:
+        try:
+            checked(x)
+        except Refused:
+            pass
+        return 1 // int(x - 1)
+    except Exception as e:
+        return hasattr(e, "code")
+
+
+def chosen_by_what_it_holds(x):
+    """The handler raises again by a condition: it is no branch in native code, and the one around is not for that failure."""
+    c = None
+    try:
+        try:
+            if x > 0:
+                c = x + 1
+                raise ValueError("a")
+            return x
+        except ValueError:
+            if c > 3:
+                raise
+            return c * 100
+    except ValueError:
+        return c
+
+
+KNOWN = [attributes, of_two_classes, raised_again, beside_what_python_raises, forgotten, chosen_by_what_it_holds]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", KNOWN)
+def test_what_a_handler_knows(f, capsys):
+    g = tg.function(f)
+    for x in (1.0, -1.0, 5.0, -2.0, 1.0, 5.0):
+        found = [(repr(h(torch.tensor(x))), capsys.readouterr().out) for h in (f, g)]
+        assert found[0] == found[1]

@@ -52,6 +52,32 @@ def by_another_view(x, n):
     return s
 
 
+def picked_by_a_branch(x, n):
+    v = x[:2] if n > 1 else x[2:]
+    for _ in range(n):
+        v.mul_(2)
+    return v * 1
+
+
+def picked_twice(x, n):
+    v = x[:2] if n > 1 else x[2:]
+    if x.sum() > 100:
+        v = x[1:3]
+    while n > 0:
+        v.add_(v.sum())
+        n = n - 1
+    return x * 1
+
+
+def picked_by_a_loop(x, n):
+    v = x[:2]
+    for _ in range(n):
+        v = x[2:]
+    for _ in range(n):
+        v.add_(v.sum())
+    return v * 1
+
+
 def of_a_captured_tensor(x, n):
     v = OUTSIDE[:2]
     while v.sum() < n:
@@ -79,7 +105,7 @@ def descent(x, n):
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-@pytest.mark.parametrize("f", [detached, by_the_whole, written_before, written_before_in_a_branch, by_another_view, of_a_captured_tensor, nested, descent])  # fmt: skip
+@pytest.mark.parametrize("f", [detached, by_the_whole, written_before, written_before_in_a_branch, by_another_view, picked_by_a_branch, picked_twice, picked_by_a_loop, of_a_captured_tensor, nested, descent])  # fmt: skip
 def test_as_in_eager(f, n):
     found = []
     for g in (f, tg.function(f)):

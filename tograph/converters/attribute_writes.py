@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
+from ..errors import StagingError
 from ..runtime.gradients import grad_fields
 from ..runtime.guarding import unconverted
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.symbols.descriptions import hides
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, inner_lists, locations
 from ..runtime.values.growing import check_attribute
@@ -38,6 +40,11 @@ def setattr_(owner, name, value) -> None:
     if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
         union.apply(lambda v: mutation.replace_data(owner, v), value)
         return
+    if hides(owner, name):
+        raise StagingError(
+            f"symbolic tensors keep something of their own under {name!r}: give the attribute another name",
+            user_location(),
+        )
     if name == "requires_grad" and isinstance(owner, SymTensor):
         owner.asked_ = bool(value)
     found = descriptor(owner, name)

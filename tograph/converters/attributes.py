@@ -13,18 +13,16 @@ from typing import Any
 
 import torch
 
-from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.gradients import grad_fields
-from ..runtime.graph.types import OBJECT
 from ..runtime.guarding import reads
 from ..runtime.guarding.callables import METHODS
 from ..runtime.guarding.lookups import unheld
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library import required
-from ..runtime.library.staged_string import StagedString, made_string
+from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import current_graph
+from ..runtime.symbols.descriptions import given_attributes, hides
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import locations
@@ -32,7 +30,7 @@ from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import text_options
+from . import failure_attributes, text_options
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
@@ -45,7 +43,7 @@ _HISTORY = frozenset(["requires_grad", "is_leaf", "grad_fn"])
 _DATA = (
     frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
     - _HISTORY
-    - {"grad"}
+    - {"grad", "__dict__"}
 )
 _AUGMENTED = {gast.Add: "iadd", gast.Sub: "isub", gast.Mult: "imul", gast.MatMult: "imatmul", gast.Div: "itruediv",
               gast.FloorDiv: "ifloordiv", gast.Mod: "imod", gast.Pow: "ipow", gast.LShift: "ilshift",
@@ -154,6 +152,10 @@ def attr(owner, name):
     if is_union(owner):
         found = text_options.method(owner, name)
         return found or apply(lambda o: attr(o, name), owner)
+    if hides(owner, name):
+        raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+    if isinstance(owner, StagedException) and name not in _SPECIAL:
+        return failure_attributes.read(owner, name)
     return _attribute(owner, name)
 
 
@@ -167,7 +169,7 @@ def _attribute(owner: Any, name: str) -> Any:
     found = descriptor(owner, name)
     if found is not MISSING:
         form = _DESCRIPTORS.get(type(found), _user_descriptor)
-        value = form(found, owner, name)
+        value = form(found, _self(owner), name)
         if value is not MISSING:
             return value
     hook = getattr(type(owner), "__getattr__", None)
@@ -189,6 +191,12 @@ def _attribute(owner: Any, name: str) -> Any:
     return value
 
 
+def _self(owner: Any) -> Any:
+    """The object behind ``super()``."""
+    behind = type(owner) is super and not isinstance(owner.__self__, type)
+    return owner.__self__ if behind else owner
+
+
 def _ask_history(owner: Any, name: str) -> None:
     """What a tensor requires may follow from any argument, and whether it is a leaf from the one that it is."""
     reads.history()
@@ -196,13 +204,6 @@ def _ask_history(owner: Any, name: str) -> None:
     if given is not None:
         watch, i, x = given
         watch.leaf(x, i)
-
-
-def _arguments_of(error):
-    """``e.args`` of an exception that happens when the graph runs: one text, or the graph raises."""
-    graph = current_graph()
-    value = control_flow.outside_value(error, graph)
-    return (made_string(graph.emit("py.error_text", value, type=OBJECT), graph),)
 
 
 def _not_known(name, error):
@@ -220,8 +221,8 @@ def _class_of(x):
 
 _SPECIAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "__class__": ((*SYMBOLS, StagedString, StagedException), _class_of),
+    "__dict__": (SymTensor, given_attributes),
     "grad": (torch.Tensor, grad_fields.read),
-    "args": (StagedException, _arguments_of),
     **{n: (StagedException, functools.partial(_not_known, n)) for n in _OF_FAILURES},
 }
 
@@ -313,6 +314,10 @@ def has_attribute(owner, name):
         return apply(lambda o: has_attribute(o, name), owner)
     if isinstance(owner, StagedList):
         return hasattr(owner.__class__, name)
+    if hides(owner, name):
+        return False
+    if isinstance(owner, StagedException):
+        return failure_attributes.has(owner, name)
     value = getattr(owner, name, None)
     if may_miss(value):
         return (
@@ -334,8 +339,12 @@ def _of_class(owner, name):
 
 
 def descriptor(owner, name):
-    """What the class of an object holds under a name, or MISSING."""
-    for cls in type(owner).__mro__:
+    """What the class of an object holds under a name, or MISSING; of ``super()``, the classes behind the one that it stands in."""
+    classes = type(owner).__mro__
+    if type(owner) is super and name not in vars(super):
+        found = owner.__self_class__.__mro__
+        classes = found[found.index(owner.__thisclass__) + 1 :]
+    for cls in classes:
         if name in cls.__dict__:
             return cls.__dict__[name]
     return MISSING

@@ -1,32 +1,47 @@
 """What Python's lists can do and a list of the graph has no op for, as staged loops over its items.
 
 ``xs.index(v)``, ``count``, ``remove``, ``reverse``, ``sort``, ``sorted(xs)``, ``v in xs``, ``xs == ys``, ``xs * 2``,
-``torch.tensor(xs)``, and ``torch.stack``, ``torch.cat`` and their kind along any dimension, for a list whose length is known only when the graph runs.
+``torch.tensor(xs)``, for a list whose length is known only when the graph runs.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..errors import StagingError
 from ..runtime import control_flow
-from ..runtime.graph.types import ScalarType, TensorType
+from ..runtime.graph.types import ListType, ScalarType, TensorType
 from ..runtime.inference.shapes import SYMBOLS
-from ..runtime.symbols.funcgraph import current_graph, user_location
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import Ref, current_graph, user_location
 from ..runtime.symbols.required import require
+from ..runtime.values import locations
+from ..runtime.values.flattening import flatten
 from ..runtime.values.growing import StagedList, as_staged
-from ..runtime.values.list_lengths import least_length
+from ..runtime.values.records import Columns
 from ..runtime.values.staged_tuples import StagedTuple
-from ..runtime.values.structure import Const, Leaf, Tree
+from ..runtime.values.structure import (
+    STAGED,
+    Choice,
+    Const,
+    Handle,
+    Leaf,
+    Spec,
+    Tree,
+    is_union,
+    leaf_types,
+)
+from . import union
 from .call_rules import DECIDING
 from .calls import call
 from .for_stmt import for_stmt
 from .if_stmt import if_stmt
+from .iterables import StagedRange
 from .registry import GROWING
 from .staging import is_staged
 from .strings import fstring
@@ -47,6 +62,25 @@ def empty() -> StagedList:
 def add_each(made: StagedList, items: Any, form: Callable[[Any], Any]) -> None:
     """Append ``form(item)`` for every item."""
     for_stmt(items, lambda item: call(made.append, form(item)), ())
+
+
+def _refilled(columns: Sequence[Any], have: Spec, want: Spec) -> list[Any]:
+    """The columns of a list of items ``have`` as those of items ``want``, which may be of more kinds: item by item."""
+    graph = current_graph()
+    items = StagedList()._hold(columns, None if isinstance(have, Leaf) else Columns(have))
+    none = [graph.emit("tg.list_new", type=ListType(kind)) for kind in leaf_types(want)]
+    made = StagedList()._hold([Handle(Ref(v, graph)) for v in none], Columns(want))
+
+    def body(i):
+        journal.record(locations.contents(made))
+        values = flatten(items.item(i, homes=False), want, current_graph())
+        made._update("list_push", items=values)
+
+    for_stmt(StagedRange(0, items.length(), 1), body, ())
+    return list(made.columns)
+
+
+STAGED.refilled = _refilled
 
 
 def position(items: StagedList, value: Any) -> Any:
@@ -137,7 +171,8 @@ def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tens
     spec, dtype = items.item_spec, dtype or _dtype_of(items)
     if isinstance(spec, Leaf) and not isinstance(spec.type, ScalarType):
         return _numbers(items.stack(), items).to(dtype)
-    if isinstance(spec, Leaf) or (isinstance(spec, Tree) and issubclass(spec.cls, tuple)):
+    tuples = isinstance(spec, Tree) and issubclass(spec.cls, tuple)
+    if tuples or isinstance(spec, (Leaf, Choice)):
         made = empty()
         add_each(made, items, lambda item: nested_tensor(item, dtype))
         return made.stack()
@@ -159,6 +194,8 @@ def _numbers(rows: torch.Tensor, items: StagedList) -> torch.Tensor:
 def nested_tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """What ``torch.tensor`` makes of lists and tuples with staged parts: numbers become what the whole is, without a stop at float32."""
     dtype = dtype or _dtype_of(data)
+    if is_union(data):
+        return union.apply(lambda v: nested_tensor(v, dtype), data)
     if is_growing(data):
         return tensor_of(data, dtype)
     if isinstance(data, (list, tuple)):
@@ -172,8 +209,10 @@ def nested_tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
 def _dtype_of(data: Any) -> torch.dtype:
     if is_growing(data):
         return _dtype_of(data.item_spec)
-    if isinstance(data, Tree):
-        data = data.parts
+    if isinstance(data, (Tree, Choice)):
+        data = data.parts if isinstance(data, Tree) else data.options
+    elif is_union(data):
+        data = data.options_
     if isinstance(data, (list, tuple)):
         kinds = [_dtype_of(d) for d in data]
         return functools.reduce(torch.promote_types, kinds) if kinds else torch.get_default_dtype()
@@ -194,79 +233,6 @@ def _default_dtype(kind: type) -> torch.dtype:
     return {bool: torch.bool, int: torch.int64}.get(kind, torch.get_default_dtype())
 
 
-def _check_items(tensors: StagedList, message: str) -> None:
-    """RuntimeError of torch when the graph runs, for a list that turns out empty."""
-    values = tensors.values(current_graph())
-    if tensors.item_spec is not None and not least_length(values[0]):
-        require(tensors.length() > 0, RuntimeError(message))
-
-
-def stack(tensors: StagedList, dim: int = 0) -> torch.Tensor:
-    """``torch.stack``: along the first dimension, then moved."""
-    _check_items(tensors, "stack expects a non-empty TensorList")
-    rank = tensors.rank + 1
-    return _placed(tensors.stack(), _dimension(dim, rank))
-
-
-def cat(tensors: StagedList, dim: int = 0) -> torch.Tensor:
-    """``torch.cat``: the items are turned so that their first dimension is the one that grows."""
-    _check_items(tensors, "torch.cat(): expected a non-empty list of Tensors")
-    dim = _dimension(dim, tensors.rank)
-    if dim == 0:
-        return tensors.cat()
-    turned = empty()
-    add_each(turned, tensors, lambda item: torch.movedim(item, dim, 0))
-    return _placed(turned.cat(), dim)
-
-
-def _placed(joined: torch.Tensor, dim: int) -> torch.Tensor:
-    return torch.movedim(joined, 0, dim).contiguous() if dim else joined
-
-
-def _dimension(dim: int, rank: int) -> int:
-    if not -rank <= dim < rank:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
-        )
-    return dim % rank
-
-
-def hstack(tensors: StagedList) -> torch.Tensor:
-    return stack(tensors) if tensors.rank == 0 else cat(tensors, min(tensors.rank - 1, 1))
-
-
-def vstack(tensors: StagedList) -> torch.Tensor:
-    if tensors.rank == 0:
-        return stack(tensors).unsqueeze(1)
-    return stack(tensors) if tensors.rank == 1 else cat(tensors)
-
-
-def dstack(tensors: StagedList) -> torch.Tensor:
-    if tensors.rank > 2:
-        return cat(tensors, 2)
-    joined = stack(tensors, -1)
-    return joined.reshape((1,) * (3 - joined.dim()) + tuple(joined.shape))
-
-
-def column_stack(tensors: StagedList) -> torch.Tensor:
-    if tensors.rank > 1:
-        return cat(tensors, 1)
-    return stack(tensors, -1) if tensors.rank else stack(tensors).unsqueeze(0)
-
-
-JOINS: dict[Callable, Callable] = {
-    torch.stack: stack,
-    torch.cat: cat,
-    torch.concat: cat,
-    torch.concatenate: cat,
-    torch.hstack: hstack,
-    torch.vstack: vstack,
-    torch.row_stack: vstack,
-    torch.dstack: dstack,
-    torch.column_stack: column_stack,
-}
-
-
 def in_order(items: StagedList, key: Callable | None, reverse: bool) -> StagedList:
     """The items sorted by ``key``, equal ones in their order."""
     keys = items
@@ -283,7 +249,7 @@ def in_order(items: StagedList, key: Callable | None, reverse: bool) -> StagedLi
 
 def _by_numbers(spec: Any) -> bool:
     """Whether keys are numbers, or tuples of them."""
-    if isinstance(spec, Leaf):
+    if isinstance(spec, (Leaf, Choice)):
         return True
     return isinstance(spec, Tree) and issubclass(spec.cls, tuple) and all(map(_by_numbers, spec.parts))  # fmt: skip
 
@@ -306,6 +272,8 @@ DECIDING.add(_inserted)
 def _columns(keys: StagedList) -> list[torch.Tensor]:
     """The keys as numbers, most significant first: one column, or one for each part of tuples."""
     spec = keys.item_spec
+    if isinstance(spec, Choice):
+        return [tensor_of(keys, torch.float64).reshape(-1)]
     if isinstance(spec, Leaf):
         exact = spec.type == ScalarType(float)
         return [tensor_of(keys, torch.float64 if exact else None).reshape(-1)]

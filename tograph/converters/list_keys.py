@@ -14,7 +14,7 @@ from ..runtime.graph.types import ScalarType
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values.growing import StagedList
-from ..runtime.values.structure import Leaf
+from ..runtime.values.structure import Choice, Leaf
 from .growing_lists import is_growing, tensor_of
 from .staging import is_staged
 
@@ -63,6 +63,8 @@ def _places(key: StagedList, whole: bool = False) -> Any:
     spec = key.item_spec
     if spec is None:
         return torch.empty(0, dtype=torch.int64)  # nothing was ever added
+    if isinstance(spec, Choice):
+        return tensor_of(key)
     if not isinstance(spec, Leaf):
         return key
     single = isinstance(spec.type, ScalarType) or (not whole and key.rank == 0)

@@ -10,6 +10,7 @@ from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.symbolic import SymTensor
+from ..runtime.values.staged_tuples import StagedTuple
 from ..runtime.values.structure import TaggedUnion
 
 
@@ -28,7 +29,7 @@ def is_symbolic(x: Any) -> bool:
 
 
 def is_staged_key(key) -> bool:
-    """Whether a key of a dict is known only when the graph runs: a staged number or string, or a tuple that holds one."""
+    """Whether a key of a dict is known only when the graph runs: a staged number, string or tuple, or a tuple that holds one."""
     if type(key) is tuple:
         return any(type(part) is TaggedUnion or is_staged_key(part) for part in key)
-    return isinstance(key, (StagedString, *SYMBOLS))
+    return isinstance(key, (StagedString, *SYMBOLS)) or type(key) is StagedTuple

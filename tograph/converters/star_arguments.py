@@ -19,7 +19,7 @@ from ..runtime.graph.types import ScalarType, TensorType
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values.growing import StagedList
 from ..runtime.values.staged_tuples import as_tuple, joined
-from ..runtime.values.structure import Leaf, Tree, is_staged_list, is_union
+from ..runtime.values.structure import Choice, Leaf, Tree, is_staged_list, is_union
 from . import union
 from .call_rules import CONVERTED_CODE, is_user_function
 from .calls import call
@@ -158,6 +158,8 @@ def _extreme(builtin: Callable) -> Callable:
         kind = getattr(items.item_spec, "type", None)
         name = builtin.__name__
         _raise_where(items.length() == 0, f"{name} expected at least 1 argument, got 0")
+        if isinstance(items.item_spec, Choice):
+            return call(builtin, items, **kwargs)
         if not isinstance(items.item_spec, Leaf) or getattr(kind, "shape", ()) != ():
             raise _refused(builtin)  # of one argument it is the largest of the items of that
         one = f"{kind.kind.__name__!r} object is not iterable" if isinstance(kind, ScalarType) else "iteration over a 0-d tensor"  # fmt: skip

@@ -39,7 +39,7 @@ def position(x: StagedTable, key: Any) -> Any:
             user_location(),
         )
     if type(key) is not TaggedUnion and (
-        type(key).__hash__ is None or isinstance(key, (list, dict, set))
+        type(key).__hash__ is None or issubclass(key.__class__, (list, dict, set))
     ):
         raise TypeError(f"unhashable type: {key.__class__.__name__!r}")
     if x.item_spec is None:

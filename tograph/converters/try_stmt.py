@@ -14,6 +14,7 @@ graph for the body and one for each handler. ``finally`` runs on every way out.
 from __future__ import annotations
 
 import builtins
+import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -295,8 +296,18 @@ def _may_raise(node, kinds, own) -> bool:
 def _staged_try(body, handlers, orelse, final, places) -> None:
     kinds = [_kinds(kind) for kind, _ in handlers]
 
+    noted = locations.item([None], "raised", "the exception")
+
     def staged(run, runners) -> None:
-        control_flow.staged_try(run, runners, places)
+        if not any(map(_looks, handlers)):
+            control_flow.staged_try(run, runners, places)
+            return
+        raised = current_graph().root.raised
+        raised.append(noted)
+        try:
+            control_flow.staged_try(run, runners, [*places, noted])
+        finally:
+            raised.remove(noted)
 
     def without_final() -> None:
         if not runners:
@@ -308,14 +319,15 @@ def _staged_try(body, handlers, orelse, final, places) -> None:
         else:
             _with_else(body, runners, orelse, places)
 
-    runners = [(k, _runner(handler)) for k, (_, handler) in zip(kinds, handlers)]
+    runners = [(k, _runner(handler, noted)) for k, (_, handler) in zip(kinds, handlers)]
     if final is None:
         without_final()
         return
 
     def finish(handle: Handle) -> None:
+        error = control_flow.caught(handle)
         final()
-        raise StagedException(handle)
+        raise error
 
     staged(without_final, [((BaseException, TographError), finish)])
     final()
@@ -342,9 +354,19 @@ def _kinds(kind: Any) -> tuple[type, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def _runner(handler):
+def _looks(handler: tuple[Any, Any]) -> bool:
+    """Whether a handler may ask for attributes of an exception of a user's class."""
+    kind, run = handler
+    code = run.__code__
+    names = {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD")}
+    asks = code.co_varnames[:1] and code.co_varnames[0] in names
+    return bool(asks) and ("attr" in names or any(map(control_flow.is_users, _kinds(kind))))
+
+
+def _runner(handler, noted):
     def run(handle: Handle) -> None:
-        error = StagedException(handle)
+        error = StagedException(handle, noted.get(), told=True)
+        control_flow.tell(None)
         with handling(error):
             handler(error)
 

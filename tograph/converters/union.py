@@ -290,6 +290,15 @@ def _torch_function(cls, func, types, args=(), kwargs=None):
     return apply_to_items(func, *args, **kwargs)
 
 
+def _truth_of(self) -> bool:
+    """What code that is not converted asks."""
+    raise StagingError(
+        "a value that is one thing or another depending on a staged condition is a condition of code that is not converted: test it in a function "
+        "that is",
+        user_location(),
+    )
+
+
 def _iter(self):
     """The items, where every option that has any has equally many; Python would ask by index until there are none."""
     items = distribute(list, self)
@@ -303,6 +312,7 @@ def _iter(self):
 
 
 _SPECIAL = {
+    "__bool__": _truth_of,
     "__iter__": _iter,
     "__getattr__": attribute,
     "__torch_function__": classmethod(_torch_function),

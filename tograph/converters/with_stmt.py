@@ -156,7 +156,7 @@ def _with_exit(manager: Any, body: Any, names: tuple[str, ...]) -> None:
     place = locations.cell(types.CellType(False), "ended")
 
     def failed(handle: Any) -> None:
-        error = StagedException(handle)
+        error = control_flow.caught(handle)
 
         def go_on() -> None:
             raise error

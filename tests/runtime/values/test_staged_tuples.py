@@ -107,6 +107,17 @@ def test_a_gradient_goes_through_one():
     torch.testing.assert_close(x.grad, torch.tensor([0.0, -4.0 * 7, 6.0 * 2]))
 
 
-def test_one_has_no_hash():
+def as_a_key(x):
+    places = tuple(i for i, v in enumerate(x) if v > 0)
+    d = {places: 1, (0, 1, 2): 2}
+    return d, (0, 2) in d, d[places]
+
+
+def test_one_is_a_key():
+    for x in (torch.ones(3), torch.tensor([1.0, -1.0, 1.0])):
+        assert tg.function(as_a_key)(x) == as_a_key(x)
+
+
+def test_code_that_is_not_converted_cannot_hash_one():
     with pytest.raises(tg.errors.StagingError, match="a tuple that grows .* cannot be hashed"):
-        tg.function(lambda x: {tuple(i for i, v in enumerate(x) if v > 0): 1})(torch.ones(3))
+        tg.function(lambda x: hash(tuple(i for i, v in enumerate(x) if v > 0)))(torch.ones(3))

@@ -75,6 +75,27 @@ def test_a_result_that_depends_on_the_order_of_elements_is_refused(write):
         tg.function(write)(torch.arange(6.0))
 
 
+@pytest.mark.parametrize("m", [5, 6])
+def test_one_of_several_that_overlap_themselves(m):
+    def f(x):
+        v = x[:3].expand(6, 3) if x.sum() > 0 else x[3:6].expand(m, 3)
+        v.add_(1)
+
+    for g in (f, tg.function(f)):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            g(torch.arange(6.0))
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_one_of_several_of_which_one_overlaps_itself(n):
+    def f(x):
+        v = x.unfold(0, 3, 1) if x.sum() > 0 else x[:3].expand(n, 3).clone()
+        v.add_(1)
+
+    with pytest.raises(tg.errors.SharedMemoryError):
+        tg.function(f)(torch.arange(6.0))
+
+
 MATRIX = torch.arange(4.0).view(2, 2)
 
 

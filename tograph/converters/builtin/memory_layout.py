@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 
 from ...runtime.guarding import reads
+from ...runtime.symbols import open_layouts
 from ...runtime.symbols.symbolic import SymTensor
+from ..call_rules import DECIDING
+from ..calls import call
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 
@@ -15,12 +19,37 @@ from ..registry import TENSOR_METHODS, handles
 @handles(SymTensor.is_contiguous)
 def is_contiguous(x: torch.Tensor, **kwargs: Any) -> bool:
     reads.layout()
-    return x.is_contiguous(**kwargs)
+    opened = not kwargs and isinstance(x, SymTensor) and _is_open(x)
+    return (
+        call(_in_order, tuple(x.shape), open_layouts.strides(x))
+        if opened
+        else x.is_contiguous(**kwargs)
+    )
+
+
+def _is_open(x: SymTensor) -> bool:
+    return not x.storage_.strided() and open_layouts.is_cut(x.chain, x.meta)
+
+
+def _in_order(size, strides):
+    """Whether the elements of a tensor with these sizes and strides lie in order, without gaps; converted."""
+    expected, packed = 1, True
+    for n, step in zip(reversed(size), reversed(strides)):
+        if n != 1 and step != expected:
+            packed = False
+        expected = expected * n
+    return packed or expected == 0
+
+
+DECIDING.add(_in_order)
 
 
 def _stride(x: torch.Tensor, *dim: int, **kwargs: Any) -> Any:
     reads.layout()
-    return x.stride(*dim, **kwargs)
+    if not (isinstance(x, SymTensor) and _is_open(x)):
+        return x.stride(*dim, **kwargs)
+    found = open_layouts.strides(x)
+    return operator.getitem(found, *dim, *kwargs.values()) if dim or kwargs else found
 
 
 def _view(x: torch.Tensor, *shape: Any, **kwargs: Any) -> Any:

@@ -47,8 +47,11 @@ def _staged(items: Any, pairs: bool) -> bool:
     if not isinstance(items, list):
         return False
     if not pairs:
-        return any(map(is_staged_key, items))
-    return any(isinstance(i, (list, tuple)) and len(i) == 2 and is_staged_key(i[0]) for i in items)
+        return any(is_union(i) or is_staged_key(i) for i in items)
+    return any(
+        isinstance(i, (list, tuple)) and len(i) == 2 and (is_union(i[0]) or is_staged_key(i[0]))
+        for i in items
+    )
 
 
 def _filled(made: Any, items: Any, named: dict[str, Any]) -> StagedTable:

@@ -14,6 +14,7 @@ from ...runtime.guarding import reads, unconverted
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.recording import opaque
 from ...runtime.symbols import journal
+from ...runtime.symbols.descriptions import given_attributes
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.symbolic import SymTensor
 from ...runtime.values.growing import StagedList
@@ -61,6 +62,19 @@ def _class_of(x: SymTensor) -> type:
         return torch.Tensor
     watch, i, given = found
     return torch.nn.Parameter if watch.parameter(i, given) else torch.Tensor
+
+
+@handles(vars)
+def vars_(*x):
+    """Of a tensor, what the code gave it: a copy, beside which symbolic tensors have attributes of their own."""
+    return given_attributes(x[0]) if x and type(x[0]) is SymTensor else vars(*x)
+
+
+@handles(dir)
+def dir_(*x):
+    if x and type(x[0]) is SymTensor:
+        return sorted({*dir(torch.Tensor), *given_attributes(x[0])})
+    return dir(*x)
 
 
 @handles(issubclass)

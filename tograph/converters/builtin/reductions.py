@@ -127,7 +127,7 @@ def _fold(which: str, items: list, key):
     best, rank = items[0], items[0] if key is None else call(key, items[0])
     for item in items[1:]:
         other = item if key is None else call(key, item)
-        better = (lt if which == "min" else gt)(other, rank)
+        better = as_bool((lt if which == "min" else gt)(other, rank))
         if is_staged(better):
             test = control_flow.predicate(better, which)
             pair = control_flow.staged_if(

@@ -23,7 +23,8 @@ from .. import union
 from ..attribute_writes import setattr_
 from ..call_rules import WRAPPERS
 from ..calls import call
-from ..growing_lists import JOINS, is_growing, nested_tensor
+from ..growing_lists import is_growing, nested_tensor
+from ..joined_lists import JOINS
 from ..registry import METHODS, TENSOR_METHODS, handles
 from ..resolved import resolved
 from ..staging import is_staged

@@ -9,7 +9,7 @@ from ...errors import TographError
 from ..symbols.funcgraph import current_graph
 from ..symbols.journal import Location as Place
 from ..values import joins
-from ..values.structure import Spec
+from ..values.structure import Spec, is_staged_list
 from .guesses import Guess
 from .joining import as_value, visible
 from .loop_regions import contents_after
@@ -111,8 +111,11 @@ def _take_over(
 
 def holds(rounds: Rounds) -> bool:
     """Whether the search ends soon, with what it would have found by itself."""
+    lists = [(i, s) for i, s in enumerate(rounds.specs) if is_staged_list(s)]
     try:
-        return any(rounds.settled() for _ in range(3)) and _justified(rounds)
+        settled = any(rounds.settled() for _ in range(3)) and _justified(rounds)
+        # A list that holds more than it was taken to would keep what the other loop's does.
+        return settled and all(joins.equal(plain(s), plain(rounds.specs[i])) for i, s in lists)
     except TographError:  # where it is not the guess, it comes again
         return False
 

@@ -20,6 +20,7 @@ from ..recording.tracing import recording
 from ..symbols.funcgraph import FuncGraph, Storage
 from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor, View, as_symbolic
+from ..values.listed import parts
 from ..values.structure import Spec
 from .holes import Dug, dig, layout, number
 from .leaves import NEW, Among, leaf_objects, leaf_paths
@@ -251,9 +252,22 @@ def _outside(x: SymTensor, dug: Dug | None = None) -> Option:
 
 
 def _lost(bases: Sequence[Any]) -> Option:
-    kept = tuple(b for b in bases if not isinstance(b, Storage) or not b.derived)
+    kept = tuple(dict.fromkeys(m for b in bases for m in _memories(b)))
     ids = frozenset(id(b) if isinstance(b, Storage) else b for b in kept)
     return Option(("lost", ids), bases=kept)
+
+
+def _memories(base: Any) -> Iterator[Any]:
+    """The storages that have a content of their own behind one: those that it is picked from, and those that it may share memory with."""
+    if not isinstance(base, Storage) or not base.derived:
+        yield base
+        return
+    for part in parts(base):
+        if isinstance(part, Lost):
+            for b in part.bases:
+                yield from _memories(b)
+        elif not part.derived:
+            yield part
 
 
 def add_options(have: list[Option], binding: Binding) -> None:

@@ -20,7 +20,7 @@ from ..symbols.journal import Location as Place
 from ..values import conditional_items, flattening, inner_lists, joins, listed, pytrees, structure
 from ..values.flattening import flatten
 from ..values.joins import join
-from ..values.list_specs import join_lists
+from ..values.list_specs import join_lists, join_tuples
 from ..values.listed import tensors_in
 from ..values.structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
 from ..writes import freed, histories, rebasing, stale
@@ -277,19 +277,35 @@ def one_list(spec: Spec, specs: list[Spec], place: Place | None) -> Spec:
 
 
 def growing(spec: Spec) -> Spec:
-    """A list that every iteration of a loop makes anew, and longer, is a list of the graph; so it stays, whatever other lists join it."""
+    """A list or tuple that every iteration of a loop makes anew, and longer, is one of the graph; so it stays, whatever others join it."""
     if isinstance(spec, Choice) and (
         len(spec.options) > 2
         or current_graph().root.nested
         or any(map(structure.is_staged_list, spec.options))
     ):
-        return join_lists(list(spec.options)) or spec
-    return spec
+        options = list(spec.options)
+        return join_lists(options) or join_tuples(options) or spec
+    return _with_tuples(spec)
+
+
+def _with_tuples(spec: Spec) -> Spec:
+    """The same where tuples in it that get longer in every iteration are tuples of the graph."""
+    if isinstance(spec, structure.Tree) and not structure.is_staged_list(spec):
+        return structure.Tree(
+            spec.cls,
+            spec.aux,
+            tuple(map(_with_tuples, spec.parts)),
+            spec.number,
+            spec.outer,
+            spec.cyclic,
+        )
+    many = isinstance(spec, Choice) and len(spec.options) > 2
+    return join_tuples(list(spec.options)) or spec if many else spec
 
 
 def _settled(spec: Spec) -> bool:
-    """Whether a list content has a fixed number of items of one kind each."""
-    return isinstance(spec, structure.Tree) and not any(isinstance(p, Choice) for p in spec.parts)
+    """Whether a list content has a fixed number of items."""
+    return isinstance(spec, structure.Tree)
 
 
 def _no_outcome(regions: dict[str, Region]) -> Unreachable:

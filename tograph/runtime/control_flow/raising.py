@@ -26,7 +26,7 @@ from ..graph.ops import OpaqueObject, bare_exception, plain
 from ..graph.ordering import node_effects, op_effects
 from ..guarding import reads
 from ..inference.shapes import SYMBOLS
-from ..symbols import symbolic
+from ..symbols import journal, symbolic
 from ..symbols.funcgraph import USER_CODE, FuncGraph, current_graph, user_location
 from ..symbols.journal import MISSING
 from ..values import conditional_items, pytrees, structure
@@ -41,25 +41,29 @@ class Unreachable(BaseException):
 
 
 class StagedException(Exception):
-    """What a handler gets for an exception that happens when the graph runs."""
+    """What a handler gets for an exception that happens when the graph runs;
 
-    def __init__(self, handle: Handle):
+    ``known_``: what a ``raise`` of a user's class told of it (``tell``); ``told_``: whether one would have.
+    """
+
+    def __init__(self, handle: Handle, known: Any = None, told: bool = False):
         super().__init__()
-        self.handle_ = handle
+        self.handle_, self.known_, self.told_ = handle, known, told
 
     def __tograph_flatten__(self):
-        return None, [self.handle_]
+        return None, [self.handle_, self.known_, self.told_]
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
-        return StagedException(parts[0]) if isinstance(parts[0], Handle) else parts[0]
+        return StagedException(*parts) if isinstance(parts[0], Handle) else parts[0]
 
     def __str__(self):
         raise self.unknown("text")
 
     def __getattribute__(self, name):
         if name == "args" or not (
-            name.startswith("_") or name in ("handle_", "unknown", "with_traceback", "add_note")
+            name.startswith("_")
+            or name in ("handle_", "known_", "told_", "unknown", "with_traceback", "add_note")
         ):
             raise object.__getattribute__(self, "unknown")(f"attribute {name!r}")
         return super().__getattribute__(name)
@@ -103,6 +107,7 @@ def is_leaf_error(error: BaseException) -> bool:
 def emit_raise(error: BaseException) -> None:
     """Record that ``error`` is raised here."""
     graph = current_graph()
+    tell(error)
     if isinstance(error, StagedException):
         graph.add("tg.reraise", (graph.resolve(error.handle_.ref),), _new_cause(error, graph))
         return
@@ -116,6 +121,33 @@ def emit_raise(error: BaseException) -> None:
     if location or node.location:
         node.location = Explained(location or node.location)
         node.location.note = note
+
+
+def tell(error: BaseException | None) -> None:
+    """Let the handlers around know what is raised: its class, its arguments and attributes, for an exception of a user's class."""
+    for place in current_graph().root.raised:
+        known = getattr(error, "known_", None) if isinstance(error, StagedException) else None
+        if error is not None and not isinstance(error, StagedException) and is_users(type(error)):
+            known = (type(error), error.args, dict(vars(error)))
+        journal.record(place)
+        place.set(known)
+
+
+def caught(handle: Handle) -> StagedException:
+    """The exception that a ``with`` or ``finally`` sees, with what a handler around knows of it; that is not raised any more."""
+    raised = current_graph().root.raised
+    error = StagedException(handle, raised[-1].get() if raised else None, told=bool(raised))
+    tell(None)
+    return error
+
+
+def is_users(kind: Any) -> bool:
+    """Whether a class of exceptions is neither Python's nor of tograph."""
+    return (
+        isinstance(kind, type)
+        and kind.__module__ != "builtins"
+        and not issubclass(kind, OF_THE_PROGRAM)
+    )
 
 
 def fail_assertion(values: dict[str, Any]) -> None:

@@ -153,7 +153,7 @@ def _is_outside(place: Place, graph: FuncGraph, known: set[int]) -> bool:
         return place.keep.outside or not _made_in(place.keep.owner, graph)
     if kind == "attr" and isinstance(place.keep, SymTensor):
         return not _made_in(place.keep, graph)
-    return kind == "world" or (
+    return kind in ("world", "raised") or (
         kind in _OWNED and (id(place.keep) in known or is_module_globals(place))
     )
 

@@ -147,6 +147,8 @@ class _Progress:
             # One of a body that was traced apart and undone may still be in a variable that nobody reads.
             undone = isinstance(old, structure.Ref) and old.value in old.graph.undone
             return home is not None and self.outer.within(home) and not undone
+        if place.key[0] == "raised":
+            return True
         if place.key[0] not in ("cell", "attr", "key", "contents"):
             return False
         return id(place.keep) in self.reach and all_seen(spec_of(as_value(old)), self.outer)
@@ -200,14 +202,13 @@ class _Progress:
     def each(self, handler: Callable[[], Any]) -> None:
         """In a handler: run it once for each point of the body where that may fail, with the variables as they were there."""
         graph, points = current_graph(), self.points
-        moved = [p for p, m in zip(self.places, self.moved) if m]
         tag = graph.emit("tg.cell_tag", graph.resolve(self.cell), type=types.INT)
         table = [points.index(t) if t in points else 0 for t in range(len(self.specs))]
         index = graph.emit("tg.choose", tag, table, type=types.INT)
         regions = {}
         for i, t in enumerate(points):
             run = functools.partial(self._at, t, handler)
-            regions[f"branch{i}"] = trace_region(f"branch{i}", run, recording_places(moved), beside=[handler])  # fmt: skip
+            regions[f"branch{i}"] = trace_region(f"branch{i}", run, recording_places(self.places), beside=[handler])  # fmt: skip
         join_regions("Case", [flattening.symbolic(index, graph)], regions)
 
     def _at(self, t: int, handler: Callable[[], Any]) -> None:

@@ -40,7 +40,8 @@ class _Failure:
 
 def forked(graph: Graph) -> Graph:
     """``graph`` with branches in the place of a Try where that can be done."""
-    return without_try(graph, _alike, lambda node, nodes: _Fork(node).run(nodes))
+    caught: set[Node] = set()
+    return without_try(graph, _alike, lambda node, nodes: _Fork(node, caught).run(nodes))
 
 
 def _alike(node: Node) -> bool:
@@ -54,10 +55,13 @@ def _alike(node: Node) -> bool:
 
 
 class _Fork:
-    """One Try while its body is taken apart. ``cells``: what the body has put into each cell, and by which setting."""
+    """One Try while its body is taken apart. ``cells``: what the body has put into each cell, and by which setting.
 
-    def __init__(self, node: Node):
-        self.node, self.count = node, 0
+    ``caught``: nodes whose failures a Try inside takes, whose handler is not a branch: they are not for the handlers of this one.
+    """
+
+    def __init__(self, node: Node, caught: set[Node]):
+        self.node, self.count, self.caught = node, 0, caught
         self.handlers = [r for name, r in node.regions.items() if name != "body"]
         self.kinds = [kind.value for kind in node.kwargs["kinds"]]
         self.cells: dict[Value, tuple[int, Sequence[Any]]] = {}
@@ -73,13 +77,16 @@ class _Fork:
         """Append the nodes of the body that are left, up to one that may fail; that is a branch with all that follows in it."""
         for i, node in enumerate(body):
             made = list[Node]()
-            failure = None if self.lost or self.count >= MOST else _failure(node, made)
+            unseen = self.lost or self.count >= MOST or node in self.caught
+            failure = None if unseen else _failure(node, made)
             handled = failure and self._handled(failure)
             if handled:
                 self.count += 1
                 nodes += made
                 rest = body[i + 1 :] if failure.gone else body[i:]
                 return self._branch(failure, handled, rest, outs, nodes)
+            if unseen or (failure and any(issubclass(failure.kind, k) for k in self.kinds)):
+                self.caught.add(node)
             self._note(node)
             nodes.append(node)
         return outs
@@ -137,6 +144,8 @@ class _Fork:
         made = Node("If", (failure.test, *given), None, types, location=self.node.location, grad=self.node.grad)  # fmt: skip
         made.regions = {name: _region(name, side, given, types) for name, side in zip(("then", "orelse"), sides)}  # fmt: skip
         nodes.append(made)
+        if not self.caught.isdisjoint(then):
+            self.caught.add(made)
         return list(made.outputs)
 
 

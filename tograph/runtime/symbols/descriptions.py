@@ -26,11 +26,19 @@ def metas(x: Any) -> Any:
 
 def given_attributes(x: torch.Tensor) -> dict[str, Any]:
     """The attributes that code has given to a tensor."""
-    own = _OWN if isinstance(x, SymTensor) else ()
-    return {n: v for n, v in x.__dict__.items() if n not in own and not n.endswith("_")}
+    hidden = HIDDEN if isinstance(x, SymTensor) else ()
+    return {n: v for n, v in x.__dict__.items() if n not in hidden and n != "requires_grad"}
 
 
-_OWN = frozenset(["meta", "storage_", "chain", "ref", "version", "born", "requires_grad"])
+# What symbolic tensors have, and those of PyTorch have not.
+HIDDEN = frozenset(
+    {*vars(SymTensor), *SymTensor.__annotations__, "taken_"} - set(dir(torch.Tensor))
+)
+
+
+def hides(x: Any, name: str) -> bool:
+    """Whether a tensor of the code has no such attribute, though a symbolic one has."""
+    return name in HIDDEN and type(x) is SymTensor
 
 
 def index_of(x: torch.Tensor) -> Any:

@@ -190,6 +190,9 @@ class Root:
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
     tries: int = 0  # bodies of ``try`` that are being recorded
+    raised: list[Any] = field(
+        default_factory=list
+    )  # places of what handlers know, see ``control_flow.raising``
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``

@@ -45,13 +45,6 @@ def _open(spec: Spec) -> Spec:
     return Leaf(spec.type) if known else spec
 
 
-def as_one(spec: Any) -> Spec | None:
-    """The tensor that a choice of numbers and a tensor is as an item of a list, whose items are all of one kind; None for another spec."""
-    options = opened(spec.options) if isinstance(spec, Choice) else ()
-    at = slot(Choice(options)) if options else None
-    return None if at is None else Leaf(options[at].type)
-
-
 def _is_open_scalar(spec: Spec) -> bool:
     return (
         isinstance(spec, Leaf)

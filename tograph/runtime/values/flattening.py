@@ -74,11 +74,13 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
 
 
 def _flatten_tree(x: Any, spec: Tree, graph: FuncGraph) -> list[Value]:
+    if type(x) is tuple and is_staged_list(spec):
+        x = STAGED.tuples(x)
     if isinstance(x, STAGED.lists) and is_staged_list(spec):
         return STAGED.flatten_list(x, spec, graph)
     if spec.cls is STAGED.texts and not isinstance(x, STAGED.texts):
         return [STAGED.text_value(x, graph)]
-    if is_union(x) and is_staged_list(spec) and all(isinstance(o, STAGED.lists) or type(o) is spec.cls for o in x.options_):  # fmt: skip
+    if is_union(x) and is_staged_list(spec) and all(isinstance(o, STAGED.lists) or type(o) in (spec.cls, tuple) for o in x.options_):  # fmt: skip
         columns = zip(*(flatten(o, spec, graph) for o in x.options_))
         tag = x.tag_.node.value(graph)
         return [graph.emit("tg.choose", tag, list(c), type=t) for c, t in zip(columns, leaf_types(spec))]  # fmt: skip
@@ -233,6 +235,8 @@ def unflatten(
         return known[spec.number]
     tag = make(next(values))
     options = [unflatten(o, values, make, known) for o in spec.options]
+    if len(options) == 1:
+        return options[0]
     return options[tag] if type(tag) is int else TaggedUnion(tag, options, either.slot(spec))
 
 

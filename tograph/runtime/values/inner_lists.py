@@ -38,7 +38,7 @@ from .joins import join
 from .listed import item_values
 from .reach import reachable, user_variables
 from .records import Columns, element_of, fitted, is_frozen, item_of, named
-from .structure import STAGED, Choice, Leaf, Spec, Tree, leaf_types, spec_of
+from .structure import STAGED, Leaf, Spec, Tree, leaf_types, spec_of
 
 __all__ = ["apart", "is_listed", "together"]
 
@@ -87,7 +87,7 @@ def joined(have: Spec, x: Any) -> Spec:
     """What covers the items that a place has held and a list that is there now."""
     given = item_of(spec_of(x))
     found = None if given is None else item_of(join(have, given))
-    if found is None or isinstance(found, Choice):
+    if found is None:
         raise StructureError(
             f"a list of {named(have)} in a staged loop or branch cannot take a {named(given)}",
             user_location(),

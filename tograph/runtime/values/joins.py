@@ -83,6 +83,8 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
             return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
         if a.cls is b.cls and is_staged_list(a) and is_staged_list(b):
             return STAGED.join_lists([a, b])
+        if STAGED.tuples in (a.cls, b.cls):
+            return STAGED.join_tuples([a, b])
         if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
             return None
         return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))

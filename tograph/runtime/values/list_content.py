@@ -89,7 +89,8 @@ class ListContent(list):
     def item_spec(self) -> Spec | None:
         """What every item is; None for a list that was empty so far."""
         if self.record is not None:
-            return self.record.spec([h.type.element for h in self.columns])
+            kinds = [h.type.element for h in self.columns]
+            return None if None in kinds else self.record.spec(kinds)
         found = self.handle.type.element if self.handle is not None else None
         return None if found is None else Leaf(found)
 
@@ -249,5 +250,5 @@ def _note_read(x: Any, noted: dict[int, Any]) -> None:
     """Note the lists and tuples in an item: another reading of it gives others."""
     if isinstance(x, (list, tuple)):
         noted[id(x)] = x
-        for part in x if isinstance(x, tuple) else ():
+        for part in x if issubclass(type(x), tuple) else ():
             _note_read(part, noted)

@@ -7,14 +7,16 @@ are taken only where the trace is ``nested`` (see ``inner_lists``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from ..graph import types
 from ..graph.types import OBJECT, ListType, ScalarType, TensorType, Type
 from ..symbols.funcgraph import current_graph, is_tracing
 from ..symbols.retrace import Retrace
-from . import either, joins, pytrees
+from . import joins, pytrees
 from .flattening import unflatten
 from .structure import STAGED, Choice, Const, Leaf, Spec, Tree, is_staged_list, leaf_types
 
@@ -55,10 +57,19 @@ class Columns:
 
 
 def _same_form(a: Spec, b: Spec) -> bool:
+    if isinstance(a, Choice) and isinstance(b, Choice):
+        return len(a.options) == len(b.options) and all(map(_same_kind, a.options, b.options))
     if isinstance(a, Tree) and isinstance(b, Tree):
         same = a.cls is b.cls and a.aux == b.aux and len(a.parts) == len(b.parts)
         return same and all(map(_same_form, a.parts, b.parts))
-    return isinstance(a, Leaf) and isinstance(b, Leaf) if isinstance(a, Leaf) else joins.equal(a, b)
+    return isinstance(b, Leaf) if isinstance(a, Leaf) else joins.equal(a, b)
+
+
+def _same_kind(a: Spec, b: Spec) -> bool:
+    """Whether options of choices have one form, and columns that hold both."""
+    if isinstance(a, Leaf) and isinstance(b, Leaf):
+        return types.join(a.type, b.type) is not None
+    return _same_form(a, b)
 
 
 def _with_types(spec: Spec, kinds: Iterator[Type]) -> Spec:
@@ -66,6 +77,9 @@ def _with_types(spec: Spec, kinds: Iterator[Type]) -> Spec:
         return Leaf(next(kinds))
     if isinstance(spec, Tree):
         return Tree(spec.cls, spec.aux, tuple(_with_types(p, kinds) for p in spec.parts))
+    if isinstance(spec, Choice):
+        next(kinds)
+        return Choice(tuple(_with_types(o, kinds) for o in spec.options))
     return spec
 
 
@@ -74,7 +88,15 @@ def item_of(spec: Spec) -> Spec | None:
     if isinstance(spec, Leaf):
         return Leaf(spec.type) if isinstance(spec.type, (TensorType, ScalarType)) else None
     opened = joins.text_of(spec) or _open_record(spec)
-    return opened if opened is not None and leaf_types(opened) else None
+    if (
+        opened is None
+        or leaf_types(opened)
+        or (isinstance(opened, Const) and opened.value is not None)
+    ):
+        return opened
+    return Choice(
+        (opened,)
+    )  # of None and empty tuples only their number is known when the graph runs
 
 
 def _open_record(spec: Spec) -> Spec | None:
@@ -82,7 +104,7 @@ def _open_record(spec: Spec) -> Spec | None:
         return Leaf(spec.type) if spec.type == OBJECT else item_of(spec)
     text = joins.text_of(spec)  # another item may hold another string
     if text is not None or isinstance(spec, Choice):
-        return text or _one_list(spec) or either.as_one(spec)
+        return text or _one_list(spec) or _one_of(spec)
     if isinstance(spec, Const):
         return spec if spec.value is None or isinstance(spec.value, bytes) else None
     if not isinstance(spec, Tree) or not (is_frozen(spec.cls) or _may_hold(spec.cls)):
@@ -103,6 +125,31 @@ def _may_hold(cls: type) -> bool:
     root = current_graph().root
     root.unnested = root.unnested or (known and not root.nested)
     return known and root.nested
+
+
+def _one_of(spec: Choice) -> Spec | None:
+    """Items of different kinds that cannot change."""
+    options = [_open_record(o) for o in spec.options]
+    if len(options) > MANY or None in options or any(map(_can_change, options)):
+        return None
+    found = functools.reduce(joins.join, options)
+    tuples = [o for o in options if isinstance(o, Tree) and o.cls in (tuple, STAGED.tuples)]
+    if len(tuples) < 3 and not any(map(is_staged_list, tuples)):
+        return found
+    joined = STAGED.join_tuples(tuples)
+    rest = [o for o in options if not any(o is t for t in tuples)]
+    return found if joined is None else functools.reduce(joins.join, rest, joined)
+
+
+MANY = 8
+
+
+def _can_change(spec: Spec) -> bool:
+    if not isinstance(spec, Tree) or spec.cls is STAGED.texts:
+        return False
+    if not is_frozen(spec.cls):
+        return True
+    return any(map(_can_change, [_inner(spec)] if is_staged_list(spec) else spec.parts))
 
 
 def _one_list(spec: Choice) -> Spec | None:
@@ -126,7 +173,7 @@ def open_list(specs: list[Spec]) -> Spec | None:
     if element is None:
         return Tree(cls, "staged", (Leaf(ListType(None)),))
     item = item_of(element)
-    if item is None or isinstance(item, Choice):
+    if item is None:
         return None
     parts = tuple(Leaf(ListType(kind)) for kind in leaf_types(item))
     return Tree(cls, "staged" if isinstance(item, Leaf) else Columns(item), parts)
@@ -145,7 +192,8 @@ def element_of(spec: Spec) -> Any:
         found = spec.parts[0].type.element
         return None if found is None else Leaf(found)
     if isinstance(spec.aux, Columns):
-        return spec.aux.spec([p.type.element for p in spec.parts])
+        kinds = [p.type.element for p in spec.parts]
+        return None if None in kinds else spec.aux.spec(kinds)
     out: Any = None
     for part in spec.parts:
         part = Leaf(part.type) if isinstance(part, Leaf) else item_of(part) or part
@@ -156,8 +204,27 @@ def element_of(spec: Spec) -> Any:
 def fitted(columns: Sequence[Any], have: Spec | None, want: Spec) -> list[Any]:
     """The columns of items ``have`` as those of items ``want``, which covers them: what was empty so far has the columns of what it may hold."""
     if have is None:
-        return list(columns) * len(leaf_types(want))
+        return [columns[0]] * len(leaf_types(want))
+    if _widens(have, want):
+        return STAGED.refilled(columns, have, want)
     return list(_fitted(iter(columns), have, want))
+
+
+def _widens(have: Spec, want: Spec) -> bool:
+    """Whether a part of an item, or of a list in it, may be of more kinds in ``want``."""
+    if isinstance(want, Choice) or isinstance(have, Choice):
+        return not _same_form(have, want)
+    if not (isinstance(have, Tree) and isinstance(want, Tree)) or is_empty_list(have):
+        return False
+    if is_staged_list(have) or is_staged_list(want):
+        staged = is_staged_list(have) and is_staged_list(want)
+        return _widens(_inner(have), _inner(want)) if staged else want.cls is STAGED.tuples
+    return any(map(_widens, have.parts, want.parts))
+
+
+def _inner(spec: Tree) -> Spec:
+    """The form of the items of a list of the graph."""
+    return spec.aux.item if isinstance(spec.aux, Columns) else spec.parts[0]
 
 
 def _fitted(columns: Iterator[Any], have: Spec, want: Spec) -> Iterator[Any]:

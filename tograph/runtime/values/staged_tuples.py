@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..symbols.funcgraph import current_graph
-from . import inner_lists
+from . import inner_lists, structure
 from .growing import StagedList, as_staged
 from .list_lengths import known_length
 
@@ -23,6 +23,7 @@ class StagedTuple(StagedList):
 
     kind_ = "tuple"
     frozen = True
+    __tograph_frozen__ = True
 
     @property
     def __class__(self) -> type:
@@ -81,6 +82,7 @@ def _absent(name: str) -> property:
     return property(missing)
 
 
+structure.STAGED.tuples = StagedTuple
 StagedTuple.__name__ = "tuple"  # in messages of Python
 for _name in _CHANGES:
     setattr(StagedTuple, _name, _absent(_name))

@@ -106,6 +106,11 @@ class GraphClasses:
     lists: Any = ()  # that may be staged, and how one is flattened into a staged spec
     flatten_list: Callable[..., list[Value]]
     join_lists: Callable[..., Any]  # the list of the graph that covers several
+    tuples: Any = ()  # of tuples of the graph, and the one that covers several tuples
+    join_tuples: Callable[..., Any]
+    refilled: Callable[
+        ..., list[Handle]
+    ]  # the columns of a list as those of items that may be of more kinds
     records: Any = ()  # of the ``aux`` of a staged list, where it is not "staged"
     texts: Any = ()  # of strings that are made when the graph runs, and how a string that is known becomes one
     text_value: Callable[..., Value]

@@ -20,7 +20,7 @@ from ..symbols.funcgraph import current_graph, is_tracing, user_location
 from . import inner_lists
 from .growing import StagedList, as_staged
 from .records import Columns
-from .structure import Leaf, Spec, Tree, leaf_types
+from .structure import STAGED, Choice, Leaf, Spec, Tree, leaf_types
 
 
 class StagedTable(StagedList):
@@ -110,12 +110,20 @@ class StagedDict(StagedTable):
         if spec is None:
             return as_staged(StagedList())
         assert isinstance(spec, Tree)
+        if not leaf_types(spec.parts[place]):  # None or () as every key, or as every value
+            spec = _counted(spec, place)
+            columns = STAGED.refilled(self.columns, self.item_spec, spec)
+        else:
+            columns = list(self.columns)
         count = len(leaf_types(spec.parts[0]))
-        columns = self.columns[count:] if place else self.columns[:count]
-        if not columns:  # None as every key, or as every value
-            made = as_staged(StagedList())
-            raise made._cannot("be made of keys or values that are all None")
+        columns = columns[count:] if place else columns[:count]
         return StagedList()._hold(columns, record_of(spec.parts[place]))
+
+
+def _counted(spec: Tree, place: int) -> Tree:
+    """The spec of pairs of which one part, that is always the same, has a column."""
+    parts = [Choice((p,)) if i == place else p for i, p in enumerate(spec.parts)]
+    return Tree(spec.cls, spec.aux, tuple(parts))
 
 
 def record_of(spec: Spec) -> Columns | None:

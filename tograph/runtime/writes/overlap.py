@@ -15,9 +15,10 @@ import torch
 
 from ...errors import SharedMemoryError
 from ..graph.ops import overload_name
+from ..inference.infer import infer
 from ..inference.shapes import Meta
 from ..inference.stand_in import is_symbolic
-from ..symbols.funcgraph import user_location
+from ..symbols.funcgraph import Storage, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic
 
 # Ops that are not elementwise by their tag, and check nevertheless.
@@ -39,13 +40,45 @@ def check(func: Any, targets: Sequence[Any], inputs: Sequence[Any]) -> None:
     name = overload_name(func).split(".")[1]
     for given in targets:
         target = as_symbolic(given) if isinstance(given, torch.Tensor) else None
-        if target is None or not target.meta.placed:
+        if target is None:
+            continue
+        if name not in _EQUAL:
+            _check_picked(func, target)
+        if not target.meta.placed:
             continue
         if name not in _EQUAL and _repeats(target.meta):
             raise RuntimeError(_REPEATED)
         others = [x for x in _tensors(inputs) if x.storage_ is target.storage_ and _is_placed(x)]
         if (others or target.chain) and _is_placed(target):
             _check_shared(func, name, target, others)
+
+
+def _check_picked(func: Any, target: SymTensor) -> None:
+    """RuntimeError where none of the tensors that a staged condition picks may be written, SharedMemoryError where some of them may not."""
+    metas = [m for m in (_shown(m, target.chain) for m in _options(target.storage_)) if m.placed]
+    repeating = list(map(_repeats, metas))
+    if repeating and all(repeating):
+        raise RuntimeError(_REPEATED)
+    pointwise = torch.Tag.pointwise in func.tags
+    if any(repeating) or (pointwise and any(_meets(m, None) for m in metas)):
+        raise _order(func)
+
+
+def _options(storage: Storage) -> list[Meta]:
+    """How each of the tensors lies in memory that a storage is picked from; none for a storage of its own."""
+    found = []
+    for x in getattr(storage, "options", ()):
+        deeper = _options(x.storage_)
+        found += [_shown(m, x.chain) for m in deeper] if deeper else [x.meta]
+    return found
+
+
+def _shown(meta: Meta, chain: Sequence[Any]) -> Meta:
+    """What views show of a tensor that lies so."""
+    for view in chain:
+        made = infer(view.func, (meta, *view.args), view.kwargs)
+        meta = made[view.index or 0] if isinstance(made, list) else made
+    return meta
 
 
 def _is_placed(x: SymTensor) -> bool:
