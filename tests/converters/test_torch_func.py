@@ -255,16 +255,6 @@ def test_maps_in_maps_and_under_staged_conditions():
     torch.testing.assert_close(tg.function(f)(x, n), f(x, n))
 
 
-def test_conditions_of_what_is_mapped_are_refused():
-    @tg.function
-    def f(x, c):
-        return torch.vmap(lambda r: r + 1 if c > 0 else r * 2)(x)
-
-    with pytest.raises(tg.errors.StagingError, match="torch.func.vmap maps") as caught:
-        f(torch.ones(3, 2), torch.tensor(1.0))
-    assert "lambda r: r + 1" in str(caught.value)
-
-
 def doubled(tree):
     return {"a": tree["p"].sin() * tree["p"], "b": [tree["q"].exp()]}
 

@@ -25,6 +25,7 @@ from ..graph.overwritten import Writers, since
 from ..symbols import funcgraph
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph
+from ..symbols.plain_apply import within_transforms
 from ..writes import histories, saving
 from .dependence import NOTHING, Dependence, dependences, output_dependences
 from .objects import plain_object
@@ -58,7 +59,7 @@ class Call:
         x = self.tensors[index]
         if x._version == self.versions[index]:
             with torch.enable_grad():
-                kept = Kept.apply(self.inputs[index], self.graph, x)
+                kept = _keep(self.inputs[index], self.graph, x)
             self.tensors[index], self.versions[index] = kept, kept._version
 
     def input(self, index: int) -> Any:
@@ -125,7 +126,7 @@ class Call:
         """Outputs that depend on differentiable inputs."""
         if not chosen or not torch.is_grad_enabled():
             return [plain_object(self.node.outputs[i], self.graph) for i in chosen]
-        return Attached.apply(self, list(chosen), *self.tensors.values())
+        return _attach(self, list(chosen), *self.tensors.values())
 
     def backward(
         self, indices: Sequence[int], grads: Sequence[Any], need: dict[int, bool]
@@ -195,6 +196,9 @@ class Kept(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         return None, None, grad
+
+
+_attach, _keep = within_transforms(Attached), within_transforms(Kept)
 
 
 def connect(node: Node, graph: FuncGraph) -> None:

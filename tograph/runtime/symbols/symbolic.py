@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import ScopeError, StagingError, UnsupportedOpError
+from ...errors import MappedConditionError, ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
@@ -258,8 +258,11 @@ _MAPPED = (
 def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
-    if torch._C._functorch.is_batchedtensor(x) and torch._C._functorch.peek_interpreter_stack():
-        raise StagingError(_MAPPED, user_location())
+    if (
+        torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and torch._C._functorch.peek_interpreter_stack()
+    ):
+        raise MappedConditionError(_MAPPED, user_location())
     for i, given in enumerate(root.given):
         if given is x and i not in root.real:
             raise Retrace(real=frozenset([i]))
