@@ -333,16 +333,6 @@ def test_tangents_that_are_not_like_the_primals(bad):
     assert str(want.value) in str(got.value)
 
 
-def test_dual_tensors_inside_are_refused():
-    @tg.function
-    def f(x):
-        with torch.autograd.forward_ad.dual_level():
-            return torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)) * 2
-
-    with pytest.raises(tg.errors.GradientError, match=r"torch.func.jvp"):
-        f(torch.ones(2))
-
-
 def test_functional_call_of_parameters_that_a_loop_replaces():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).to(D)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+from torch.autograd import forward_ad
 
 from ...errors import Location, ScopeError
 from ..graph.ir import Graph, Node, Value
@@ -191,6 +192,7 @@ class Root:
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
+    level: int = field(default_factory=lambda: forward_ad._current_level)  # around the trace
     enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
     torn: dict[Any, Any] = field(default_factory=dict)  # see ``writes.torn``
@@ -255,6 +257,7 @@ class FuncGraph:
         self.closed = False
         self.repeats = False  # the body of a loop
         self.settled = True  # of a loop: its state is known
+        self.duals: set[str] = set()  # see ``symbols.duals``
         self.frees = False  # of a loop: a gradient frees what was computed before it
         # A tensor with a later number was made while it was recorded, or since.
         self.born = next(_versions)
@@ -288,7 +291,7 @@ class FuncGraph:
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:
             self.note_gradient()
-        if grad and self.sources and not op.startswith("aten."):
+        if (grad or forward_ad._current_level >= 0) and self.sources and not op.startswith("aten."):
             CONNECT(node, self)
         return node
 

@@ -16,7 +16,7 @@ from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import infer, meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import open_layouts, products
+from . import duals, open_layouts, products
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .retrace import Retrace
 from .scalars import new_scalar
@@ -54,6 +54,7 @@ class SymTensor(Valueless, torch.Tensor):
     became_: Any = None  # of such a leaf: its value then, and the node before
     graded_ = False  # it stands for leaves of regions, which may have a gradient there
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
+    nothing_ = False  # a derivative that is zero, by a formula of torch
     picked_ = False  # a staged condition may pick it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees
     unknown_: frozenset[str] = frozenset()  # attributes of the user's that it has on some path
@@ -98,6 +99,14 @@ class SymTensor(Valueless, torch.Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
             return True  # asked when a tensor becomes another view in place
+        if (
+            func is torch.ops.aten._unpack_dual.default
+        ):  # asked by ``duals`` while an op is recorded
+            return func.decompose(*args)
+        if func in _SAME:
+            return same(args[0])
+        if func in _AGREE:
+            return may_agree(*args)
         raise ScopeError(
             f"a tensor is out of scope and cannot be used here ({func}): it belongs to the graph of a function, and has a value "
             "only where that runs. Return it from the function instead."
@@ -206,8 +215,16 @@ class SymTensor(Valueless, torch.Tensor):
         return self.clone() if copied is None else copied(self)
 
 
+_AGREE = frozenset([torch.ops.aten.is_same_size.default, torch.ops.aten._has_same_storage_numel.default])  # fmt: skip
+_SAME = frozenset([torch.ops.aten._fw_primal.default, torch.ops.aten.alias.default])
+
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
 SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
+
+
+def may_agree(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same shape, as far as sizes are known: what torch asks of a gradient or tangent, which has that of its tensor."""
+    return a.dim() == b.dim() and all(type(m) is not int or type(n) is not int or m == n for m, n in zip(a.shape, b.shape))  # fmt: skip
 
 
 def scalar_of(x: torch.Tensor) -> Any:
@@ -258,6 +275,8 @@ _MAPPED = (
 def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
+    if x._is_zerotensor():  # of a formula of torch: it has no memory
+        return wrap(_zeros(x, current_graph()), meta_of(x), current_graph())
     if (
         torch._C._functorch.is_functorch_wrapped_tensor(x)
         and torch._C._functorch.peek_interpreter_stack()
@@ -273,6 +292,10 @@ def capture(x: torch.Tensor) -> SymTensor:
         root.outside.append((x, x.grad_fn, x._version))
     storage = root.captured[id(x)]
     return SymTensor(storage.meta, storage)
+
+
+def _zeros(x: torch.Tensor, graph: FuncGraph) -> Value:
+    return graph.emit("aten.zeros.default", list(x.shape), type=tensor_type(meta_of(x)), dtype=x.dtype, device=x.device)  # fmt: skip
 
 
 def memory(x: torch.Tensor) -> int:
@@ -309,7 +332,7 @@ def as_symbolic(x: torch.Tensor) -> SymTensor:
 def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     """The graph value that a tensor has at this point."""
     value = _value_of(as_symbolic(x), graph)
-    if x.requires_grad:
+    if x.requires_grad or (duals.level_open() and duals.tangent_of(x) is not None):
         _note_source(x, value, graph)
     return value
 

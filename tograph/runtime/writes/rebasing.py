@@ -26,6 +26,10 @@ class _Alias(torch.autograd.Function):
     def backward(ctx: Any, grad: Any) -> Any:
         return grad
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any) -> Any:
+        return tangent
+
 
 class _Rebase(torch.autograd.Function):
     """Gives ``x`` the history of ``source``, in place."""
@@ -38,6 +42,10 @@ class _Rebase(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         return None, grad
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any, _: Any) -> Any:
+        return tangent
 
 
 _alias, _rebase = within_transforms(_Alias), within_transforms(_Rebase)

@@ -1,0 +1,75 @@
+"""Dual tensors of forward-mode AD (``torch.autograd.forward_ad``) that the traced code makes.
+
+torch computes with tangents above the recorder, as it does with histories: what its formulas compute is recorded like any other op. Ops with
+regions get their tangents from ``autodiff.connect``. Inside of a region tensors from outside have their tangents; the state of a loop has none,
+and what a region makes a dual of has no tangent behind it, so ``FuncGraph.duals`` says what was done in a region, and that is refused.
+
+Levels that were open around the call are none of the trace's.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ...errors import GradientError, Location
+from .valueless import Valueless
+
+MADE, UNPACKED = "made", "unpacked"
+
+
+def level_open() -> bool:
+    """Whether a level of forward-mode AD is open, in the code that is traced or around the call."""
+    return forward_ad._current_level >= 0
+
+
+def tangent_of(x: Any) -> torch.Tensor | None:
+    """The tangent of a tensor, if it has one."""
+    if not level_open() or not isinstance(x, Valueless) or not (x.is_floating_point() or x.is_complex()):  # fmt: skip
+        return None
+    with _disable_current_modes():  # nothing is recorded
+        return torch._unpack_dual(x, level=0)[1]
+
+
+def primal_of(x: Any, recorded: bool = True) -> Any:
+    """The tensor without its tangent, if it has one. ``recorded``: as a value of its own, which has a history of its own."""
+    if tangent_of(x) is None:
+        return x
+    with nullcontext() if recorded else _disable_current_modes():
+        return torch._unpack_dual(x, level=0)[0]
+
+
+def note(graph: Any, what: str) -> None:
+    """Duals are made, or unpacked, where ``graph`` is recorded."""
+    while graph is not None:
+        graph.duals.add(what)
+        graph = graph.outer
+
+
+def check_leaving(graph: Any, values: Any, location: Location | None) -> None:
+    """What a region leaves must not have a tangent from a dual that it made itself."""
+    if MADE in graph.duals and level_open():
+        for v in values:
+            if v in graph.sources and tangent_of(graph.sources[v]) is not None:
+                raise GradientError(
+                    "a staged branch or loop body makes a dual tensor (torch.autograd.forward_ad.make_dual), and what it computes of that is "
+                    "used behind it: its tangent is lost there. Make the dual tensor before the branch or loop, or unpack it inside",
+                    location,
+                )
+
+
+def check_state(graph: Any, outer: Any, before: Any, after: Any, location: Location | None) -> None:
+    """The body of a loop that unpacks must not carry dual tensors: ``before`` are the values of the state in ``outer``, ``after`` those that it leaves."""
+    if UNPACKED not in graph.duals or not level_open():
+        return
+    found = [outer.sources.get(v) for v in before] + [graph.sources.get(v) for v in after]
+    if any(x is not None and tangent_of(x) is not None for x in found):
+        raise GradientError(
+            "a staged loop carries dual tensors (torch.autograd.forward_ad), and its body unpacks: the tangents of what a loop carries are known "
+            "behind it only. Unpack there, or open the level inside of the body",
+            location,
+        )
