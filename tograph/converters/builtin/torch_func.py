@@ -23,6 +23,7 @@ from ...runtime.writes import histories
 from ..calls import call
 from ..conversion import convert_if_needed
 from ..registry import CLOSURES, handles, takes_functions
+from .linear_maps import LinearMap
 
 
 class _Primals:
@@ -209,6 +210,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> Any:
     with torch.enable_grad():
         outs, structure = _tensors(_called(f, *made.args), "linearize")
         vectors, pulled = _linear(outs, made.leaves)
+        derivative = LinearMap(lambda tangents: _along(pulled, vectors, tangents), made.leaves)
 
     def push(*tangents: Any) -> Any:
         flat, found = pytree.tree_flatten(tangents)
@@ -219,7 +221,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> Any:
         for i, (t, x) in enumerate(zip(flat, made.leaves)):
             _check_tangent(i, t, x)
         with torch.enable_grad():
-            pushed = _along(pulled, vectors, flat)
+            pushed = derivative(flat)
         return made.settled(pytree.tree_unflatten(pushed, structure))
 
     return value, push
