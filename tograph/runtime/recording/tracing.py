@@ -26,21 +26,12 @@ from ..inference.shapes import Meta, contiguous, same_shape
 from ..symbols.assumptions import settled
 from ..symbols.carrier import Carrier, dispatch_carrier
 from ..symbols.descriptions import metas
-from ..symbols.duals import level_open
+from ..symbols.duals import level_open, may_agree
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
 from ..symbols.open_layouts import is_open
 from ..symbols.packing import is_packing
 from ..symbols.scalars import size_of
-from ..symbols.symbolic import (
-    SymTensor,
-    View,
-    argument,
-    as_symbolic,
-    may_agree,
-    same,
-    scalar_of,
-    wrap,
-)
+from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
 from . import collectives, foreach, overflows, ways

@@ -17,14 +17,24 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, Location
+from ..graph.ir import Value
+from ..inference.infer import meta_of, tensor_type
 from .valueless import Valueless
 
 MADE, UNPACKED = "made", "unpacked"
+# What torch asks of tensors while an op is recorded: a tensor without its tangent, and whether a tangent is like its tensor.
+SAME = frozenset([torch.ops.aten._fw_primal.default, torch.ops.aten.alias.default])
+AGREE = frozenset([torch.ops.aten.is_same_size.default, torch.ops.aten._has_same_storage_numel.default])  # fmt: skip
 
 
 def level_open() -> bool:
     """Whether a level of forward-mode AD is open, in the code that is traced or around the call."""
     return forward_ad._current_level >= 0
+
+
+def may_agree(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same shape, as far as sizes are known: what torch asks of a gradient or tangent, which has that of its tensor."""
+    return a.dim() == b.dim() and all(type(m) is not int or type(n) is not int or m == n for m, n in zip(a.shape, b.shape))  # fmt: skip
 
 
 def tangent_of(x: Any) -> torch.Tensor | None:
@@ -41,6 +51,12 @@ def primal_of(x: Any, recorded: bool = True) -> Any:
         return x
     with nullcontext() if recorded else _disable_current_modes():
         return torch._unpack_dual(x, level=0)[0]
+
+
+def zeros(x: torch.Tensor, graph: Any) -> Value:
+    """The value of a tensor by which a formula of torch says that a derivative is zero."""
+    meta = meta_of(x)
+    return graph.emit("aten.zeros.default", list(x.shape), type=tensor_type(meta), dtype=x.dtype, device=x.device)  # fmt: skip
 
 
 def note(graph: Any, what: str) -> None:

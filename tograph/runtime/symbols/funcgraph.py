@@ -247,15 +247,12 @@ class FuncGraph:
         self.numbers: dict[Any, Value] = {}  # computed from integers
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
-        self.replaying = (
-            False  # a recorded graph runs again: to read a resource is an op like any other
-        )
+        self.replaying = False  # a recorded graph runs again: reading a resource is an op too
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
         self.torn: dict[Storage, Any] = {}  # of the caller, written with a history: ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
-        self.closed = False
-        self.repeats = False  # the body of a loop
+        self.closed = self.repeats = False  # ``repeats``: the body of a loop
         self.settled = True  # of a loop: its state is known
         self.duals: set[str] = set()  # see ``symbols.duals``
         self.frees = False  # of a loop: a gradient frees what was computed before it

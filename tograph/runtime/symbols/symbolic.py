@@ -103,10 +103,8 @@ class SymTensor(Valueless, torch.Tensor):
             func is torch.ops.aten._unpack_dual.default
         ):  # asked by ``duals`` while an op is recorded
             return func.decompose(*args)
-        if func in _SAME:
-            return same(args[0])
-        if func in _AGREE:
-            return may_agree(*args)
+        if func in duals.SAME or func in duals.AGREE:
+            return same(args[0]) if func in duals.SAME else duals.may_agree(*args)
         raise ScopeError(
             f"a tensor is out of scope and cannot be used here ({func}): it belongs to the graph of a function, and has a value "
             "only where that runs. Return it from the function instead."
@@ -215,16 +213,8 @@ class SymTensor(Valueless, torch.Tensor):
         return self.clone() if copied is None else copied(self)
 
 
-_AGREE = frozenset([torch.ops.aten.is_same_size.default, torch.ops.aten._has_same_storage_numel.default])  # fmt: skip
-_SAME = frozenset([torch.ops.aten._fw_primal.default, torch.ops.aten.alias.default])
-
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
 SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
-
-
-def may_agree(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors have the same shape, as far as sizes are known: what torch asks of a gradient or tangent, which has that of its tensor."""
-    return a.dim() == b.dim() and all(type(m) is not int or type(n) is not int or m == n for m, n in zip(a.shape, b.shape))  # fmt: skip
 
 
 def scalar_of(x: torch.Tensor) -> Any:
@@ -276,7 +266,7 @@ def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
     if x._is_zerotensor():  # of a formula of torch: it has no memory
-        return wrap(_zeros(x, current_graph()), meta_of(x), current_graph())
+        return wrap(duals.zeros(x, current_graph()), meta_of(x), current_graph())
     if (
         torch._C._functorch.is_functorch_wrapped_tensor(x)
         and torch._C._functorch.peek_interpreter_stack()
@@ -292,10 +282,6 @@ def capture(x: torch.Tensor) -> SymTensor:
         root.outside.append((x, x.grad_fn, x._version))
     storage = root.captured[id(x)]
     return SymTensor(storage.meta, storage)
-
-
-def _zeros(x: torch.Tensor, graph: FuncGraph) -> Value:
-    return graph.emit("aten.zeros.default", list(x.shape), type=tensor_type(meta_of(x)), dtype=x.dtype, device=x.device)  # fmt: skip
 
 
 def memory(x: torch.Tensor) -> int:
