@@ -178,6 +178,10 @@ class RecursiveCallError(StagingError, RecursionError):
     """A function that calls itself until a staged condition holds, otherwise than at its end."""
 
 
+class MappedConditionError(StagingError):
+    """A tensor that ``torch.func.vmap`` maps, inside of a function, in a staged condition, loop or ``try``."""
+
+
 class LastingChangeError(StagingError):
     """A change that was made while tracing and cannot be undone: tracing again would find it made."""
 

@@ -255,16 +255,6 @@ def test_maps_in_maps_and_under_staged_conditions():
     torch.testing.assert_close(tg.function(f)(x, n), f(x, n))
 
 
-def test_conditions_of_what_is_mapped_are_refused():
-    @tg.function
-    def f(x, c):
-        return torch.vmap(lambda r: r + 1 if c > 0 else r * 2)(x)
-
-    with pytest.raises(tg.errors.StagingError, match="torch.func.vmap maps") as caught:
-        f(torch.ones(3, 2), torch.tensor(1.0))
-    assert "lambda r: r + 1" in str(caught.value)
-
-
 def doubled(tree):
     return {"a": tree["p"].sin() * tree["p"], "b": [tree["q"].exp()]}
 
@@ -341,16 +331,6 @@ def test_tangents_that_are_not_like_the_primals(bad):
     with pytest.raises(RuntimeError) as got:
         tg.function(f)(x, tangents)
     assert str(want.value) in str(got.value)
-
-
-def test_dual_tensors_inside_are_refused():
-    @tg.function
-    def f(x):
-        with torch.autograd.forward_ad.dual_level():
-            return torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)) * 2
-
-    with pytest.raises(tg.errors.GradientError, match=r"torch.func.jvp"):
-        f(torch.ones(2))
 
 
 def test_functional_call_of_parameters_that_a_loop_replaces():

@@ -135,3 +135,31 @@ def test_second_order():
         return torch.autograd.grad((g * g).sum(), [w, x])
 
     torch.testing.assert_close(second(tg.function(f)), second(f))
+
+
+def of_one_memory(x):
+    w = torch.ones(2, requires_grad=True)
+    return w, w.detach(), w.detach()[1:], w.view(1, 2), w * x
+
+
+def without_other_results(x):
+    w = torch.zeros(2, requires_grad=True)
+    return w, w.detach()
+
+
+def constants(x):
+    y = torch.tensor([1.0, 2.0, 3.0])
+    return y, y.detach(), y[1:], y.view(3, 1)[2]
+
+
+@pytest.mark.parametrize("f", [of_one_memory, without_other_results, constants])
+def test_results_share_memory(f):
+    found = []
+    for g in (f, tg.function(f)):
+        results = g(torch.tensor([0.3, 0.4]) if f is not constants else torch.ones(2))
+        with torch.no_grad():
+            results[0].add_(1)
+            results[1].mul_(2)
+        shared = [y.untyped_storage().data_ptr() == results[0].untyped_storage().data_ptr() for y in results]  # fmt: skip
+        found.append((shared, [y.detach() for y in results], [y.requires_grad for y in results]))
+    torch.testing.assert_close(*found)

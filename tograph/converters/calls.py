@@ -43,6 +43,7 @@ from .generators import CHANNEL, Generator, is_generator_function
 from .left_alone import leave_alone
 from .registry import (
     BUILTINS,
+    CLOSURES,
     DRAWS,
     GROWING,
     METHODS,
@@ -158,6 +159,8 @@ def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
     form = BUILTINS.get(f)
     if form is not None:
         return form
+    if f.__code__ in CLOSURES:
+        return CLOSURES[f.__code__](f)
     if f.__code__ is standard.DISPATCHER or f.__code__ is _NOT_COMPILED or not is_user_function(f):
         return None
     callables.read(f)

@@ -1,7 +1,8 @@
 """Backward hooks of whole modules: torch's own, around the module's inputs and outputs, with hooks that are converted.
 
-They act on gradients that are taken while the graph is recorded, with effects on Python objects like any code. A gradient that is taken of the
-graph, from outside or through a branch or a loop body that the module stands in, would pass them by: it is refused.
+They act on gradients that are taken while the graph is recorded, with effects on Python objects like any code. For a gradient that is taken of the
+graph, from outside or through a branch or a loop body that the module stands in, two nodes are around what the module has recorded
+(``HookNodes``). Hooks that do more than compute, or use what is computed in the module, are refused there.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.symbolic import as_symbolic, same
 from ..runtime.values import flattening
 from ..runtime.values.structure import is_union
+from .hook_nodes import HookNodes
 from .registry import handles
 
 _REFUSED = (
-    "{} has backward hooks of the whole module, and a gradient goes through it that is taken outside of the function, or of the branch "
+    "{} has backward hooks of the whole module that cannot be part of a graph ({}), and a gradient goes through it that is taken outside of the function, or of the branch "
     "or loop body that calls it. Take the gradient where the module is called, use register_hook on its inputs and outputs, or call the "
     "module under torch.no_grad()."
 )
@@ -69,10 +71,19 @@ class _Hook(BackwardHook):
         out = [made.get(i, x) for i, x in enumerate(args)]
         return tuple(out) if type(args) is tuple else type(args)(*out), at
 
+    def setup_input_hook(self, args: Any) -> Any:
+        made = super().setup_input_hook(args)
+        self.nodes = HookNodes(self, made)
+        return made
+
     def setup_output_hook(self, args: Any) -> Any:
         result = super().setup_output_hook(args)
-        for x in result if isinstance(result, tuple) else (result,):
-            hooks.refuse(x, _REFUSED.format(type(self.module).__name__))
+        outputs = result if isinstance(result, tuple) else (result,)
+        try:
+            self.nodes.place(outputs)
+        except GradientError as error:
+            for x in outputs:
+                hooks.refuse(x, _REFUSED.format(type(self.module).__name__, error.message))
         return result
 
 

@@ -23,6 +23,9 @@ TABLE_METHODS: list[
 ] = []  # of dicts and sets of the graph: takes one, the name and the arguments
 TABLE_KEYS: list[Form] = []  # what going over a dict or set of the graph gives
 STEPS: list[Form] = []  # of the step of an optimiser: takes the method of its class first
+CLOSURES: dict[
+    types.CodeType, Form
+] = {}  # of functions that transforms of torch give: takes one, gives the staged form of it
 HIGHER_ORDER: set[Any] = set()  # functions whose arguments are converted first
 
 

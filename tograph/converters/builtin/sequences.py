@@ -362,5 +362,5 @@ def _move_to_end(x, key, last=True):
 
 METHODS[(collections.OrderedDict, "move_to_end")] = _move_to_end
 
-takes_functions(torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
+takes_functions(torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
                 torch.func.jacfwd, torch.func.hessian)  # fmt: skip

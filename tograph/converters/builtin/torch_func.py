@@ -22,7 +22,8 @@ from ...runtime.symbols.symbolic import as_symbolic
 from ...runtime.writes import histories
 from ..calls import call
 from ..conversion import convert_if_needed
-from ..registry import handles, takes_functions
+from ..registry import CLOSURES, handles, takes_functions
+from .linear_maps import LinearMap
 
 
 class _Primals:
@@ -209,6 +210,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> Any:
     with torch.enable_grad():
         outs, structure = _tensors(_called(f, *made.args), "linearize")
         vectors, pulled = _linear(outs, made.leaves)
+        derivative = LinearMap(lambda tangents: _along(pulled, vectors, tangents), made.leaves)
 
     def push(*tangents: Any) -> Any:
         flat, found = pytree.tree_flatten(tangents)
@@ -219,7 +221,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> Any:
         for i, (t, x) in enumerate(zip(flat, made.leaves)):
             _check_tangent(i, t, x)
         with torch.enable_grad():
-            pushed = _along(pulled, vectors, flat)
+            pushed = derivative(flat)
         return made.settled(pytree.tree_unflatten(pushed, structure))
 
     return value, push
@@ -276,8 +278,23 @@ def hessian(f: Callable[..., Any], argnums: Any = 0) -> Any:
 
 # ---- in place of torch's own
 
+_OPTIONS = ("argnums", "has_aux")
+
+
+def _sample(x: Any) -> Any:
+    return x
+
 
 def _makes_function(function: Any, form: Callable[..., Any]) -> None:
+    def of_closure(made: Any) -> Any:
+        """The staged form of what ``function`` gave outside of the function that is traced."""
+        held = {n: c.cell_contents for n, c in zip(made.__code__.co_freevars, made.__closure__)}
+        return run(held["func"], **{n: x for n, x in held.items() if n in _OPTIONS})
+
+    CLOSURES.setdefault(
+        function(_sample).__code__, of_closure
+    )  # ``hessian`` gives one of ``jacfwd``
+
     @handles(function)
     def run(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         plain = function(convert_if_needed(f), *args, **kwargs)

@@ -14,21 +14,26 @@ Invariant: an output keeps its index; regions compute what they computed before,
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ...errors import GradientError
-from ..graph.ir import Graph, Node, Value, map_values
+from ..gradients.engine import run_backward
+from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.ordering import node_effects
 from ..graph.overwritten import Writers, since
-from ..symbols import funcgraph
-from ..symbols.carrier import differentiable
+from ..graph.rewrite import copied
+from ..symbols import duals, funcgraph
+from ..symbols.carrier import Carrier, differentiable
 from ..symbols.funcgraph import FuncGraph, current_graph
+from ..symbols.plain_apply import within_transforms
+from ..symbols.symbolic import as_symbolic, same
 from ..writes import histories, saving
 from .dependence import NOTHING, Dependence, dependences, output_dependences
-from .objects import plain_object
+from .objects import plain_object, zeros_like
 from .rules import RULES, UNKNOWN
 
 # Gradients of ops with regions, by op: set by ``alternatives`` and ``loops``, which need this module.
@@ -44,7 +49,7 @@ class Call:
         self.tensors: dict[int, torch.Tensor] = {}
         for i, value in enumerate(self.inputs):
             found = graph.sources.get(value)
-            if found is not None and found.requires_grad and differentiable(value.type):
+            if found is not None and differentiable(value.type) and _has_derivative(found):
                 self.tensors[i] = found
         self.carried: int = node.kwargs.get("carried", 0)
         self.count: int | None = None  # of a While that counts its trips: the output's index
@@ -52,6 +57,7 @@ class Call:
         self.kept: saving.Kept = []  # what a gradient of the user's own has saved
         self.saves = False  # whether eager PyTorch saves tensors in what a region runs, as far as gradients went through it
         self.versions = {i: x._version for i, x in self.tensors.items()}
+        self.enabled = torch.is_grad_enabled()  # where it was recorded
         histories.hold(self, graph)
 
     def keep(self, index: int) -> None:
@@ -59,7 +65,7 @@ class Call:
         x = self.tensors[index]
         if x._version == self.versions[index]:
             with torch.enable_grad():
-                kept = Kept.apply(self.inputs[index], self.graph, x)
+                kept = _keep(self.inputs[index], self.graph, x)
             self.tensors[index], self.versions[index] = kept, kept._version
 
     def input(self, index: int) -> Any:
@@ -126,7 +132,7 @@ class Call:
         kinds = [self.node.outputs[i].type for i in indices]
         chosen = [i for i, kind in zip(indices, kinds) if differentiable(kind)]
         made: dict[int, Any] = {}
-        if chosen and self.tensors and torch.is_grad_enabled():
+        if chosen and self.tensors and (torch.is_grad_enabled() or duals.level_open()):
             depends = self.depends()
             chosen = [i for i in chosen if depends[i]]
             made = dict(zip(chosen, self.attached(chosen)))
@@ -137,9 +143,9 @@ class Call:
 
     def attached(self, chosen: Sequence[int]) -> Sequence[Any]:
         """Outputs that depend on differentiable inputs."""
-        if not chosen or not torch.is_grad_enabled():
+        if not chosen or not (torch.is_grad_enabled() or duals.level_open()):
             return [plain_object(self.node.outputs[i], self.graph) for i in chosen]
-        return Attached.apply(self, list(chosen), *self.tensors.values())
+        return _attach(self, list(chosen), *self.tensors.values())
 
     def backward(
         self, indices: Sequence[int], grads: Sequence[Any], need: dict[int, bool]
@@ -157,6 +163,53 @@ class Call:
             found = self._by_rule(by_output)
         return [found[i] if need[i] else None for i in self.tensors]
 
+    def pushed(self, indices: Sequence[int], tangents: Sequence[Any]) -> tuple[Any, ...]:
+        """The tangents of the outputs ``indices``: what those of ``tensors`` give by the product with vectors from the left, which is linear in these."""
+        outer = self.enabled
+        with torch.enable_grad():
+            inner = copy.copy(self)
+            inner.node = self._with_gradients()
+            inner.tensors = {i: _apart(x, outer) for i, x in self.tensors.items()}
+            inner.versions = {i: x._version for i, x in inner.tensors.items()}
+            outs = inner.attached(indices)
+            self._refuse_lists([*outs, *self.tensors.values()])
+            vectors = [torch.Tensor.requires_grad_(zeros_like(o)) for o in outs]
+            there = [i for i, t in zip(inner.tensors, tangents) if t is not None]
+            pulled = run_backward(outs, vectors, [inner.tensors[i] for i in there], True)
+            given = [t for t in tangents if t is not None]
+            pairs = [(p, t) for p, t in zip(pulled, given) if p is not None and p.requires_grad]
+            found: Sequence[Any] = [None] * len(vectors)
+            if pairs:
+                found = run_backward(*zip(*pairs), vectors, True)
+            made = [zeros_like(o.detach()) if f is None else f for f, o in zip(found, outs)]
+        return tuple(made) if outer else tuple(x.detach() for x in made)
+
+    def _refuse_lists(self, found: Sequence[Any]) -> None:
+        if any(isinstance(x, Carrier) for x in found):
+            raise GradientError(
+                "dual tensors (torch.autograd.forward_ad) are in a list whose length depends on data: use torch.func.jvp",
+                self.node.location,
+            )
+
+    def _with_gradients(self) -> Node:
+        """The node; where it was recorded while gradients were off, which tangents go through, another one that was not."""
+        node = self.node
+        if all(n.grad for r in node.regions.values() for n in all_nodes(r)):
+            return node
+        if not node_effects(node).pure:
+            raise GradientError(
+                f"a tangent (torch.autograd.forward_ad) goes through a staged `{node.op}` that is recorded under torch.no_grad() and has effects: "
+                "take it without no_grad()",
+                node.location,
+            )
+        regions = {name: copied(r, ordered=True) for name, r in node.regions.items()}
+        for inner in (n for r in regions.values() for n in all_nodes(r)):
+            inner.grad = True
+        kinds = [v.type for v in node.outputs]
+        made = Node(node.op, node.args, node.kwargs, kinds, regions=regions, location=node.location)
+        self.graph.graph.nodes.append(made)
+        return made
+
     def _by_rule(self, grads: list[Any]) -> list[Any]:
         if self.node.op in UNKNOWN:
             raise GradientError(UNKNOWN[self.node.op], self.node.location)
@@ -167,6 +220,18 @@ class Call:
         )
         found = list(_aligned(self.node.args, results))
         return found + [None] * (len(self.inputs) - len(found))
+
+
+def _has_derivative(x: torch.Tensor) -> bool:
+    return x.requires_grad or (duals.level_open() and duals.tangent_of(x) is not None)
+
+
+def _apart(x: torch.Tensor, again: bool) -> Any:
+    """A tensor of the value of ``x`` to differentiate by, which has no tangent; and its history, where that is to be differentiated ``again``."""
+    plain = duals.primal_of(x)
+    if again and x.requires_grad:
+        return histories.alias(plain)
+    return torch.Tensor.requires_grad_(same(as_symbolic(plain)))
 
 
 def _aligned(args: Any, grads: Any):
@@ -198,6 +263,10 @@ class Attached(torch.autograd.Function):
         need = {i: f is not None and _goes_on(f) for i, (f, _) in zip(ctx.call.tensors, ctx.next_functions, strict=True)}  # fmt: skip
         return None, None, *ctx.call.backward(ctx.indices, grads, need)
 
+    @staticmethod
+    def jvp(ctx: Any, call: Any, indices: Any, *tangents: torch.Tensor | None) -> Any:
+        return ctx.call.pushed(ctx.indices, tangents)
+
 
 class Kept(torch.autograd.Function):
     """A value as a tensor with the history that ``x`` has now."""
@@ -210,11 +279,31 @@ class Kept(torch.autograd.Function):
     def backward(ctx: Any, grad: Any) -> Any:
         return None, None, grad
 
+    @staticmethod
+    def jvp(ctx: Any, value: Any, graph: Any, tangent: torch.Tensor) -> Any:
+        return tangent
+
+
+_attach, _keep = within_transforms(Attached), within_transforms(Kept)
+
+
+def _refuse_tangents(node: Node, graph: FuncGraph) -> None:
+    """An op without a gradient has no tangents either."""
+    if not duals.level_open() or not any(differentiable(v.type) for v in node.outputs):
+        return
+    if any(v in graph.sources and duals.tangent_of(graph.sources[v]) is not None for v in node.inputs):  # fmt: skip
+        raise GradientError(
+            f"a tangent (torch.autograd.forward_ad) goes through `{node.op}`, which has no derivative inside of a function",
+            node.location,
+        )
+
 
 def connect(node: Node, graph: FuncGraph) -> None:
     """Connect the outputs of a node that was recorded just now, where it has a gradient."""
     known = node.op in RULES or node.op in REGION_RULES or node.op in UNKNOWN
     if not known or (node.op in ("tg.read", "tg.written") and not graph.replaying):
+        if not known:
+            _refuse_tangents(node, graph)
         return
     call = Call(node, graph)
     if not call.tensors:

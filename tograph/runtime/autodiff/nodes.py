@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..gradients import transforms
-from ..gradients.plain_apply import plain_apply
 from ..graph.ir import Value
 from ..graph.ordering import graph_effects
 from ..graph.types import ScalarType, TensorType
+from ..symbols.plain_apply import plain_apply
 from .routes import is_there
 
 if TYPE_CHECKING:

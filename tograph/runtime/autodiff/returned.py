@@ -51,9 +51,29 @@ class ReturnedLeaves:
     def fill(self, outputs: list[Any], leaves: Sequence[torch.Tensor]) -> list[Any]:
         """The outputs of a call with the leaves among them."""
         for m, leaf in zip(self.made, leaves):
-            leaf.data = outputs[m.output].detach().clone()  # what is saved has a memory of its own
+            given = outputs[m.output].detach()
+            leaf.data = given.clone()  # what is saved has a memory of its own
             outputs[m.output] = leaf
+            for k, x in enumerate(outputs):
+                outputs[k] = x if x is leaf else _in_memory_of(leaf, given, x)
         return outputs
+
+
+def _in_memory_of(leaf: torch.Tensor, given: torch.Tensor, x: Any) -> Any:
+    """A result, in the memory of the leaf where it lies in that of what the graph gave for it: ``w.detach()``, ``w[0]``."""
+    if not isinstance(x, torch.Tensor) or x.dtype != given.dtype or not x.numel():
+        return x
+    if x.untyped_storage().data_ptr() != given.untyped_storage().data_ptr():
+        return x
+    first = x.storage_offset() - given.storage_offset()
+    last = first + sum((n - 1) * s for n, s in zip(x.shape, x.stride()))
+    if first < 0 or last >= leaf.numel() or leaf.stride() != given.stride():
+        return x
+    placed = leaf.detach().as_strided(x.shape, x.stride(), first)
+    if not x.requires_grad:
+        return placed
+    x.data = placed
+    return x
 
 
 def _is_known(m: Made, graph: Graph) -> bool:

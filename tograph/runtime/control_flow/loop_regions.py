@@ -12,9 +12,9 @@ from ..graph import types
 from ..graph.ir import Node, Value
 from ..inference.shapes import SYMBOLS
 from ..recording.tracing import recording
-from ..symbols import journal
+from ..symbols import duals, journal
 from ..symbols.assumptions import note_singles
-from ..symbols.funcgraph import FuncGraph, current_graph
+from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import flattening, inner_lists, listed, structure
 from ..values.flattening import flatten
@@ -191,6 +191,7 @@ def emit_while(
     kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
     test = _test_value(cond)
     outs = _body_outputs(loop, state, specs, carried, told, kinds)
+    duals.check_state(loop.graph, graph, initial, outs, user_location())
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)

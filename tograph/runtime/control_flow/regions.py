@@ -21,8 +21,8 @@ from ..graph.ordering import prune_region, written
 from ..guarding import reads
 from ..inference.shapes import SYMBOLS
 from ..recording.tracing import recording
-from ..symbols import journal, symbolic
-from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols import duals, journal, symbolic
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor
@@ -256,6 +256,7 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
     inner.inputs = own + [graph.captures[k] for k in keys]
     inner.input_names = inner.input_names[:lead] + [""] * len(keys)
     hooked.check(graph, outputs)
+    duals.check_leaving(graph, outputs, user_location())
     inner.outputs = freed.leaving(graph, outputs)
     prune_region(inner)
     graph.closed = True

@@ -50,7 +50,7 @@ class Handle:
         graph.nodes.remove(node)
         hooked.forget(node, self._graph)
         _replace(graph, made, source)
-        _stand_for(self._x, made, source, self._graph)
+        stand_for(self._x, made, source, self._graph)
 
 
 def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
@@ -82,7 +82,7 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
     _bypassed(x, node, value, graph)
     if options:
         hooked.note(node, {value_of(o, graph) for o in options}, graph)
-    _stand_for(x, value, node.outputs[0], graph)
+    stand_for(x, value, node.outputs[0], graph)
     return Handle(plain, x, node, graph)
 
 
@@ -102,7 +102,7 @@ def refuse(x: Any, why: str) -> None:
     value = value_of(x, graph)
     node = _refusing(x, value, why)
     _place(graph.graph, node, value)
-    _stand_for(x, value, node.outputs[0], graph)
+    stand_for(x, value, node.outputs[0], graph)
 
 
 NAME = "gradient_hook"
@@ -140,7 +140,7 @@ def _place(graph: Graph, node: Node, value: Value) -> None:
 
     What the hook itself is computed from keeps the value.
     """
-    needed = _ancestors(node)
+    needed = ancestors(node)
     rest = [n for n in graph.nodes if value in n.inputs and n is not node and n not in needed]
     first = graph.nodes.index(rest[0]) if rest else len(graph.nodes) - 1
     if not needed.isdisjoint(graph.nodes[first:-1]):
@@ -157,7 +157,7 @@ def _place(graph: Graph, node: Node, value: Value) -> None:
 
 def _bypassed(x: SymTensor, node: Node, value: Value, graph: FuncGraph) -> None:
     """Refuse gradients that come to ``x`` by way of what its hook is computed from: they would pass by the hook."""
-    needed = _ancestors(node)
+    needed = ancestors(node)
     users = [n for n in graph.graph.nodes if value in n.inputs and n in needed]
     users = [n for n in users if n.grad and n.op != "aten.detach.default"]
     if not users:
@@ -181,7 +181,7 @@ def _refusing(x: SymTensor, value: Value, why: str) -> Node:
     return custom.call_of([value], [value], region.graph, NAME, refused=why)
 
 
-def _ancestors(node: Node) -> set[Node]:
+def ancestors(node: Node) -> set[Node]:
     """The nodes that a node's inputs are computed by."""
     seen: set[Node] = set()
     todo = [v.node for v in node.inputs]
@@ -198,7 +198,7 @@ def _replace(graph: Graph, old: Value, new: Value) -> None:
         node.replace_inputs(lambda v: new if v is old else v)
 
 
-def _stand_for(x: SymTensor, old: Value, new: Value, graph: FuncGraph) -> None:
+def stand_for(x: SymTensor, old: Value, new: Value, graph: FuncGraph) -> None:
     """``x`` and its storage stand for ``new`` from here on; so does what torch has saved of ``x``, which is read anew."""
     storage = x.storage_
     if storage.ref is not None and storage.ref.value is old:
@@ -222,7 +222,7 @@ def again(node: Node, x: SymTensor, made: Value, gradient: Callable[[Any], Any])
     graph = current_graph()
     if x.requires_grad:
         _REGISTER(x, hook)
-        _stand_for(x, value_of(x, graph), made, graph)
+        stand_for(x, value_of(x, graph), made, graph)
     return x
 
 

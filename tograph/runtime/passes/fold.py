@@ -8,6 +8,8 @@ the graph runs.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -16,7 +18,7 @@ from ...errors import TographError
 from ..graph import ops
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ordering import node_effects
-from ..graph.rewrite import Renaming, carried, keep_inputs, lead, splice
+from ..graph.rewrite import Renaming, carried, is_torch_op, keep_inputs, lead, splice
 from ..graph.types import BOOL, ScalarType, TensorType
 
 MAX_ELEMENTS = 64  # of a tensor that is computed now
@@ -36,12 +38,30 @@ class _Unknown(Exception):
 def fold(graph: Graph) -> Graph:
     """``graph`` with known values computed."""
     with torch.no_grad():
-        _fold(graph, {})
+        _fold(graph, {}, _shared(graph))
     return graph
 
 
-def _fold(graph: Graph, known: Known) -> None:
-    """``known`` holds tensors that are known; numbers are in the renaming."""
+def _shared(graph: Graph) -> set[Node]:
+    """The views by which several results of the graph lie in one memory."""
+    chains = list(map(_views, dict.fromkeys(graph.outputs)))
+    roots = Counter(root for root, _ in chains)
+    return {node for root, chain in chains if roots[root] > 1 for node in chain}
+
+
+def _views(value: Value) -> tuple[Value, list[Node]]:
+    """What a value is a view of, and the ops by which it is."""
+    chain: list[Node] = []
+    node = value.node
+    while node is not None and is_torch_op(node) and ops.lookup(node.op).aliases and isinstance(node.args[0], Value):  # fmt: skip
+        chain.append(node)
+        value = node.args[0]
+        node = value.node
+    return value, chain
+
+
+def _fold(graph: Graph, known: Known, shared: Container[Node] = ()) -> None:
+    """``known`` holds tensors that are known; numbers are in the renaming. The nodes ``shared`` stay."""
     names, nodes = Renaming(), []
     for value in list(known):
         if isinstance(value.type, ScalarType):
@@ -52,7 +72,7 @@ def _fold(graph: Graph, known: Known) -> None:
             if not _decide(node, names, nodes, known):
                 _enter(node, known)
                 nodes.append(node)
-        elif not _compute(node, names, nodes, known):
+        elif node in shared or not _compute(node, names, nodes, known):
             nodes.append(node)
     graph.nodes = nodes
     names.outputs(graph)

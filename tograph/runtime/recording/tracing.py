@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
 )
 
-from ...errors import GradientError, UnsupportedOpError
+from ...errors import UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference.fitting import unsure
@@ -27,6 +27,7 @@ from ..inference.shapes import Meta, contiguous, same_shape
 from ..symbols.assumptions import settled
 from ..symbols.carrier import Carrier, dispatch_carrier
 from ..symbols.descriptions import metas
+from ..symbols.duals import level_open, may_agree
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
 from ..symbols.open_layouts import is_open
 from ..symbols.packing import is_packing
@@ -282,8 +283,28 @@ def _conj(x):
 
 
 def _zeros(size, **options):
-    """``aten._efficientzerotensor``, by which torch's formulas say that a derivative is zero: a tensor without memory, which kernels cannot read."""
-    return record(aten.zeros.default, (size,), options)
+    """``aten._efficientzerotensor``, by which torch's formulas say that a derivative is zero: a tensor without memory, which kernels cannot read.
+
+    That of a Python number stays torch's own: its content is asked for.
+    """
+    if not len(size) and level_open():
+        with _disable_current_modes():
+            return aten._efficientzerotensor.default(size, **options)
+    made = record(aten.zeros.default, (size,), options)
+    made.nothing_ = True
+    return made
+
+
+def _unless_zero(func) -> Callable[..., Any]:
+    """A product or quotient: of a derivative that is zero it is zero, whatever the other factor is."""
+
+    def run(x, y):
+        if getattr(x, "nothing_", False) or (func is not aten.div.Tensor and getattr(y, "nothing_", False)):  # fmt: skip
+            found = infer(func, metas((x, y)), {})
+            return _zeros(found.size, dtype=found.dtype, device=found.device)
+        return record(func, (x, y), {})
+
+    return run
 
 
 def _negative(x):
@@ -304,10 +325,6 @@ def _in_known_layout(func) -> Callable[..., Any]:
         return record(func, (turned(copy),), {})
 
     return run
-
-
-def _is_same_size(a, b):
-    return tuple(a.shape) == tuple(b.shape)
 
 
 def _size(x, dim=None):
@@ -359,23 +376,14 @@ def _converted(x: Any, **kwargs: Any) -> Any:
     return torch.scalar_tensor(x, dtype=kwargs.get("dtype"), device=kwargs.get("device"))
 
 
-def _dual(x: Any, tangent: Any) -> Any:
-    """``aten._has_same_storage_numel``, which making a dual tensor asks."""
-    raise GradientError(
-        "dual tensors of forward-mode AD (torch.autograd.forward_ad) cannot be made inside of a function: use "
-        "torch.func.jvp or torch.func.linearize, or make them outside of it.",
-        user_location(),
-    )
-
-
 SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._to_copy.default: _converted,
-    aten._has_same_storage_numel.default: _dual,
+    aten._has_same_storage_numel.default: may_agree,
     aten.detach.default: _detach,
     aten.detach_.default: lambda x: x,
     aten.lift_fresh.default: _lift_fresh,
     aten._local_scalar_dense.default: _local_scalar,
-    aten.is_same_size.default: _is_same_size,
+    aten.is_same_size.default: may_agree,
     aten.equal.default: _equal,
     aten._conj.default: _conj,
     aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
@@ -384,6 +392,8 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
 }
+for _overload in (aten.mul.Tensor, aten.div.Tensor, aten.dot.default, aten.vdot.default):
+    SPECIAL[_overload] = _unless_zero(_overload)
 for _overload in (aten._linalg_det.default, aten._linalg_slogdet.default):
     SPECIAL[_overload] = _in_known_layout(_overload)
 for _name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+from torch.autograd import forward_ad
 
 from ...errors import Location, ScopeError
 from ..graph.ir import Graph, Node, Value
@@ -196,6 +197,7 @@ class Root:
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
+    level: int = field(default_factory=lambda: forward_ad._current_level)  # around the trace
     enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
     torn: dict[Any, Any] = field(default_factory=dict)  # see ``writes.torn``
@@ -249,16 +251,14 @@ class FuncGraph:
         self.numbers: dict[Any, Value] = {}  # computed from integers
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
-        self.replaying = (
-            False  # a recorded graph runs again: to read a resource is an op like any other
-        )
+        self.replaying = False  # a recorded graph runs again: reading a resource is an op too
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
         self.torn: dict[Storage, Any] = {}  # of the caller, written with a history: ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
-        self.closed = False
-        self.repeats = False  # the body of a loop
+        self.closed = self.repeats = False  # ``repeats``: the body of a loop
         self.settled = True  # of a loop: its state is known
+        self.duals: set[str] = set()  # see ``symbols.duals``
         self.frees = False  # of a loop: a gradient frees what was computed before it
         # A tensor with a later number was made while it was recorded, or since.
         self.born = next(_versions)
@@ -292,7 +292,7 @@ class FuncGraph:
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:
             self.note_gradient()
-        if grad and self.sources and not op.startswith("aten."):
+        if (grad or forward_ad._current_level >= 0) and self.sources and not op.startswith("aten."):
             CONNECT(node, self)
         return node
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import ScopeError, StagingError, UnsupportedOpError
+from ...errors import MappedConditionError, ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import infer, meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import contents, open_layouts, products, valueless
+from . import contents, duals, open_layouts, products, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .known import UNKNOWN
 from .retrace import Retrace
@@ -55,6 +55,7 @@ class SymTensor(Valueless, torch.Tensor):
     became_: Any = None  # of such a leaf: its value then, and the node before
     graded_ = False  # it stands for leaves of regions, which may have a gradient there
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
+    nothing_ = False  # a derivative that is zero, by a formula of torch
     picked_ = False  # a staged condition may pick it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees
     unknown_: frozenset[str] = frozenset()  # attributes of the user's that it has on some path
@@ -99,6 +100,12 @@ class SymTensor(Valueless, torch.Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
             return True  # asked when a tensor becomes another view in place
+        if (
+            func is torch.ops.aten._unpack_dual.default
+        ):  # asked by ``duals`` while an op is recorded
+            return func.decompose(*args)
+        if func in duals.SAME or func in duals.AGREE:
+            return same(args[0]) if func in duals.SAME else duals.may_agree(*args)
         raise ScopeError(
             f"a tensor is out of scope and cannot be used here ({func}): it belongs to the graph of a function, and has a value "
             "only where that runs. Return it from the function instead."
@@ -270,8 +277,13 @@ _MAPPED = (
 def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
-    if torch._C._functorch.is_batchedtensor(x) and torch._C._functorch.peek_interpreter_stack():
-        raise StagingError(_MAPPED, user_location())
+    if x._is_zerotensor():  # of a formula of torch: it has no memory
+        return wrap(duals.zeros(x, current_graph()), meta_of(x), current_graph())
+    if (
+        torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and torch._C._functorch.peek_interpreter_stack()
+    ):
+        raise MappedConditionError(_MAPPED, user_location())
     for i, given in enumerate(root.given):
         if given is x and i not in root.real:
             raise Retrace(real=frozenset([i]))
@@ -318,7 +330,7 @@ def as_symbolic(x: torch.Tensor) -> SymTensor:
 def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     """The graph value that a tensor has at this point."""
     value = _value_of(as_symbolic(x), graph)
-    if x.requires_grad:
+    if x.requires_grad or (duals.level_open() and duals.tangent_of(x) is not None):
         _note_source(x, value, graph)
     return value
 

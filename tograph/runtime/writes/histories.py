@@ -27,6 +27,7 @@ from ...errors import GradientError, Location
 from ..graph.ir import Node
 from ..graph.overwritten import place_of, told
 from ..inference.infer import tensor_type
+from ..symbols import duals
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
 from .rebasing import alias, rebase
@@ -62,7 +63,10 @@ class Earlier:
         self.body = current_graph()
         self.body.root.earlier.append(self)
         with torch.enable_grad():
-            self._end = _Earlier.apply(self, *self.outside) if self.outside else None
+            given = [
+                duals.primal_of(x, recorded=False) for x in self.outside
+            ]  # in a body the state has no tangents
+            self._end = _Earlier.apply(self, *given) if given else None
 
     def state(self, x: Any, index: int, told: Told) -> Any:
         """The placeholder ``x`` of the body's input ``index`` as a tensor with the history of the iterations before."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import increment_version
 
+from ..symbols.plain_apply import within_transforms
 from ..symbols.symbolic import as_symbolic, same
 
 set_versions = torch._C._autograd._unsafe_set_version_counter
@@ -25,6 +26,10 @@ class _Alias(torch.autograd.Function):
     def backward(ctx: Any, grad: Any) -> Any:
         return grad
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any) -> Any:
+        return tangent
+
 
 class _Rebase(torch.autograd.Function):
     """Gives ``x`` the history of ``source``, in place."""
@@ -38,13 +43,20 @@ class _Rebase(torch.autograd.Function):
     def backward(ctx: Any, grad: Any) -> Any:
         return None, grad
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any, _: Any) -> Any:
+        return tangent
+
+
+_alias, _rebase = within_transforms(_Alias), within_transforms(_Rebase)
+
 
 def alias(x: torch.Tensor) -> Any:
     """A tensor with the history that ``x`` has now, in any gradient mode, or None when it has none."""
     if not x.requires_grad:
         return None
     with torch.enable_grad():
-        return _Alias.apply(x)
+        return _alias(x)
 
 
 def rebase(x: torch.Tensor, source: Any) -> None:
@@ -56,7 +68,7 @@ def rebase(x: torch.Tensor, source: Any) -> None:
         torch.Tensor.detach_(x)  # of torch's history only
     if not x.requires_grad and source is not None and source.requires_grad:
         with torch.enable_grad():
-            _Rebase.apply(x, source)
+            _rebase(x, source)
     increment_version(x)
 
 

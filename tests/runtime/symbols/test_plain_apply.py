@@ -5,7 +5,7 @@ import torch
 
 import tograph as tg
 from tograph.runtime.autodiff import nodes
-from tograph.runtime.gradients.plain_apply import inner_apply, plain_apply, works
+from tograph.runtime.symbols.plain_apply import inner_apply, plain_apply, works
 
 
 class Cube(torch.autograd.Function):

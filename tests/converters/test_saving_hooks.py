@@ -1,0 +1,44 @@
+"""Hooks of what autograd saves, inside of a function: derivatives of a gradient that goes through them."""
+
+import pytest
+import torch
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+
+import tograph as tg
+
+
+def copied(x):
+    with saved_tensors_hooks(lambda t: t * 1.0, lambda t: t):
+        y = (x**3).sum() + (x.exp() * x).sum()
+    return torch.autograd.grad(y, x, create_graph=True)[0]
+
+
+def as_it_is(x):
+    with saved_tensors_hooks(lambda t: t, lambda t: t):
+        y = (x**3).sum() + (x.exp() * x).sum()
+    return torch.autograd.grad(y, x, create_graph=True)[0]
+
+
+def moved(x):
+    with save_on_cpu():
+        y = ((x @ x.sin()) ** 3).sum()
+    return torch.autograd.grad(y, x, create_graph=True)[0]
+
+
+def lossy(x):
+    with saved_tensors_hooks(lambda t: t.to(torch.float32), lambda t: t.to(torch.float64)):
+        y = (x**3).sum() + (x.sin() * x).sum()
+    g = torch.autograd.grad(y, x, create_graph=True)[0]
+    if x.sum() > 0:
+        g = torch.autograd.grad(g.sum(), x, create_graph=True)[0]
+    return g
+
+
+@pytest.mark.parametrize("f", [copied, as_it_is, moved, lossy])
+def test_derivatives_outside(f):
+    found = []
+    for g in (f, tg.function(f)):
+        x = torch.tensor([0.3, 0.5], dtype=torch.float64, requires_grad=True)
+        y = g(x)
+        found.append((y, *torch.autograd.grad(y.sin().sum(), x)))
+    torch.testing.assert_close(*found, atol=1e-6, rtol=1e-6)
