@@ -28,7 +28,8 @@ ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda", "safetensor
 
 
 LEAVES = {
-    f"tograph.{name}" for name in ("collector", "disk", "errors", "forks", "lazy", "settings", "stacks")
+    f"tograph.{name}"
+    for name in ("collector", "disk", "errors", "forks", "lazy", "settings", "stacks")
 }
 # They import nothing of the package: anyone may import them.
 

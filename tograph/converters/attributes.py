@@ -193,8 +193,10 @@ def _attribute(owner: Any, name: str) -> Any:
 
 def _self(owner: Any) -> Any:
     """The object behind ``super()``."""
-    behind = type(owner) is super and not isinstance(owner.__self__, type)
-    return owner.__self__ if behind else owner
+    if type(owner) is not super:
+        return owner
+    found: Any = owner.__self__  # type: ignore[attr-defined]
+    return owner if isinstance(found, type) else found
 
 
 def _ask_history(owner: Any, name: str) -> None:

@@ -61,7 +61,9 @@ def _file(function: types.FunctionType) -> str:
 
 
 def _registered(code: types.CodeType) -> list[str]:
-    if code.co_filename.startswith("<"):  # no module is of such a file, which ``inspect`` looks for among all
+    if code.co_filename.startswith(
+        "<"
+    ):  # no module is of such a file, which ``inspect`` looks for among all
         return []
     try:
         return inspect.findsource(code)[0]

@@ -180,7 +180,8 @@ class Call:
             pairs = [(p, t) for p, t in zip(pulled, given) if p is not None and p.requires_grad]
             found: Sequence[Any] = [None] * len(vectors)
             if pairs:
-                found = run_backward(*zip(*pairs), vectors, True)
+                seen, weights = zip(*pairs)
+                found = run_backward(seen, weights, vectors, True)
             made = [zeros_like(o.detach()) if f is None else f for f, o in zip(found, outs)]
         return tuple(made) if outer else tuple(x.detach() for x in made)
 

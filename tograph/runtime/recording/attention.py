@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch.nn.attention import SDPBackend
 
-_MATH = int(SDPBackend.MATH)
+_MATH = int(SDPBackend.MATH)  # type: ignore[call-overload]
 
 
 @contextmanager

@@ -39,7 +39,9 @@ def may_agree(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def tangent_of(x: Any) -> torch.Tensor | None:
     """The tangent of a tensor, if it has one."""
-    if not level_open() or not isinstance(x, Valueless) or not (x.is_floating_point() or x.is_complex()):  # fmt: skip
+    if not level_open() or not isinstance(x, torch.Tensor) or not isinstance(x, Valueless):
+        return None
+    if not (x.is_floating_point() or x.is_complex()):
         return None
     with _disable_current_modes():  # nothing is recorded
         return torch._unpack_dual(x, level=0)[1]
