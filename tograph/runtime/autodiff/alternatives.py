@@ -25,8 +25,9 @@ from ..writes import saving
 from .connect import REGION_RULES, Call
 from .dependence import from_cells
 from .graphs import append
-from .joint import Joint, Parts, Writes, differentiate, part
+from .joint import Joint, Writes, differentiate
 from .objects import emit_many, plain_object, zeros_like
+from .parting import Parts, part
 
 
 @dataclass

@@ -20,7 +20,8 @@ from ..graph.rewrite import copied, copy_node
 from ..graph.types import BOOL, INT, TensorType
 from ..symbols.funcgraph import FuncGraph
 from .graphs import append, before
-from .joint import Joint, Parts
+from .joint import Joint
+from .parting import Parts
 
 _TRIANGLE = "triangle"  # segments of 1, 2, 3, ... trips
 

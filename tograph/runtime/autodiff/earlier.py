@@ -29,7 +29,8 @@ from . import loops
 from .alternatives import zeros
 from .dependence import dependences
 from .graphs import append
-from .joint import Parts, differentiate, part
+from .joint import differentiate
+from .parting import Parts, part
 
 
 def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Sequence[Any]) -> None:

@@ -32,8 +32,9 @@ from .cut import size
 from .deferred import Deferred, deferred
 from .dependence import dependences
 from .graphs import append, before
-from .joint import Parts, Writes, differentiate, part
+from .joint import Writes, differentiate
 from .objects import emit, emit_many, plain_object, zeros_like
+from .parting import Parts, part
 
 
 def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:

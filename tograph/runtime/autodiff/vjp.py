@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..graph.ir import Graph
 from ..graph.ordering import set_control_inputs
 from ..symbols.carrier import differentiable
-from .joint import differentiate, part
+from .joint import differentiate
+from .parting import part
 
 
 @dataclass(frozen=True)

@@ -162,11 +162,9 @@ def same_array(a: Any, b: Any) -> bool:
 
 def same_content(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors hold the same, NaN too."""
-    same = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-    return same and bool(
-        torch.equal(a, b)
-        or torch.equal(a.isnan() & b.isnan() | (a == b), torch.ones_like(a, dtype=torch.bool))
-    )
+    if (a.shape, a.dtype, a.device) != (b.shape, b.dtype, b.device):
+        return False
+    return torch.equal(a, b) or bool(((a == b) | a.isnan() & b.isnan()).all())
 
 
 class Guards:
@@ -308,21 +306,15 @@ def _evaluate(expr: Any, tensors: list[Any]) -> Any:
 
 
 HOOKS, NO_HOOKS = "hooks_of({0}) == {1}", ((), ())
-OF_TENSORS = (
-    "{0}.requires_grad",
-    "not {0}.requires_grad",
-    "({0}.requires_grad and {0}.is_leaf) is True",
-    "({0}.requires_grad and {0}.is_leaf) is False",
-)
+OF_TENSORS = ("{0}.requires_grad", "not {0}.requires_grad", "({0}.requires_grad and {0}.is_leaf) is True", "({0}.requires_grad and {0}.is_leaf) is False")  # fmt: skip
 
 
 def of_tensor(i: int, test: str) -> Check | None:
     """The check of the ``i``-th tensor of the arguments that has this test (``Check.of_call``)."""
     if test not in (*OF_TENSORS, HOOKS):
         return None
-    return Check(
-        Source(None, "tensor", i, f"tensor {i}"), test, NO_HOOKS if test == HOOKS else None
-    )
+    source = Source(None, "tensor", i, f"tensor {i}")
+    return Check(source, test, NO_HOOKS if test == HOOKS else None)
 
 
 class Check:

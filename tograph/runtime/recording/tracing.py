@@ -12,10 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ...errors import UnsupportedOpError
 from ..graph import ops

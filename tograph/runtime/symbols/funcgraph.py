@@ -191,9 +191,7 @@ class Root:
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
     tries: int = 0  # bodies of ``try`` that are being recorded
-    raised: list[Any] = field(
-        default_factory=list
-    )  # places of what handlers know, see ``control_flow.raising``
+    raised: list[Any] = field(default_factory=list)  # see ``control_flow.raising``
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
@@ -383,10 +381,7 @@ stack = _Stack()
 def current_graph() -> FuncGraph:
     """The innermost graph being recorded; ScopeError outside of a trace."""
     if not stack.graphs:
-        raise ScopeError(
-            "a tensor is out of scope and cannot be used here: it belongs to the graph of a function, and has a value only where that "
-            "runs. Return it from the function instead.",
-        )
+        raise ScopeError("a tensor is out of scope and cannot be used here: it belongs to the graph of a function, and has a value only where that runs. Return it from the function instead.")  # fmt: skip
     return stack.graphs[-1]
 
 

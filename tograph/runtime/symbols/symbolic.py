@@ -100,9 +100,7 @@ class SymTensor(Valueless, torch.Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
             return True  # asked when a tensor becomes another view in place
-        if (
-            func is torch.ops.aten._unpack_dual.default
-        ):  # asked by ``duals`` while an op is recorded
+        if func is torch.ops.aten._unpack_dual.default:  # ``duals`` asks while an op is recorded
             return func.decompose(*args)
         if func in duals.SAME or func in duals.AGREE:
             return same(args[0]) if func in duals.SAME else duals.may_agree(*args)
@@ -189,9 +187,8 @@ class SymTensor(Valueless, torch.Tensor):
     def apart(self, quiet=False):
         """The same memory without a history, and with a version of its own."""
         graph = current_graph()
-        value = graph.emit(
-            "aten.detach.default", value_of(self, graph), type=tensor_type(self.meta)
-        )
+        kind = tensor_type(self.meta)
+        value = graph.emit("aten.detach.default", value_of(self, graph), type=kind)
         step = View(torch.ops.aten.detach.default, (), {}, None, self.meta, quiet)
         return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
 
@@ -279,10 +276,8 @@ def capture(x: torch.Tensor) -> SymTensor:
     root = current_graph().root
     if x._is_zerotensor():  # of a formula of torch: it has no memory
         return wrap(duals.zeros(x, current_graph()), meta_of(x), current_graph())
-    if (
-        torch._C._functorch.is_functorch_wrapped_tensor(x)
-        and torch._C._functorch.peek_interpreter_stack()
-    ):
+    functorch = torch._C._functorch
+    if functorch.is_functorch_wrapped_tensor(x) and functorch.peek_interpreter_stack():
         raise MappedConditionError(_MAPPED, user_location())
     for i, given in enumerate(root.given):
         if given is x and i not in root.real:
@@ -314,9 +309,8 @@ def _part(x: torch.Tensor, root: Any) -> SymTensor:
         root.flat[at] = root.captured[id(flat)] = Storage(meta_of(flat), external=flat)
     storage, meta = root.flat[at], meta_of(x)
     args = (list(meta.size), list(meta.stride), meta.offset)
-    return SymTensor(
-        meta, storage, (View(torch.ops.aten.as_strided.default, args, {}, None, storage.meta),)
-    )
+    view = View(torch.ops.aten.as_strided.default, args, {}, None, storage.meta)
+    return SymTensor(meta, storage, (view,))
 
 
 def LEAF(x: SymTensor) -> None:
@@ -370,11 +364,9 @@ def _note_source(x: torch.Tensor, value: Value, graph: FuncGraph) -> None:
             at.sources[at.captures[storage]] = base
         whole = None if storage.derived else storage.ref
         for ref, carrier in ((x_.ref, x), (whole, base)):
-            if (
-                ref is not None
-                and carrier is not None
-                and (ref.graph is at or ref.value in at.captures)
-            ):
+            if ref is None or carrier is None:
+                continue
+            if ref.graph is at or ref.value in at.captures:
                 at.sources[at.resolve(ref)] = carrier
         at = at.outer
 
@@ -398,11 +390,8 @@ def argument(graph: FuncGraph, x: Any) -> Any:
     if isinstance(x, shapes.SYMBOLS):
         return x.node.value(graph)
     if isinstance(x, (list, tuple)):
-        return (
-            type(x)(argument(graph, a) for a in x)
-            if type(x) in (list, tuple)
-            else [argument(graph, a) for a in x]
-        )
+        found = [argument(graph, a) for a in x]
+        return tuple(found) if type(x) is tuple else found
     if isinstance(x, torch.Generator):
         return ops.OpaqueObject(x, "generator")
     return x
