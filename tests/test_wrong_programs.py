@@ -435,20 +435,6 @@ def rank_that_grows_in_a_loop(x):
     return h
 
 
-@wrong(
-    LoopTypeError,
-    "'t' is a tuple of 1 item, then a tuple of 2 items",
-    "the length of a tuple",
-    args=(THREE,),
-)
-def tuple_that_grows_in_a_loop(x):
-    t = (x,)
-    while x.sum() < 10:  # <-
-        t = t + (x,)  # noqa: RUF005
-        x = x * 2
-    return t[3]
-
-
 @wrong(RuntimeError, "expected tensor [12] and src [3]", "help: the last size", args=(THREE,))
 def size_that_grew_in_a_loop(x):
     h = x
@@ -600,7 +586,7 @@ def numpy_of(x):
 
 @wrong(NotImplementedError, NO_VALUE, "Use torch functions", args=(THREE,))
 def numpy_function(x):
-    return np.sin(x)  # <-
+    return np.cumsum(x)  # <-
 
 
 @wrong(TypeError, "a is numpy array of float64, shape [3]", "torch.from_numpy", args=(THREE,))

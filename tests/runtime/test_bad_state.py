@@ -49,7 +49,7 @@ def test_a_captured_variable_that_another_thread_writes_during_a_call():
     assert before.tolist() == [2, 2] and after.tolist() == [7, 7]
 
 
-@pytest.mark.parametrize("other", ["'no'", "torch.tensor([1, 2])", "{'k': 1}"])
+@pytest.mark.parametrize("other", ["{'k': 1}"])
 def test_a_list_whose_element_type_changes_in_a_loop(other):
     namespace = {"torch": torch}
     source = f"""

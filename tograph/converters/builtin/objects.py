@@ -67,14 +67,18 @@ def _class_of(x: SymTensor) -> type:
 @handles(vars)
 def vars_(*x):
     """Of a tensor, what the code gave it: a copy, beside which symbolic tensors have attributes of their own."""
-    return given_attributes(x[0]) if x and type(x[0]) is SymTensor else vars(*x)
+    if x and type(x[0]) is SymTensor:
+        return given_attributes(x[0])
+    reads.passed(x)
+    return unconverted.run(vars, x, {})
 
 
 @handles(dir)
 def dir_(*x):
     if x and type(x[0]) is SymTensor:
         return sorted({*dir(torch.Tensor), *given_attributes(x[0])})
-    return dir(*x)
+    reads.passed(x)
+    return unconverted.run(dir, x, {})
 
 
 @handles(issubclass)

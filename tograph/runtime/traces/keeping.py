@@ -11,6 +11,8 @@ import types
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Any
 
+import torch
+
 from ...errors import ScopeError
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import user_location
@@ -49,6 +51,8 @@ def _has(x: Any) -> bool:
     if isinstance(x, (type, types.ModuleType, types.FunctionType)) or not hasattr(x, "__dict__"):
         return False
     if hasattr(type(x), "__tograph_flatten__") or hasattr(type(x), "__tograph_holds__"):
+        return False
+    if isinstance(x, torch.optim.Optimizer):  # its state is made again at each call: ``recording.creation``
         return False
     return not structure.OUTSIDE[0](x) and any(holds(v) or any(map(holds, _kept(v))) for v in vars(x).values())  # fmt: skip
 
