@@ -78,6 +78,16 @@ def time_of(layer, x):
     return 1 if layer.batch_first and x.dim() == 3 else 0
 
 
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+def test_one_op_for_all_steps_of_a_wide_layer():
+    layer, x = nn.LSTM(4, 256), torch.randn(12, 2, 4)
+    for f, loops in ((torch.no_grad()(lambda x: layer(x)[0]), 0), (lambda x: layer(x)[0], 1)):
+        converted = tg.function(f)
+        torch.testing.assert_close(converted(x), f(x), rtol=1e-4, atol=1e-5)
+        graph = converted.get_concrete_function(x).graph
+        assert sum(n.op == "While" for n in graph.nodes) == loops
+
+
 def test_dropout_between_the_layers_of_a_long_sequence():
     layer, x = nn.GRU(3, 4, num_layers=3, dropout=0.5), torch.randn(12, 2, 3)
     results = []

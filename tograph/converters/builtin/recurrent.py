@@ -24,6 +24,7 @@ from ..conversion import converted
 from ..registry import handles
 
 LONG = 8  # steps from which on a sequence of a known length is a loop
+WIDE = 256  # columns from which on oneDNN's op for all steps of an LSTM is faster, where no gradient is taken
 
 
 def _loops(m: nn.RNNBase, x: Any, hx: Any) -> bool:
@@ -31,7 +32,17 @@ def _loops(m: nn.RNNBase, x: Any, hx: Any) -> bool:
     if not is_tracing() or not isinstance(x, torch.Tensor) or x.dim() not in (2, 3):
         return False
     length = x.shape[1 if m.batch_first and x.dim() == 3 else 0]
-    return isinstance(length, SYMBOLS) or (length >= LONG and _regular(m, x, hx))
+    return isinstance(length, SYMBOLS) or (
+        length >= LONG and _regular(m, x, hx) and not _one_op(m, x)
+    )
+
+
+def _one_op(m: nn.RNNBase, x: torch.Tensor) -> bool:
+    """Whether torch has one fast op for all steps."""
+    if not isinstance(m, nn.LSTM) or m.proj_size or m.hidden_size < WIDE:
+        return False
+    there = torch.backends.mkldnn.is_available() and x.dtype == torch.float32
+    return there and not torch.is_grad_enabled()
 
 
 def _regular(m: nn.RNNBase, x: torch.Tensor, hx: Any) -> bool:

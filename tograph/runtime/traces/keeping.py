@@ -52,7 +52,9 @@ def _has(x: Any) -> bool:
         return False
     if hasattr(type(x), "__tograph_flatten__") or hasattr(type(x), "__tograph_holds__"):
         return False
-    if isinstance(x, torch.optim.Optimizer):  # its state is made again at each call: ``recording.creation``
+    if isinstance(
+        x, torch.optim.Optimizer
+    ):  # its state is made again at each call: ``recording.creation``
         return False
     return not structure.OUTSIDE[0](x) and any(holds(v) or any(map(holds, _kept(v))) for v in vars(x).values())  # fmt: skip
 
