@@ -138,3 +138,42 @@ def test_an_empty_sequence():
     torch.testing.assert_close(f(torch.ones(2, 3), torch.tensor(2)), layer(torch.ones(2, 3))[0])
     with pytest.raises(RuntimeError, match="Expected sequence length to be larger than 0"):
         f(torch.ones(2, 3), torch.tensor(0))
+
+
+@pytest.mark.parametrize("cls", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
+@pytest.mark.parametrize("looped", [False, True])
+def test_cells_take_as_many_rows_as_there_are(cls, looped):
+    torch.manual_seed(0)
+    cell = cls(3, 4)
+
+    def f(x, steps):
+        state = None
+        if looped:
+            zeros = torch.zeros(x.shape[0], 4)
+            state = (zeros, zeros) if cls is nn.LSTMCell else zeros
+            for _ in range(steps):
+                state = cell(x, state)
+        else:
+            state = cell(x)
+        return state
+
+    specs = [tg.TensorSpec([None, 3], torch.float32), tg.TensorSpec([], torch.int64)]
+    g = tg.function(f, input_signature=specs)
+    for rows in (3, 5, 1, 0):
+        x, steps = torch.randn(rows, 3), torch.tensor(rows)
+        torch.testing.assert_close(g(x, steps), f(x, steps))
+    assert g.trace_count == 1
+
+
+def test_a_cell_refuses_a_state_of_other_rows():
+    cell = nn.GRUCell(3, 4)
+    specs = [tg.TensorSpec([None, n], torch.float32) for n in (3, 4)]
+    f = tg.function(lambda x, h: cell(x, h), input_signature=specs)
+    for rows in (3, 3, 1):
+        x, h = torch.ones(3, 3), torch.ones(rows, 4)
+        if rows == 3:
+            torch.testing.assert_close(f(x, h), cell(x, h))
+            continue
+        for g in (f, cell):
+            with pytest.raises(RuntimeError, match="doesn't match hidden"):
+                g(x, h)

@@ -153,4 +153,48 @@ def _gru(row, step, hidden):
     return (hidden - new) * update + new
 
 
-DECIDING.update((_sequence, _steps))
+# ---- cells: torch's own code fixes how many rows they are given
+
+
+def _cell_class(cls: type[nn.Module]) -> None:
+    plain = cls.forward
+
+    @handles(plain)
+    def forward(m, input, hx=None):
+        given = hx if isinstance(hx, tuple) else (hx,)
+        opened = is_tracing() and any(is_union(v) or _open(v) for v in (input, *given))
+        return converted(plain)(m, input, hx) if opened else plain(m, input, hx)
+
+
+def _cell_op(name: str) -> None:
+    plain, kind = getattr(torch._VF, name), name.removesuffix("_cell")
+
+    @handles(plain)
+    def run(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+        state = tuple(hx) if kind == "lstm" else (hx,)
+        if not is_tracing() or not any(map(_open, (input, *state))):
+            return plain(input, hx, w_ih, w_hh, b_ih, b_hh)
+        made = converted(_cell)(kind, input, state, w_ih, w_hh, b_ih, b_hh)
+        return made if kind == "lstm" else made[0]
+
+
+def _open(x: Any) -> bool:
+    """Whether it is a tensor of a size that only the run knows."""
+    return isinstance(x, torch.Tensor) and any(isinstance(n, SYMBOLS) for n in x.shape)
+
+
+def _cell(kind, x, state, w_ih, w_hh, b_ih, b_hh):
+    """The next state, for as many rows as the input has."""
+    for i, part in enumerate(state):
+        if part.shape[0] != x.shape[0]:
+            raise RuntimeError(f"Input batch size {x.shape[0]} doesn't match hidden{i} batch size {part.shape[0]}")  # fmt: skip
+    row, step = F.linear(x, w_ih, b_ih), F.linear(state[0], w_hh, b_hh)
+    return step_of(kind, row, step, state, None)
+
+
+for _cls in (nn.RNNCell, nn.GRUCell, nn.LSTMCell):
+    _cell_class(_cls)
+for _name in ("rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell"):
+    _cell_op(_name)
+
+DECIDING.update((_sequence, _steps, _cell))

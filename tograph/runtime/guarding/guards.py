@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ..symbols.journal import MISSING
+from ..symbols.symbolic import memory
 from ..values.joins import same_number
 from ..values.locations import kind_in_c
 from .lookups import unheld
@@ -133,6 +134,30 @@ def apart(x: torch.Tensor, tensors: Any) -> bool:
     )
 
 
+def clear(tensors: Any, captured: Sequence[tuple[Callable[[], Any], Sequence[int]]]) -> bool:
+    """Whether no tensor of the arguments overlaps a captured one: ``captured`` are those with the positions where one of both is written."""
+    spans = [span(x) if isinstance(x, torch.Tensor) else (0, 0) for x in tensors]
+    for found, places in captured:
+        x = found()
+        if x is None:
+            continue
+        start, end = span(x)
+        if any(spans[i][0] < end and start < spans[i][1] for i in places):
+            return False
+    return True
+
+
+def span(x: torch.Tensor) -> tuple[int, int]:
+    """Where the elements of a tensor begin in memory and end; of one without memory or elements nothing."""
+    count = x.numel()
+    if not count or x.layout is not torch.strided or not memory(x):
+        return 0, 0
+    start = x.data_ptr()
+    if not x.is_contiguous():
+        count = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride()))
+    return start, start + count * x.element_size()
+
+
 def hooks_of(x: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The functions that the gradient of ``x`` goes through, and those that run when it was added to ``x.grad``."""
     own, later = x._backward_hooks or {}, x._post_accumulate_grad_hooks or {}
@@ -195,13 +220,14 @@ class Guards:
 
     @cached_property
     def beside_entry(self) -> Callable[..., bool] | None:
-        """What else has to hold where machine code takes the arguments: it takes those only that lie in order. None: nothing."""
-        rest = Guards([c for c in self.checks if c.test != IN_ORDER], self.sizes, self.grads)
+        """What else has to hold where machine code takes the arguments: those only that lie in order and overlap nothing that is written. None: nothing."""
+        rest = Guards([c for c in self.checks if c.test not in (IN_ORDER, CLEAR)], self.sizes, self.grads)  # fmt: skip
         return None if rest.empty else rest.called
 
     def live(self, any_mode: bool) -> bool:
         """Whether what was read outside is what it was; what its own tensors require is for a call to tell, and its mode if ``any_mode``."""
-        checks = [c for c in self.checks if not (c.of_call() or (any_mode and c.test == ANSWER))]
+        asked = {CLEAR, ANSWER} if any_mode else {CLEAR}
+        checks = [c for c in self.checks if not (c.of_call() or c.test in asked)]
         source, namespace = _write(checks)
         exec(compile(source, "<tograph guards>", "exec"), namespace)
         return namespace["hold"]()
@@ -354,6 +380,7 @@ NO_ITEMS = "len({0}) == 0"
 ANSWER = "{0}() is {1}"  # of a question that ``questions`` has
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
 IN_ORDER = "{0}.is_contiguous()"
+CLEAR = "clear(tensors, {1})"
 
 
 def current_value(source: Source) -> Callable[..., Any]:
@@ -369,7 +396,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "same_held": same_held, "entry": entry, "nth": nth,
-                                 "same_array": same_array, "same_content": same_content, "apart": apart, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "same_content": same_content, "apart": apart, "clear": clear, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 

@@ -34,6 +34,7 @@ class SharedMemory:
             return
         known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
         written = [s for s in known if id(s) in root.assigned]
+        self._guard(written)
         real = {id(s): self._real(s) for s in known if isinstance(self._real(s), torch.Tensor)}
         for s in written:
             if id(s) not in real:
@@ -57,6 +58,18 @@ class SharedMemory:
                     user_location(),
                 )
             raise Retrace(bases=frozenset([memory(both[0])]))
+
+    def _guard(self, written: Sequence[Any]) -> None:
+        """In other calls no argument overlaps a captured tensor, where one of both is written."""
+        root = self.root
+        places = tuple(i for i in range(len(self.given)) if i not in root.real)
+        both = {s.argument for s in written}.intersection(places)
+        stores = [s for s in root.captured.values() if isinstance(s.external, torch.Tensor)]
+        ids = set(map(id, written))
+        self.watch.clear(
+            [s.external for s in stores],
+            [places if id(s) in ids else tuple(sorted(both)) for s in stores],
+        )
 
     def _real(self, storage: Any) -> Any:
         return storage.external if storage.argument is None else self.given[storage.argument]

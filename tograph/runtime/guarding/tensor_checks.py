@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..symbols.funcgraph import Storage
 from ..symbols.symbolic import SymTensor
 from . import sources
-from .guards import HOOKS, IN_ORDER, hooks_of, unconnected
+from .guards import CLEAR, HOOKS, IN_ORDER, hooks_of, unconnected
 from .place_checks import PlaceChecks
 from .sources import Source, holder
 
@@ -119,6 +119,14 @@ class TensorChecks(PlaceChecks):
         self.check(
             Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", "apart({0}, tensors)"
         )
+
+    def clear(self, captured: Sequence[torch.Tensor], places: Sequence[tuple[int, ...]]) -> None:
+        """The arguments at these places overlap none of the captured tensors, of each of which one of both is written."""
+        pairs = [(holder(x), p) for x, p in zip(captured, places) if p]
+        if pairs:
+            at = pairs[0][1][0]
+            source = Source(None, "tensor", at, "the memory of captured tensors")
+            self.check(source, "clear", CLEAR, pairs)
 
     def unconnected(self, x: torch.Tensor, i: int, targets: tuple[Any, ...]) -> bool:
         """Whether the history of the ``i``-th tensor of the arguments leads to none of some tensors from outside was asked.

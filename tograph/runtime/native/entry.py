@@ -36,7 +36,7 @@ from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
 from .list_items import inside, listed
 from .pool import Pool
-from .values import numel, strides
+from .values import extent, numel, strides
 
 MISS = object()
 MOST = 512  # arguments of a function with an entry
@@ -228,9 +228,11 @@ def _inputs(
             rank = entry_text.number(float if kind.dtype.is_floating_point else int, True)
             table += [0, rank, 0, _nbytes(kind)] + [0] * (RECORD - 4)
         elif opened(kind):
-            table += _record(replace(kind, shape=(entry_text.OPEN, *kind.shape[1:])), held, 0)
+            row = numel(kind.shape[1:]) * kind.dtype.itemsize
+            table += _record(replace(kind, shape=(entry_text.OPEN, *kind.shape[1:])), held, row)
         else:
-            table += _record(kind, held, _nbytes(kind), given[i] if given else None)
+            steps = given[i] if given else strides(kind.shape)
+            table += _record(kind, held, extent(kind.shape, steps) * kind.dtype.itemsize, steps)
     return table
 
 

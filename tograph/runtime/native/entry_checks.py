@@ -216,6 +216,31 @@ yes:
 no:
   ret i1 false
 }
+; Where the memory of an input begins and ends; of a tensor of any number of rows the slot and the record tell of one row and how many.
+define internal [2 x i64] @span(ptr %records, ptr %slots, i64 %number) alwaysinline {
+entry:
+  %slot = call i64 @word(ptr %slots, i64 %number)
+  %first = mul i64 %number, $RECORD
+  %bytes_at = add i64 %first, 3
+  %bytes = call i64 @word(ptr %records, i64 %bytes_at)
+  %size_at = add i64 %first, 4
+  %size = call i64 @word(ptr %records, i64 %size_at)
+  %opened = icmp eq i64 %size, $open
+  br i1 %opened, label %rows, label %done
+rows:
+  %cell = inttoptr i64 %slot to ptr
+  %count = call i64 @word(ptr %cell, i64 0)
+  %data = call i64 @word(ptr %cell, i64 1)
+  %all = mul i64 %count, %bytes
+  br label %done
+done:
+  %start = phi i64 [%slot, %entry], [%data, %rows]
+  %length = phi i64 [%bytes, %entry], [%all, %rows]
+  %end = add i64 %start, %length
+  %one = insertvalue [2 x i64] undef, i64 %start, 0
+  %both = insertvalue [2 x i64] %one, i64 %end, 1
+  ret [2 x i64] %both
+}
 ; What is written shares no memory with another tensor.
 define internal i1 @apart(ptr %table, ptr %records, ptr %slots) {
 entry:
@@ -233,11 +258,9 @@ outer:
 one:
   %place = add i64 %a, $HEAD
   %own = call i64 @word(ptr %table, i64 %place)
-  %start = call i64 @word(ptr %slots, i64 %own)
-  %own_record = mul i64 %own, $RECORD
-  %own_bytes = add i64 %own_record, 3
-  %length = call i64 @word(ptr %records, i64 %own_bytes)
-  %end = add i64 %start, %length
+  %span = call [2 x i64] @span(ptr %records, ptr %slots, i64 %own)
+  %start = extractvalue [2 x i64] %span, 0
+  %end = extractvalue [2 x i64] %span, 1
   %a1 = add i64 %a, 1
   store i64 %a1, ptr %k
   br label %inner
@@ -248,11 +271,9 @@ inner:
 pair:
   %b1 = add i64 %b, 1
   store i64 %b1, ptr %j
-  %other = call i64 @word(ptr %slots, i64 %b)
-  %other_record = mul i64 %b, $RECORD
-  %other_bytes = add i64 %other_record, 3
-  %other_length = call i64 @word(ptr %records, i64 %other_bytes)
-  %other_end = add i64 %other, %other_length
+  %other_span = call [2 x i64] @span(ptr %records, ptr %slots, i64 %b)
+  %other = extractvalue [2 x i64] %other_span, 0
+  %other_end = extractvalue [2 x i64] %other_span, 1
   %left = icmp ule i64 %end, %other
   %right = icmp ule i64 %other_end, %start
   %itself = icmp eq i64 %b, %own

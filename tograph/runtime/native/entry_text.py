@@ -6,7 +6,7 @@ So a new entry costs no compilation, and the text, which depends on torch's layo
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
-the captured tensor or 0, rank (of a number ``number``, of a list ``LISTED``), dtype (of a list the type of its items), bytes, sizes (the first may be ``OPEN``), strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
+the captured tensor or 0, rank (of a number ``number``, of a list ``LISTED``), dtype (of a list the type of its items), bytes, sizes (the first may be ``OPEN``: the bytes are those of a row), strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
 sizes, strides, and of what a call leaves in buffers the block that tells where it is, what makes the result of it in Python, and the bytes of a row or the pool's address (of a list of a pool the dtype is how many buffers it has); then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
 end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 

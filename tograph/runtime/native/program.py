@@ -10,7 +10,6 @@ that belongs to the program; outputs are new tensors.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from .lower import DONE, INTERRUPTED
 from .nests import Nest
 from .telling import printed, tells
 from .text_pool import Pool
-from .values import Decline, alike
+from .values import Decline, alike, extent
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
@@ -237,10 +236,15 @@ class Native:
             if type(x) is rows.Rows:
                 spans += [(*span, i) for span in x.spans()]
             elif isinstance(x, torch.Tensor):
-                spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
-        spans.sort()
-        written = set(self._assigned)
-        return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
+                start, count = x.data_ptr(), extent(x.shape, x.stride())
+                spans.append((start, start + count * x.element_size(), i))
+        written, far, far_written = set(self._assigned), 0, 0
+        for start, end, i in sorted(s for s in spans if s[0] < s[1]):
+            if start < far_written or (i in written and start < far):
+                return True
+            far = max(far, end)
+            far_written = max(far_written, end) if i in written else far_written
+        return False
 
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
         slots = self._slots

@@ -277,6 +277,11 @@ def numel(size: tuple[int, ...]) -> int:
     return out
 
 
+def extent(size: Sequence[int], steps: Sequence[int]) -> int:
+    """How many elements of memory a tensor reaches over."""
+    return 1 + sum((n - 1) * step for n, step in zip(size, steps)) if 0 not in size else 0
+
+
 def with_alias(x: Operand, alias: str) -> Operand:
     return x if isinstance(x, Fill) else replace(x, alias=alias)
 
