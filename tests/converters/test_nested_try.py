@@ -220,3 +220,31 @@ def test_what_a_handler_knows(f, capsys):
     for x in (1.0, -1.0, 5.0, -2.0, 1.0, 5.0):
         found = [(repr(h(torch.tensor(x))), capsys.readouterr().out) for h in (f, g)]
         assert found[0] == found[1]
+
+
+def sets(e):
+    e.code += 1
+
+
+def notes(e):
+    e.add_note("seen")
+
+
+def deletes(e):
+    del e.code
+
+
+@pytest.mark.parametrize("change", [sets, notes, deletes])
+def test_what_a_handler_sets_is_refused(change):
+    @tg.function
+    def f(x):
+        try:
+            if x > 0:
+                raise Refused(1)
+        except Refused as e:
+            change(e)
+            raise
+        return x
+
+    with pytest.raises(tg.errors.StagingError, match="cannot be set or changed in its handler"):
+        f(torch.tensor(1.0))

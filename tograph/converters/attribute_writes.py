@@ -24,6 +24,7 @@ from . import union
 from .attributes import descriptor, is_hook
 from .call_rules import is_user_function
 from .calls import call
+from .failure_attributes import refuse_change
 from .standard import refuses_changes
 from .union import apply
 
@@ -34,6 +35,7 @@ def setattr_(owner, name, value) -> None:
         apply(lambda o: setattr_(o, name, value), owner)
         return
     check_attribute(owner, name, writes=True)
+    refuse_change(owner, name)
     if name == "grad" and isinstance(owner, torch.Tensor):
         grad_fields.write(owner, value)
         return
@@ -102,6 +104,7 @@ def _store(how, found, owner, name, value) -> None:
 
 def delattr_(owner, name) -> None:
     """``del owner.name``"""
+    refuse_change(owner, name)
     hook: Any = type(owner).__delattr__
     if refuses_changes(hook, owner, name):
         hook(owner, name)

@@ -6,12 +6,13 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.graph.ops import OpaqueObject
 from ..runtime.graph.types import OBJECT
 from ..runtime.library.staged_string import made_string
-from ..runtime.symbols.funcgraph import current_graph
+from ..runtime.symbols.funcgraph import current_graph, user_location
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.scalars import new_scalar
 from .calls import call
@@ -20,11 +21,22 @@ from .union import apply
 
 def read(error: StagedException, name: str) -> Any:
     """An attribute of an exception that happens when the graph runs, where a ``raise`` gave one of a user's class."""
-    if name in ("with_traceback", "add_note"):
+    if name == "add_note":
+        return lambda note: refuse_change(error, "__notes__")
+    if name == "with_traceback":
         return getattr(error, name)
     if name == "args":
         return apply(lambda known: _arguments_of(error, known), error.known_)
     return apply(lambda known: _of_known(error, known, name), error.known_)
+
+
+def refuse_change(owner: Any, name: str) -> None:
+    """StagingError for a change of an exception that happens when the graph runs, which would be lost; its traceback is not shown."""
+    if isinstance(owner, StagedException) and name not in ("__traceback__", "__context__"):
+        raise StagingError(
+            f"{name!r} of an exception that happens when the graph runs cannot be set or changed in its handler: raise a new exception that has it",
+            user_location(),
+        )
 
 
 def _of_known(error: StagedException, known: Any, name: str) -> Any:

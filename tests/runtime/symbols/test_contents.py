@@ -58,6 +58,15 @@ def test_another_content_traces_anew():
     assert staged.trace_count == 3
 
 
+def test_a_zero_of_another_sign_traces_anew():
+    table = torch.zeros(2)
+    f = lambda x: x * float(np.copysign(1, table.numpy()).sum())  # noqa: E731
+    staged, x = tg.function(f), torch.tensor(3.0)
+    assert staged(x) == f(x) == 6
+    table[0] = -0.0
+    assert staged(x) == f(x) == 0
+
+
 def test_what_the_function_writes_behind_it():
     def make():
         steps = torch.zeros(2)

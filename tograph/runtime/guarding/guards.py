@@ -186,10 +186,11 @@ def same_array(a: Any, b: Any) -> bool:
 
 
 def same_content(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors hold the same, NaN too."""
+    """Whether two tensors hold the same bits: NaN too, and zeros of one sign."""
     if (a.shape, a.dtype, a.device) != (b.shape, b.dtype, b.device):
         return False
-    return torch.equal(a, b) or bool(((a == b) | a.isnan() & b.isnan()).all())
+    plain = [x.detach().resolve_conj().resolve_neg().reshape(-1) for x in (a, b)]
+    return torch.equal(*(x.contiguous().view(torch.uint8) for x in plain))
 
 
 class Guards:
