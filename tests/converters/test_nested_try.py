@@ -248,3 +248,27 @@ def test_what_a_handler_sets_is_refused(change):
 
     with pytest.raises(tg.errors.StagingError, match="cannot be set or changed in its handler"):
         f(torch.tensor(1.0))
+
+
+def test_a_list_from_outside_that_an_exception_holds():
+    class Holding(Exception):
+        def __init__(self, held, own):
+            super().__init__("held")
+            self.held, self.own = held, own
+
+    outer = [1]
+
+    def f(x, ask):
+        try:
+            if x > 0:
+                raise Holding(outer, [x, 4])
+        except Holding as e:
+            if ask:
+                e.held.append(2)
+            return e.own[1], str(e)
+        return 0, "none"
+
+    for x in (1, -1):
+        assert tg.function(f)(torch.tensor(x), False) == f(torch.tensor(x), False)
+    with pytest.raises(tg.errors.StagingError, match="'held' of an exception .* from outside"):
+        tg.function(f)(torch.tensor(1), True)

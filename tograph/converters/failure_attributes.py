@@ -46,8 +46,17 @@ def _of_known(error: StagedException, known: Any, name: str) -> Any:
         control_flow.refuse(error.unknown(f"attribute {name!r}").message)
     cls, _, fields = known
     if name in fields:
-        return fields[name]
+        return _own(fields[name], name)
     return apply(lambda kind: _of_class_of(error, kind, name), cls)
+
+
+def _own(found: Any, name: str) -> Any:
+    if found is control_flow.Outer:
+        raise StagingError(
+            f"{name!r} of an exception that happens when the graph runs holds a list, dict or set from outside of the function: use that by its own name in the handler",
+            user_location(),
+        )
+    return found
 
 
 def _of_class_of(error: StagedException, cls: type, name: str) -> Any:
@@ -65,7 +74,7 @@ def _of_class_of(error: StagedException, cls: type, name: str) -> Any:
 def _arguments_of(error: StagedException, known: Any) -> Any:
     """``e.args``: of an exception that no ``raise`` of a user's class gave one text, or the graph raises."""
     if known is not None:
-        return known[1]
+        return _own(known[1], "args")
     graph = current_graph()
     value = control_flow.outside_value(error, graph)
     return (made_string(graph.emit("py.error_text", value, type=OBJECT), graph),)

@@ -21,6 +21,7 @@ from .loop_specs import LoopOptions
 from .loops import staged_while
 from .picking import lose
 from .raising import (
+    Outer,
     StagedException,
     Unreachable,
     by_sizes,
@@ -43,6 +44,7 @@ __all__ = [
     "Attempt",
     "ConditionError",
     "LoopOptions",
+    "Outer",
     "Place",
     "StagedException",
     "Unreachable",

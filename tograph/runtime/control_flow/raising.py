@@ -128,9 +128,19 @@ def tell(error: BaseException | None) -> None:
     for place in current_graph().root.raised:
         known = getattr(error, "known_", None) if isinstance(error, StagedException) else None
         if error is not None and not isinstance(error, StagedException) and is_users(type(error)):
-            known = (type(error), error.args, dict(vars(error)))
+            args = Outer if any(map(_is_outer, error.args)) else error.args
+            fields = {k: Outer if _is_outer(v) else v for k, v in vars(error).items()}
+            known = (type(error), args, fields)
         journal.record(place)
         place.set(known)
+
+
+class Outer:
+    """Stands for a list, dict or set from outside that an exception holds: a handler would see a copy."""
+
+
+def _is_outer(x: Any) -> bool:
+    return isinstance(x, (list, dict, set)) and structure.OUTSIDE[0](x)
 
 
 def caught(handle: Handle) -> StagedException:
