@@ -207,3 +207,15 @@ def test_gradients(name, dtype):
         [expected] = torch.autograd.grad(f(x, n), x)
         [found] = torch.autograd.grad(converted(x, n), x)
         torch.testing.assert_close(found, expected)
+
+
+def test_a_sum_of_floats_that_began_with_minus_zero():
+    def f(s, v, n):
+        i = torch.tensor(0)
+        while i < n:
+            s = s + torch.zeros(4).index_put((i.view(1),), v, accumulate=True)
+            i = i + 1
+        return 1 / s
+
+    args = torch.full((4,), -0.0), torch.ones(1), torch.tensor(2)
+    torch.testing.assert_close(tg.function(f)(*args), f(*args))

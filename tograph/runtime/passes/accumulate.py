@@ -6,7 +6,7 @@ v at i)`` becomes ``sum with sum[i] + v at i``, which code writes in place. A br
 loop within the loop begins with it in the place of zeros.
 
 Only states that nothing but their own sum looks at. The order in which the terms of one iteration are added changes, as does
-nothing else: a sum that began with zeros has no -0.0 that adding zeros would change.
+nothing else: a sum of floats has to begin with zeros, and then has no -0.0 that adding zeros would change.
 """
 
 from __future__ import annotations
@@ -47,9 +47,17 @@ def _accumulate(loop: Node, i: int) -> None:
     state = body.inputs[i]
     if terms.count(state) != 1 or uses[state] != 1 or cond.inputs[i] in _uses(cond):
         return
+    if not _no_sign(passed(loop)[i], state):
+        return
     rest = [v for v in terms if v is not state]
     if any(_taken(v, uses) for v in rest):
         body.outputs[i] = _Writer(body, uses).sum(state, rest, body.outputs[i])
+
+
+def _no_sign(start: Any, state: Value) -> bool:
+    """Whether adding zeros changes nothing in a sum that begins with ``start``."""
+    kind = state.type
+    return _zeros(start) or not (isinstance(kind, TensorType) and (kind.dtype.is_floating_point or kind.dtype.is_complex))  # fmt: skip
 
 
 def _uses(graph: Graph) -> Uses:
