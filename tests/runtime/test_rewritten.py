@@ -381,3 +381,18 @@ def test_a_function_inside_writes_a_leaf_where_gradients_are_off():
     for k in (1, 2):
         [g] = torch.autograd.grad(f(torch.ones(2)), w)
         assert g.tolist() == [1, 1] and w.tolist() == [1 + k, 1 + k]
+
+
+def test_the_second_order_behind_a_write_goes_on_from_the_history_before_it():
+    def f(w, x):
+        w.exp_()
+        return x * 2
+
+    found = []
+    for g in (f, tg.function(f)):
+        w, x = (torch.tensor(v, requires_grad=True) for v in ([1.0, 2.0], [3.0, 4.0]))
+        y = w * 2
+        g(y, x)
+        first = torch.autograd.grad((y * x).sum(), [w, x], create_graph=True)
+        found.append(torch.autograd.grad(sum(a.sum() for a in first), [w, x]))
+    torch.testing.assert_close(*found)

@@ -84,7 +84,10 @@ class Pair:
             forward.outputs = forward.outputs + self.snapshots
         self.routes = Routes(forward, self.pullback.given, wrt)
         forward.outputs = forward.outputs + self.routes.told
-        self.random = graph_effects(graph).random
+        self.random, self.written = (
+            graph_effects(graph).random,
+            frozenset(graph_effects(graph).writes),
+        )
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
         self.nodes = [ShareNode(self, k) for k in range(len(self.shares))]
@@ -202,8 +205,9 @@ class Differentiable:
             return pair.finished(outputs, inputs)
         box: list[Any] = []
         by_index: dict[int, Any] = {}
+        taken = [_as_before(x) if i in pair.written else x for i, x in enumerate(inputs)]
         for share in pair.nodes:
-            returned = share.applied(box, inputs)
+            returned = share.applied(box, taken)
             by_index.update(zip(share.given, returned))
         outputs = box[0][: len(pair.graph.outputs)]
         for i, twin in pair.twins.items():
@@ -216,6 +220,23 @@ def _requires_grad(x: Any) -> bool:
     if isinstance(x, (list, tuple)):
         return any(map(_requires_grad, x))
     return isinstance(x, torch.Tensor) and x.requires_grad
+
+
+def _as_before(x: Any) -> Any:
+    """A tensor that the call writes, with the history that it has before: the gradient of the gradient goes on from there."""
+    return _Same.apply(x) if isinstance(x, torch.Tensor) and x.grad_fn is not None else x
+
+
+class _Same(torch.autograd.Function):
+    """The same memory."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
 
 
 def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:

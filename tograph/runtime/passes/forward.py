@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
-from ..graph.ordering import Known, keep_writes, node_effects
+from ..graph.ordering import Known, node_effects
 from ..graph.rewrite import Renaming, add_input, carried, lead
 from .aliasing import Storages
 
@@ -125,7 +125,6 @@ def forward_reads(graph: Graph, assigned: frozenset[Value] = frozenset()) -> Non
             forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
         nodes.append(node)
     graph.nodes = nodes
-    keep_writes(before, graph)
     graph.over = tuple(replaced.get(v, v) for v in graph.over)
     graph.outputs = [replaced.get(v, v) for v in graph.outputs]
 

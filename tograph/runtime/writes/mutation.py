@@ -99,8 +99,9 @@ def write_in_place(
     seen = overload_name(func) not in _FUNCTIONAL
     over = stale.replaced(targets) if seen else ()
     results = _recorded(func, form, _with_defaults(func, form, args, rest), rest, record)
-    if over and len(nodes) > mark:
-        nodes[mark].over, current_graph().root.wrote = over, True
+    made = next((n for n in nodes[mark:] if n.op != "tg.read"), None)  # reads of operands go
+    if over and made is not None:
+        made.over, current_graph().root.wrote = over, True
     flat = list(results) if isinstance(results, (list, tuple)) else [results]
     written = flat[-len(targets) :] if len(flat) > len(targets) and not out_variant else flat
     for target, result in zip(targets, written, strict=False):
