@@ -13,7 +13,6 @@ import torch
 
 from ..gradients import transforms
 from ..graph.ir import Value
-from ..graph.ordering import graph_effects
 from ..graph.types import ScalarType, TensorType
 from ..symbols.plain_apply import plain_apply
 from .routes import is_there
@@ -264,9 +263,8 @@ def _again(
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
     _saved(ctx)
     pair = call.node.pair
-    written = set(graph_effects(pair.graph).writes)
     for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
-        if isinstance(x, torch.Tensor) and x._version != version and i not in written:
+        if isinstance(x, torch.Tensor) and x._version != version and i not in pair.written:
             raise RuntimeError(
                 f"one of the variables needed for gradient computation has been {_MODIFIED}: "
                 f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"

@@ -11,9 +11,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..symbols.funcgraph import Storage
 from ..symbols.symbolic import SymTensor
 from . import sources
-from .guards import CLEAR, HOOKS, IN_ORDER, hooks_of, unconnected
+from .guards import CLEAR, HOOKS, IN_ORDER
 from .place_checks import PlaceChecks
 from .sources import Source, holder
+from .tensor_facts import hooks_of, unconnected
 
 
 class TensorChecks(PlaceChecks):
