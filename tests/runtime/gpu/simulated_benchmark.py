@@ -84,7 +84,7 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
         (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
         (torch.cuda, "get_device_capability", lambda device=None: (9, 0)), (torch.cuda, "is_current_stream_capturing", lambda: False),
         (torch.cuda, "set_sync_debug_mode", lambda mode: None), (torch.cuda, "graph", recorded),
-        (draws, "blocks", lambda device, block: 512),
+        (draws, "blocks", lambda device: 512),
     ):  # fmt: skip
         monkeypatch.setattr(place, name, value)
     plan = planner.plan
