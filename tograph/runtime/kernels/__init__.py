@@ -8,7 +8,7 @@
   ``llvm_library`` (long modules in ``parts``), ``objects`` loads, ``kernel`` calls, ``threads`` shares units out.
 * For GPUs: ``tiles`` shares points out, ``triton_source`` writes a kernel (``triton_ops``, ``triton_folds``, ``triton_text``), ``triton_rows`` and
   ``triton_random`` kernels of their own; ``triton_jit`` compiles, ``tuning`` measures, ``split_rows`` and ``stages`` cut long rows; ``gpu_forms`` shows it all
-  without a GPU, ``device`` calls it on one, by way of ``driver``, ``images`` and ``setter``.
+  without a GPU, ``device`` calls it on one, by way of ``driver``, ``images`` and ``setter``; ``recording`` captures.
 * A whole ``While`` as one GPU kernel: ``triton_loops``, with ``loop_graphs``, ``loop_expressions``, ``loop_formulas``, ``loop_numbers``,
   ``loop_vectors``, and ``loop_blocks`` for large state.
 """
