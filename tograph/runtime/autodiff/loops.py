@@ -26,7 +26,7 @@ from ..recording import ways
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import argument
-from . import checkpoint
+from . import checkpoint, made_leaves
 from .connect import REGION_RULES, Call
 from .cut import size
 from .deferred import Deferred, deferred
@@ -258,7 +258,7 @@ class Trip:
     """One trip backwards: (trips, cotangents, sums, collected, lists, invariants) -> all but the invariants.
 
     ``late`` says of each sum whether, and how, it is one of products; ``collected`` maps the list of an operand to it.
-    ``indexed``: the lists are invariants.
+    ``indexed``: the lists are invariants. ``leaves``: of which the sums are one trip's each.
     """
 
     def __init__(
@@ -269,6 +269,7 @@ class Trip:
         sums: list[int],
         indexed: bool,
         defer: bool = True,
+        leaves: made_leaves.Kept | None = None,
     ):
         graph = self.graph = Graph("body")
         trips = Value(INT)
@@ -283,6 +284,7 @@ class Trip:
         graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
         results = [env[v] for v in p.backward.outputs]
         ends, parts = results[: len(state)], results[len(state) : len(p.present)]
+        parts, more = parts[: len(sums)], parts[len(sums) :]
         told = {p.present.index(k) - len(state): env[v] for k, v in p.ways.items()}
         # The sums of what only some trips give: whether one has.
         self.unsure = [i for i in sorted(told) if i >= 0]
@@ -295,6 +297,8 @@ class Trip:
         ]
         self.collected = self._lists_of_operands()
         totals, added = self._add_up([p.inputs[j].type for j in sums], parts)
+        if leaves is not None:
+            leaves.add_up(graph, cells, more, totals, added)
         pushed = [
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()
