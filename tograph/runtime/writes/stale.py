@@ -81,8 +81,9 @@ def joined(x: torch.Tensor, content: Ref, made: Value, graph: FuncGraph) -> Iter
     yield
     if node is None:  # the state of a loop, at the start of its body
         if graph.repeats:
-            flag = wrote_earlier(lambda: made, graph, user_location())
-            graph.root.writes.append(Write(x, before, x._version, graph, flag, user_location()))
+            here = user_location()
+            earlier = wrote_earlier(lambda: made, graph, here)
+            graph.root.writes.append(Write(x, before, x._version, graph, earlier, here))
         return
     graph.root.memory[made] = content
 
