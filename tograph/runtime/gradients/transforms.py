@@ -308,7 +308,8 @@ class _Custom(torch.autograd.Function):
         ctx.node = node
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
         ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in args]
-        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        results = output if "results" in node.kwargs else ()
+        ctx.save_for_backward(*(args[i] for i in ctx.places), *results)
         ctx.set_materialize_grads("told" not in node.kwargs)
         ctx.likes = [(x.shape, x.dtype, x.device) for x in output]
 
@@ -320,8 +321,10 @@ class _Custom(torch.autograd.Function):
         if "refused" in node.kwargs:
             raise GradientError(node.kwargs["refused"], node.location)
         args = list(ctx.rest)
+        count = len(ctx.places)
         for i, x in zip(ctx.places, ctx.saved_tensors):
             args[i] = x
+        args[: len(ctx.saved_tensors) - count] = ctx.saved_tensors[count:]
         found: list[Any] = [None] * len(args)
         for i, g in zip(node.kwargs["wrt"], run(node.regions["gradient"], [*args, *grads, *there])):
             found[i] = g
