@@ -219,6 +219,7 @@ class Root:
         """
         for graph in self.graphs:
             graph.sources.clear()
+            graph.reads.clear()
         for iterations in self.earlier:
             iterations.release()
         for noted in (
@@ -254,6 +255,7 @@ class FuncGraph:
         self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = False  # a recorded graph runs again: reading a resource is an op too
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
+        self.reads: dict[Value, list[Any]] = {}  # of variables, while it is replayed
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
         self.torn: dict[Storage, Any] = {}  # of the caller, written with a history: ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
