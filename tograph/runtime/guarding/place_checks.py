@@ -222,7 +222,7 @@ class PlaceChecks:
 
 def in_two_places(first: str, second: str) -> StagingError:
     return StagingError(
-        f"{first} and {second} are one dict or set from outside of the function, which gets a key that is known only when the graph runs: use it by one "
+        f"{first} and {second} are one dict, set or list from outside of the function, which gets keys or items that are known only when the graph runs: use it by one "
         "of the two",
         user_location(),
     )

@@ -130,7 +130,7 @@ class Root:
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
-    ``grown``, ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
+    ``grown``, ``grew`` (in an earlier trace), ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
     ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object, and tuples for those of arguments and staged constructs.
     """
 
@@ -173,6 +173,7 @@ class Root:
     untabled: Exception | None = None
     rewritten: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
     grown: frozenset[int] = frozenset()
+    grew: frozenset[int] = frozenset()
     ungrown: Exception | None = None
     additions: dict[int, tuple[list, Any]] = field(default_factory=dict)
     kinds: dict[int, set[Any]] = field(default_factory=dict)

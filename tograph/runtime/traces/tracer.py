@@ -80,7 +80,7 @@ class Tracer:
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
-        root.ungrown = known.ungrown
+        root.ungrown, root.grew = known.ungrown, known.grown
         root.grown = known.grown if known.ungrown is None else frozenset()
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
