@@ -37,8 +37,10 @@ class Kind:
         self.others: list[Getter] | None = None  # the inputs that it may not share memory with
 
     def __call__(self, x: Any, tensors: Sequence[Any] = ()) -> bool:
-        if not movable(x) or _known(x) != self.known:
-            return False
+        return movable(x) and _known(x) == self.known and self.apart(x, tensors)
+
+    def apart(self, x: torch.Tensor, tensors: Sequence[Any]) -> bool:
+        """Whether it shares memory with no other input, where that matters."""
         at = memory(x) if self.others is not None else 0
         if not at:
             return True

@@ -209,9 +209,19 @@ class Root:
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
-    leaves: dict[Value, list[Node]] = field(
-        default_factory=dict
-    )  # by the value of one that the code made: what used that before
+    # By the value of a leaf that the code made: what used that before.
+    leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    drew: torch.Tensor | None = None  # see ``drew_from``
+
+    def drew_from(self, state: torch.Tensor) -> None:
+        """What was made may have drawn from torch's default generator, which was in this state before."""
+        if self.drew is None:
+            self.drew = state
+
+    def put_back_draws(self) -> None:
+        """The trace begins again: what it makes is made again, and draws the same."""
+        if self.drew is not None:
+            torch.set_rng_state(self.drew)
 
     def release(self) -> None:
         """The trace is over: forget what was noted for it, the tensors that stand for values above all.

@@ -71,6 +71,7 @@ class Journal:
 
     ``steps``: the changes of a container, while each of them is one that does not depend on what it holds. ``keys``: the entries
     of single keys, by mapping. ``noted``: every note of a change, with the content before it where that costs nothing to tell.
+    ``variables``: the places among the entries that plain assignments change, of which only the first is noted.
     ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong. ``called``: it is a function that another
     one calls, and runs where it stands.
     """
@@ -80,6 +81,7 @@ class Journal:
         self.steps: dict[Hashable, list[Step] | None] = {}
         self.keys: dict[int, list[tuple[Location, Any]]] = {}
         self.noted: list[tuple[Location, Any]] = []
+        self.variables: list[Location] = []
         self.tried, self.called = tried, called
 
     def add(self, location: Location, old: Any) -> None:
@@ -88,6 +90,8 @@ class Journal:
             self.entries[location.key] = (location, old)
             if location.key[0] == "key":
                 self.keys.setdefault(id(location.keep), []).append((location, old))
+            if location.key[0] == "cell" or (isinstance(location.keep, dict) and "__builtins__" in location.keep):  # fmt: skip
+                self.variables.append(location)
 
     def locations(self) -> list[Location]:
         return [location for location, _ in self.entries.values()]

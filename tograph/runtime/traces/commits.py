@@ -8,6 +8,7 @@ repeated (``Target.replay``) are counted.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -154,13 +155,17 @@ class Commits:
         self.seen = seen
         self.last: dict[FuncGraph, dict[Any, Any]] = {}
         self.plans: list[Plan] = []
-        self.at: Any = None  # the graph, and how many changes were noted by then, at the last call
+        # The graph, and how many changes were noted by then, at the last call, with what variables held.
+        self.at: Any = None
+        self.variables: list[Any] = []
 
     def __call__(self, graph: FuncGraph) -> None:
         now = (graph, *((log, len(log.noted)) for log in journal.open_journals()))
-        if now == self.at:
+        held = [place.get() for log in journal.open_journals() for place in log.variables]
+        same = len(held) == len(self.variables) and all(map(operator.is_, held, self.variables))
+        if now == self.at and same:
             return
-        self.at = now
+        self.at, self.variables = now, held
         known = self._known(graph)
         parts, contents = [], []
         for key, (names, content) in self._changes().items():
