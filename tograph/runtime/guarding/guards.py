@@ -180,11 +180,10 @@ class Guards:
 
     def change(self, tensors: Any = ()) -> str | None:
         """What has changed, in words; None when nothing has."""
-        for check in self.checks:
+        for check in _first_changed(self.checks, tensors):
             program, namespace = _write([check])
             exec(compile(program, "<tograph guard>", "exec"), namespace)
-            if not namespace["hold"](tensors):
-                return f"{check.source.label} changed {check.words(namespace)}"
+            return f"{check.source.label} changed {check.words(namespace)}"
         return self._grad_changed(tensors)
 
     def _grad_changed(self, tensors: Any) -> str | None:
@@ -197,9 +196,9 @@ class Guards:
 
     def replaced(self, tensors: Any = ()) -> set[str]:
         """The labels of the places that hold another tensor than the one that was captured."""
-        found = set()
-        for check in self.checks:
-            if check.test == SAME_TENSOR:
+        found, places = set(), [c for c in self.checks if c.test == SAME_TENSOR]
+        if _first_changed(places, tensors):  # else all hold what they held
+            for check in places:
                 try:
                     now = current_value(check.source)(tensors)
                 except LOST:
@@ -314,6 +313,21 @@ ANSWER = "{0}() is {1}"  # of a question that ``questions`` has
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
 IN_ORDER = "{0}.is_contiguous()"
 CLEAR = "clear(tensors, {1})"
+
+
+def _first_changed(checks: Sequence[Check], tensors: Any) -> list[Check]:
+    """The first of some checks that does not hold, if there is one."""
+    low, high = 0, len(checks)
+    while low < high:
+        program, namespace = _write(checks[low : (middle := (low + high + 1) // 2)])
+        exec(compile(program, "<tograph guard>", "exec"), namespace)
+        if namespace["hold"](tensors):
+            low = middle
+        elif middle == low + 1:
+            return [checks[low]]
+        else:
+            high = middle
+    return []
 
 
 def current_value(source: Source) -> Callable[..., Any]:
