@@ -193,11 +193,8 @@ class Guards:
 
     def failed(self, tensors: Any) -> Any:
         """What does not hold: a check, a size guard, or in words; None where all do."""
-        for check in self.checks:
-            program, namespace = _write([check])
-            exec(compile(program, "<tograph guard>", "exec"), namespace)
-            if not namespace["hold"](tensors):
-                return check
+        for check in _first_changed(self.checks, tensors):
+            return check
         wrong = (pair for pair in self.sizes if _evaluate(pair[0], tensors) != pair[1])
         return next(wrong, None) or self._grad_changed(tensors)
 
@@ -211,9 +208,9 @@ class Guards:
 
     def replaced(self, tensors: Any = ()) -> set[str]:
         """The labels of the places that hold another tensor than the one that was captured."""
-        found = set()
-        for check in self.checks:
-            if check.test == SAME_TENSOR:
+        found, places = set(), [c for c in self.checks if c.test == SAME_TENSOR]
+        if _first_changed(places, tensors):  # else all hold what they held
+            for check in places:
                 try:
                     now = current_value(check.source)(tensors)
                 except LOST:
@@ -326,6 +323,21 @@ CAPTURED = "{0} is {1}()"  # an argument that is also a captured tensor
 APART = "apart({0}, tensors)"  # one that is written
 CLEAR = "clear(tensors, {1})"
 _OF_CALLS = frozenset((*OF_TENSORS, IN_ORDER, STRIDES, OFFSET, *PARAMETER.values(), CAPTURED, APART, CLEAR))  # fmt: skip
+
+
+def _first_changed(checks: Sequence[Check], tensors: Any) -> list[Check]:
+    """The first of some checks that does not hold, if there is one."""
+    low, high = 0, len(checks)
+    while low < high:
+        program, namespace = _write(checks[low : (middle := (low + high + 1) // 2)])
+        exec(compile(program, "<tograph guard>", "exec"), namespace)
+        if namespace["hold"](tensors):
+            low = middle
+        elif middle == low + 1:
+            return [checks[low]]
+        else:
+            high = middle
+    return []
 
 
 def current_value(source: Source) -> Callable[..., Any]:

@@ -120,6 +120,8 @@ def moves(
     x: torch.Tensor, root: FuncGraph, watch: Watch, replaced: Container[int], hints: Container[str]
 ) -> bool:
     """Whether a captured tensor is looked up at every call (``found``)."""
+    if id(x) not in replaced and not hints:
+        return False
     if not movable(x) or id(x) in watch.compared or any(x is g for g in root.root.given):
         return False
     if x.requires_grad and (watch.differentiated or id(x) in root.root.slots):

@@ -11,7 +11,7 @@ import torch
 from ...errors import SharedMemoryError, StagingError
 from ..autodiff.replay import replay
 from ..graph.ordering import graph_effects
-from ..symbols.funcgraph import FuncGraph, Ref, current_graph, moment, user_location
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location, write_moment
 from ..symbols.journal import Location
 from ..symbols.symbolic import as_symbolic
 from ..traces.concrete import ConcreteFunction
@@ -84,4 +84,4 @@ def _forget(storage: Any, graph: FuncGraph) -> None:
     while at is not None:
         at.known.pop(storage, None)
         at = at.outer
-    storage.version = moment()
+    storage.version = write_moment()

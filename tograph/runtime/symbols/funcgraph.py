@@ -45,6 +45,15 @@ def moment() -> int:
     return next(_versions)
 
 
+last_write = [0]  # the moment of the last write to a storage
+
+
+def write_moment() -> int:
+    """The version of a storage that is written now."""
+    last_write[0] = next(_versions)
+    return last_write[0]
+
+
 @dataclass(frozen=True)
 class Ref:
     """A value and the graph that it belongs to."""
@@ -107,7 +116,7 @@ class Storage:
 
         def set(content):
             self.ref = content
-            self.version = next(_versions)
+            self.version = write_moment()
 
         return journal.Location(("storage", id(self)), "a tensor", lambda: self.ref, set, self)
 
@@ -375,7 +384,7 @@ class FuncGraph:
             graph.known.pop(storage, None)
             graph = graph.outer
         self.known[storage] = value
-        storage.version = moment()
+        storage.version = write_moment()
 
 
 def WRITES(storage: Storage, graph: FuncGraph) -> None:
