@@ -182,7 +182,7 @@ def _kernel(
         for v in n.outputs:
             size = low.tensor(v)[1]
             stride = (placed or {}).get(v, strides(size))
-            metas[v] = Meta(v.type.dtype, size, low.sizes.strides(stride), 0, _CPU)
+            metas[v] = Meta(v.type.dtype, tuple(map(low.sizes.same, size)), low.sizes.strides(stride), 0, _CPU)  # fmt: skip
     name = f"k{len(low.kernels)}"
     try:
         kernel = build(region, metas, name)
@@ -194,7 +194,8 @@ def _kernel(
 
 def _meta(low: Lowering, v: Value, x: Operand) -> Meta:
     stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
-    return Meta(v.type.dtype, tuple(x.size or ()), low.sizes.strides(stride), 0, _CPU)
+    size = tuple(map(low.sizes.same, x.size or ()))
+    return Meta(v.type.dtype, size, low.sizes.strides(stride), 0, _CPU)
 
 
 def _apart(low: Lowering, nodes: list[Node]) -> None:

@@ -223,7 +223,7 @@ class Native:
             if isinstance(kind, ScalarType):
                 if type(x) is not kind.kind or (kind.kind is int and not -_WORD <= x < _WORD):
                     return False
-            elif type(x) is rows.Rows:
+            elif type(x) in rows.IN_CELLS:
                 continue
             elif not (_fits(x, kind, grad) and alike(x.shape, x.stride(), self._strides[i])):
                 return False
@@ -233,7 +233,7 @@ class Native:
         """Whether a tensor that is written shares memory with another input."""
         spans: list[tuple[int, int, int]] = []
         for i, x in enumerate(inputs):
-            if type(x) is rows.Rows:
+            if type(x) in rows.IN_CELLS:
                 spans += [(*span, i) for span in x.spans()]
             elif isinstance(x, torch.Tensor):
                 start, count = x.data_ptr(), extent(x.shape, x.stride())
@@ -249,7 +249,7 @@ class Native:
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
         slots = self._slots
         for i, (x, kind) in enumerate(zip(inputs, self._inputs)):
-            if type(x) is rows.Rows:
+            if type(x) in rows.IN_CELLS:
                 slots[i] = x.address()
             else:
                 slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
