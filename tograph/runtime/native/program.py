@@ -26,7 +26,7 @@ from . import pool, results, rows
 from .buffers import Buffers
 from .callees import Call
 from .drawing import draws
-from .entry import MISS, MOST, Code, Results, Wanted, make_entry
+from .entry import MISS, MOST, Code, Results, Wanted, make_entry, opened
 from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
 from .nests import Nest
@@ -209,7 +209,8 @@ class Native:
             return None
         if len(self._inputs) - len(captured) > MOST or self._tells or self._later:
             return None
-        if self._lists and (owner is not None or self._assigned):  # others have no ``Rows``
+        lists = [i for i in self._lists if not opened(self._inputs[i])]
+        if lists and (owner is not None or self._assigned):  # others have no ``Rows``
             return None
         left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
         code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip

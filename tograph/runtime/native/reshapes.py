@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
 from ..kernels.loop_ir import LONGEST, Open
-from .values import Decline, Mem, Operand, Reg, alike, numel, row_major, view_of
+from .values import Decline, Mem, Operand, Reg, numel, row_major, view_of
 
 if TYPE_CHECKING:
     from .lower import Lowering
