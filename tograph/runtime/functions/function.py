@@ -277,8 +277,9 @@ class Function(Generic[P, R]):
         if not is_usual():  # an entry is for calls without
             return
         _call_in_machine_code()
-        with self.traces.lock:
-            self._put_first(entry, checks, shape)
+        if entry is not self._entry or checks is not self._checks or shape is not self._shape:
+            with self.traces.lock:
+                self._put_first(entry, checks, shape)
 
     def _put_first(self, *found: Any) -> None:
         """Let an entry, with its guards and calls, be the first; those that were before it move up."""
