@@ -65,7 +65,11 @@ def check(guards: Guards, names: Sequence[str], slots: Iterable[Any], tensors: S
 
 def _refused(failed: Any, names: Sequence[str]) -> SignatureError | SharedMemoryError:
     if not isinstance(failed, Check):
-        text = describe_size(*failed, names) if isinstance(failed, tuple) else failed
+        text = (
+            describe_size(failed[0], failed[1], list(names))
+            if isinstance(failed, tuple)
+            else failed
+        )
         return SignatureError(f"the concrete function was traced for {text}, which does not hold for these arguments. {_ADVICE}")  # fmt: skip
     at = failed.source.key
     name = names[at] if at < len(names) else "an argument"

@@ -167,7 +167,7 @@ def _merged_size(low: Lowering, v: Value, found: list[tuple[Mem, str]]) -> tuple
     """The size of a tensor that branches give in different sizes."""
     if not extents.opened(v):
         raise Decline("a tensor whose size depends on the branch")
-    size = list(found[0][0].size)
+    size: list[Any] = list(found[0][0].size)
     for d in (d for d, n in enumerate(v.type.shape) if n is None):
         text = _phi(low, "i64", [(low.sizes.text(x.size[d]), end) for x, end in found])
         size[d] = low.sizes.new(text, LONGEST)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Graph, Value
 from ..kernels.loop_ir import LONGEST
@@ -176,7 +176,7 @@ class Remade(Carry):
         self.alias, self.name, self.next = ("%" + code.fresh(n) for n in ("alias", "carry", "next"))
         self.lengths = ["%" + code.fresh("length") for _ in self.dims]
         self.phis = [code.later() for _ in range(3 + len(self.dims))]
-        size = list(x.size)
+        size: list[Any] = list(x.size)
         for d, name in zip(self.dims, self.lengths):
             size[d] = low.sizes.new(name, LONGEST)
         dense = x.dense and self.value not in low.strided

@@ -52,7 +52,7 @@ class _Outline(torch.Tensor):
     """A tensor without memory; what is done with it is an error."""
 
     @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         raise RuntimeError(f"{func} of no memory")
 
 
