@@ -213,6 +213,21 @@ def of_staged_generators(x):
     return first, later, list(itertools.accumulate(down_from(x))), list(itertools.pairwise(down_from(x)))  # fmt: skip
 
 
+@cases.tensors((torch.tensor([1.0, 2.0, -3.0]),), (torch.tensor([-1.0, 2.0, 0.5]),))
+def grouped(x):
+    sums = [(k, sum(g)) for k, g in itertools.groupby(x, key=lambda v: bool(v > 0))]
+    return sums, [(k, len(list(g))) for k, g in itertools.groupby((x > 0).tolist())]
+
+
+@cases.tensors((torch.tensor([1.0, 2.0, -3.0]),), (torch.tensor([-1.0, 2.0, 0.5]),))
+def sorted_either_way(x):
+    names = ["b", "a", "c"]
+    names.sort(reverse=bool(x[0] > 0))
+    kept = [v for v in x if v > -2]
+    kept.sort(reverse=x[0] > 0)
+    return names, sorted(x, reverse=bool(x.sum() > 0)), sorted([3, 1], reverse=x[0] > 0), kept
+
+
 test_same = cases.test()
 
 

@@ -8,7 +8,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
-from tograph.errors import ConversionError, StagingError
+from tograph.errors import StagingError
 
 cases = Cases()
 
@@ -494,15 +494,57 @@ def test_the_context_and_the_cause_of_an_exception():
     assert found.value.__suppress_context__ and found.value.__cause__ is None
 
 
-def test_a_jump_in_finally_that_replaces_another_is_refused():
-    def f(x):
-        try:
-            return x
-        finally:
+@cases((1,), (0,), (5,), (-1,))
+def return_in_finally_replaces_return(x):
+    try:
+        if x > 0:
+            return x * 2
+        y = x + 5
+    finally:
+        if x != 1:
             return x + 1
+    return y
 
-    with pytest.raises(ConversionError, match="finally"):
-        tg.function(f)(torch.tensor(1.0))
+
+@cases((1,), (0,), (5,), (-1,), (3,))
+def jumps_in_finally_replace_jumps(x):
+    total = 0
+    for i in range(5):
+        try:
+            for j in range(3):
+                if i * j > x:
+                    break
+                if j + i == 5:
+                    return total
+            else:
+                continue
+            if total > 20:
+                break
+        except ValueError:
+            return -1
+        finally:
+            total = total + i * x
+            if total == 3:
+                continue
+            if total == 15:
+                break
+        total = total + 100
+    return total
+
+
+@cases((1,), (0,), (7,))
+def jump_in_finally_drops_an_exception(x):
+    for i in range(3):
+        try:
+            if x > i:
+                raise ValueError(i)
+            return i
+        finally:
+            if i < 2 and x != 7:
+                continue
+            if x == 1:
+                return "end"
+    return -1
 
 
 @cases((1,), (0,), (5,), (-1,))

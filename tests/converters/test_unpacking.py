@@ -106,4 +106,14 @@ def a_rest_that_grows(x):
     return a, b, c, d, e
 
 
+@cases((torch.tensor(1.0),), (torch.tensor(3.0),), (torch.tensor(-3.0),))
+def inside_another_one(x):
+    (a, b), c = Countdown(x), 1
+    (d, *e), [f, (g, h)] = [Countdown(x * 2), (c, Countdown(x - 1))]
+    total = 0
+    for (i, j), k in [(Countdown(x), 1), (Countdown(-x), 2)]:
+        total = total + i * k - j
+    return a, b, c, d, e, f, g, h, total
+
+
 test_same = cases.test()

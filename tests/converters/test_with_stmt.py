@@ -341,16 +341,40 @@ def test_the_traceback_is_not_known():
         tg.function(f)(torch.tensor(1))
 
 
-def test_a_stack_around_a_body_that_can_fail_is_refused():
-    def f(x):
-        with contextlib.ExitStack() as managers:
-            managers.callback(print, "end")
-            if x > 0:
-                raise ValueError("positive")
-        return x
+class Named:
+    def __init__(self, name, log, swallow=False):
+        self.name, self.log, self.swallow = name, log, swallow
 
-    with pytest.raises(StagingError, match=r"ExitStack.__exit__ cannot see that"):
-        tg.function(f)(torch.tensor(1))
+    def __enter__(self):
+        self.log.append("+" + self.name)
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.log.append(f"-{self.name}" + ("" if kind is None else f":{kind.__name__}"))
+        return self.swallow and kind is ValueError
+
+
+@pytest.mark.parametrize("x", [1, -1, 3])
+def test_a_stack_around_a_body_that_fails(x, capsys):
+    def f(x, xs):
+        log = []
+        try:
+            with contextlib.ExitStack() as managers:
+                for name in "abc":
+                    managers.enter_context(Named(name, log, name == "b"))
+                managers.push(lambda *error: log.append(error[0] is None))
+                managers.callback(print, "end")
+                if x < 0:
+                    raise ValueError("negative")
+                log.append("body")
+                log.append(xs[int(x)])
+        except IndexError:
+            log.append("caught")
+        return log
+
+    args = torch.tensor(x), torch.tensor([1.0, 2.0])
+    assert tg.function(f)(*args) == f(*args)
+    assert capsys.readouterr().out == "end\n" * 2
 
 
 def test_one_of_several_managers_by_a_staged_condition():

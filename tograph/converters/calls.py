@@ -174,7 +174,8 @@ def _function(f: Any, args, kwargs):
     if f.__code__ is _NOT_COMPILED:
         return call(f.__wrapped__, *args, **kwargs)
     if is_user_function(f):
-        return Generator(converted(f), generator_form(f), args, kwargs)
+        resume = functools.partial(generator_form, f, "resume")
+        return Generator(converted(f), generator_form(f), args, kwargs, resume)
     if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
         return converted(f)(*args, **kwargs)
     if f.__module__ == _INITIALS and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):

@@ -17,14 +17,13 @@ that their number is known.
 from __future__ import annotations
 
 import builtins
-import copy
 from collections.abc import Sequence
 from typing import Any
 
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import name
 from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
-from .generators import HandOver, can_hand_over
+from .generators import other_forms
 
 _DEFAULT = "default__"  # the parameter for what ``next`` gives where there is no item
 _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted", "dict")
@@ -145,14 +144,14 @@ class Comprehensions(Converter):
             raise self.context.error(node, "yield inside a comprehension is not supported")
         definition = self.visit(definition)
         self.prelude.append(definition)
-        if wish != "generator" or not can_hand_over(definition):
+        if wish != "generator":
             given = [source, *default]
             return self.expression("name_(given_)", node, name_=fresh, given_=given)
-        pushing = HandOver(self.context).convert(copy.deepcopy(definition))
-        pushing.name = self.context.namer.fresh("generator")
-        self.prelude.append(pushing)
-        text = f"{OPERATORS}.two_forms(name_, push_)(source_)"
-        return self.expression(text, node, name_=fresh, push_=pushing.name, source_=source)
+        made, (push, resume) = other_forms(self.context, definition, "generator")
+        self.prelude += made
+        text = f"{OPERATORS}.with_forms(name_, push_, resume_)(source_)"
+        holes = {"push_": push, "resume_": resume, "source_": source}
+        return self.expression(text, node, name_=fresh, **holes)
 
     def _loops(self, node, body, items: str):
         """``body`` in the loops and tests of a comprehension; the first loop is over the parameter ``items``."""

@@ -70,9 +70,9 @@ def _around(f: Any) -> types.FunctionType:
     return made
 
 
-def generator_form(f: types.FunctionType) -> Any:
+def generator_form(f: types.FunctionType, form: str = "push") -> Any:
     """The converted form of a generator function whose values a graph takes."""
-    return _convert_generator(f)
+    return _convert_generator(f, form)
 
 
 def record_writes(f: types.FunctionType) -> None:

@@ -115,6 +115,8 @@ def iterator_of(x):
             return call(_indexed, x) if is_user_function(item) else x
         if is_user_function(getattr(type(x), "__next__", None)):
             return call(_stepped, x)
+    if isinstance(x, Generator) and x.is_pulled:
+        return call(_left, x.pulled())
     rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
     return from_outside(x) if rest is None else rest
 
@@ -141,7 +143,16 @@ def _indexed(sequence):
         i += 1
 
 
-DECIDING.update((_stepped, _indexed))
+def _left(generator):
+    """What a generator gives that has given some items one by one; the first is asked for in front of the loop, where it may be that it has not begun."""
+    if not generator.ended():
+        generator.resume(None)
+    while not generator.ended():
+        yield generator.current()
+        generator.resume(None)
+
+
+DECIDING.update((_stepped, _indexed, _left))
 
 
 def _python_for(iterable, body, names, test, given) -> None:

@@ -10,7 +10,8 @@ hands ``v`` to the body of the ``for`` and goes on, or returns when the body was
 
 The variables that the body of the ``for`` assigns are then state of every staged construct in the generator. A ``for``
 sends nothing back, so ``got = yield v`` gives None there. A generator that uses the value of ``yield`` otherwise, or what
-``yield from`` gives, stays Python's own.
+``yield from`` gives, has no such form. What takes the items one by one (``next``, ``send``, ``zip``) gets them from the
+function that ``resumable`` makes of it; where there is none, from Python's own generator.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from ..runtime import control_flow
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..transpiler.syntax import gast
+from ..transpiler.templates import constant, name
 from .call_rules import CONVERTED_CODE, MARK
 from .context import OPERATORS, Converter, own_nodes
 from .iterators import DONE, LOST, lost, moved, place_now
 from .logical import not_
+from .resumable import Resumable, can_resume
 from .staging import is_staged
 
 CHANNEL = "channel__"
@@ -88,14 +91,33 @@ class HandOver(Converter):
         return self.fill(text, node, value_=value)
 
 
+def other_forms(
+    context: Any, node: gast.FunctionDef, wish: str
+) -> tuple[list[gast.stmt], list[gast.expr]]:
+    """The definitions of the other forms of a generator function, and what names each of them, or None."""
+    makers = ((can_hand_over, HandOver), (can_resume, Resumable))
+    made: list[gast.stmt] = []
+    names: list[gast.expr] = []
+    for can, make in makers:
+        if not can(node):
+            names.append(gast.copy_location(constant(None), node))
+            continue
+        form: Any = make(context).convert(copy.deepcopy(node))
+        form.name = context.namer.fresh(wish)
+        made.append(form)
+        names.append(gast.copy_location(name(form.name), node))
+    return made, names
+
+
 class NestedGenerators(Converter):
-    """A generator function that is defined inside of the function gets its second form beside it::
+    """A generator function that is defined inside of the function gets its other forms beside it::
 
     def gen(n): ...    ->    def gen(n): ...
                              def gen_1(channel__, n): ...
-                             gen = ag__.two_forms(gen, gen_1)
+                             def gen_2(n): ...
+                             gen = ag__.with_forms(gen, gen_1, gen_2)
 
-    Its decorators take what has both forms: ``gen = contextmanager(ag__.two_forms(gen, gen_1))``.
+    Its decorators take what has all forms: ``gen = contextmanager(ag__.with_forms(gen, gen_1, gen_2))``.
     """
 
     def convert(self, tree):
@@ -103,44 +125,67 @@ class NestedGenerators(Converter):
 
     def visit_FunctionDef(self, node):
         node = self.generic_visit(node)
-        if not can_hand_over(node):
+        if not any(can(node) for can in (can_hand_over, can_resume)):
             return node
         decorators, node.decorator_list = node.decorator_list, []
-        pushing = HandOver(self.context).convert(copy.deepcopy(node))
-        pushing.name = self.context.namer.fresh(node.name)
-        both = self.fill(
-            f"name_ = {OPERATORS}.two_forms(name_, push_)",
-            node,
-            name_=node.name,
-            push_=pushing.name,
-        )
+        made, (push, resume) = other_forms(self.context, node, node.name)
+        text = f"name_ = {OPERATORS}.with_forms(name_, push_, resume_)"
+        whole = self.fill(text, node, name_=node.name, push_=push, resume_=resume)
         for decorator in reversed(decorators):
-            made = gast.Call(decorator, [both[0].value], [])
-            both[0].value = gast.copy_location(made, decorator)
-        return [node, pushing, *both]
+            call = gast.Call(decorator, [whole[0].value], [])
+            whole[0].value = gast.copy_location(call, decorator)
+        return [node, *made, *whole]
 
 
-def two_forms(native: Any, push: Any) -> Any:
-    """A generator function that gives Python's generator, or in a trace one that a ``for`` may run the other way round."""
+def with_forms(native: Any, push: Any, resume: Any) -> Any:
+    """A generator function that gives Python's generator, or in a trace one that may run in its other forms."""
 
     def generator(*args: Any, **kwargs: Any) -> Any:
-        return Generator(native, push, args, kwargs) if is_tracing() else native(*args, **kwargs)
+        if not is_tracing():
+            return native(*args, **kwargs)
+        return Generator(native, push, args, kwargs, lambda: resume)
 
     CONVERTED_CODE.update([generator.__code__])
     return functools.wraps(native)(generator)
 
 
+# What else Python's generators have.
+_OWN = frozenset(["throw", "gi_frame", "gi_running", "gi_code", "gi_yieldfrom", "gi_suspended"])
+
+
+class Pulled:
+    """The variables of a generator that gives its items one by one, as the functions that ``resumable`` makes see them."""
+
+    def __init__(self, resume: Any, begun: Any, ended: Any, current: Any, value: Any, end: Any):
+        self.resume, self.begun, self.ended, self.current = resume, begun, ended, current
+        self.value, self.end = value, end
+
+    def __tograph_holds__(self) -> list[Any]:
+        return list(vars(self).values())
+
+
 class Generator:
     """The call of a generator function in converted code: not begun until it is iterated."""
 
-    def __init__(self, native: Any, push: Any, args: tuple, kwargs: dict):
+    def __init__(
+        self,
+        native: Any,
+        push: Any,
+        args: tuple,
+        kwargs: dict,
+        resume: Callable[[], Any] = lambda: None,
+    ):
         self._native, self._push, self._args, self._kwargs = native, push, args, kwargs
+        self._resume = resume
         self._begun: Any = None
+        self.pulled_: Pulled | None = None
         self._taken = self.position = 0
         # Of the regions that it is made in: in a deeper one it may not advance.
         self.depth = journal.depth()
 
     def _begin(self):
+        if self.pulled_ is not None:
+            raise lost("a generator")
         at = place_now(self)
         if at == DONE:
             return iter(())
@@ -155,17 +200,35 @@ class Generator:
         return self
 
     def __next__(self):
-        item = next(self._begin())
+        pulled = self.pulled_
+        if pulled is None:
+            item = next(self._begin())
+            self._advance()
+            return item
+        if not pulled.ended():
+            pulled.resume(None)
+        if pulled.ended():
+            raise StopIteration(pulled.value())
+        return pulled.current()
+
+    def send(self, value: Any) -> Any:
+        item = self._begin().send(value)
         self._advance()
         return item
+
+    def close(self) -> None:
+        self._begin().close()
+        self._advance()
 
     def _advance(self) -> None:
         self._taken += 1
         moved(self, self._taken)
 
     def __getattr__(self, name):
+        if name not in _OWN:
+            raise AttributeError(f"'generator' object has no attribute {name!r}")
         begun = self._begin()
-        if name in ("send", "throw", "close"):
+        if name == "throw":
             self._advance()
         return getattr(begun, name)
 
@@ -180,7 +243,25 @@ class Generator:
     @property
     def fresh(self) -> bool:
         """Whether nothing was taken from it yet, so that a ``for`` may run it the other way round."""
-        return place_now(self) == 0 and self._push is not None and is_tracing()
+        begun = self.pulled_ is not None or place_now(self) != 0
+        return not begun and self._push is not None and is_tracing()
+
+    def pulled(self) -> Pulled | None:
+        """The form of it that gives its items one by one; None where there is none, or another form has given some.
+
+        It stays in that form, also where what took an item is undone: the place is in its variables.
+        """
+        if self.pulled_ is None and is_tracing() and place_now(self) == 0:
+            form = self._resume()
+            self.pulled_ = None if form is None else form(*self._args, **self._kwargs)
+        return self.pulled_
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether its items are to be asked for one by one: some were, or there is no form that hands them over."""
+        if self._push is not None or not is_tracing():
+            return self.pulled_ is not None
+        return self.pulled() is not None
 
     def lose(self) -> None:
         """A ``break`` left it at a place that a generator which runs the other way round cannot go on from."""
@@ -190,41 +271,6 @@ class Generator:
         """Hand every value to ``channel`` until it says to stop."""
         moved(self, DONE)
         self._push(channel, *self._args, **self._kwargs)
-
-
-class Through(Generator):
-    """A generator of what ``form`` makes of each item of another one: ``enumerate(gen)``, ``map(f, gen)``.
-
-    ``form`` calls what it is given with each value to hand over and returns what that returns. ``places``: state of ``form``.
-    """
-
-    def __init__(self, source: Generator, form: Any, native: Any, places: Any = ()):
-        super().__init__(lambda: native(source), source._push, (), {})
-        self._source, self._form, self._places = source, form, list(places)
-
-    @property
-    def fresh(self) -> bool:
-        return place_now(self) == 0 and self._source.fresh
-
-    def run(self, channel: Any) -> None:
-        moved(self, DONE)
-        with control_flow.ambient(self._places):
-            self._source.run(lambda value: self._form(channel, value))
-
-
-def enumerated(source: Generator, start: Any) -> Through:
-    """``enumerate`` of a generator that is not begun."""
-    box = [start]
-    place = control_flow.Place(
-        ("enumerate", id(box)), "the count", lambda: box[0], lambda n: box.__setitem__(0, n), box
-    )
-
-    def form(channel: Any, value: Any) -> Any:
-        count = box[0]
-        place.set(count + 1)
-        return channel((count, value))
-
-    return Through(source, form, lambda items: enumerate(items, start), [place])
 
 
 def is_generator_function(f: Any) -> bool:

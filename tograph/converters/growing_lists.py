@@ -336,4 +336,4 @@ def _reverse(items):
 
 @method("sort")
 def _sort(items, *, key=None, reverse=False):
-    items.replace(in_order(items, key, reverse))
+    items.replace(call(sorted, items, key=key, reverse=reverse))

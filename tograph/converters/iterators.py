@@ -21,10 +21,8 @@ from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 
-LOST, DONE = (
-    -1,
-    -2,
-)  # the positions of an iterator that a staged ``break`` has left, and of a generator that was taken whole
+# The positions of an iterator that a staged ``break`` has left, and of a generator that was taken whole.
+LOST, DONE = -1, -2
 
 
 def place_now(iterator: Any) -> int:

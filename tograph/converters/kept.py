@@ -34,12 +34,12 @@ class Kept:
     printed: Printed
 
 
-def name_of(function: types.FunctionType, hand_over: bool) -> str | None:
-    """The name of the file for a function; None where there is none."""
+def name_of(function: types.FunctionType, form: str) -> str | None:
+    """The name of the file for a function, in a form of it; None where there is none."""
     code, passes = function.__code__, _passes()
     if passes is None or not os.path.isfile(code.co_filename):
         return None
-    own = (function.__name__, function.__qualname__, hand_over, passes)
+    own = (function.__name__, function.__qualname__, form, passes)
     parts = (*own, sys.version, sys.flags.optimize, torch.__version__)
     digest = hashlib.sha256(repr(parts).encode())
     for part in _spelled(code):

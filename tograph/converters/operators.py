@@ -15,13 +15,15 @@ from .directives import given, options
 from .displays import list_display, tuple_display
 from .escapes import whole
 from .for_stmt import for_stmt
-from .generators import hand_over, two_forms
+from .generators import Pulled as pulled
+from .generators import hand_over, with_forms
 from .if_stmt import if_stmt
 from .iterables import each
 from .iterators import from_outside
 from .keyed import new_dict, new_set
 from .lists import new_list
 from .logical import and_, both, either, not_, or_
+from .one_by_one import has_item, item_at, result_of, source_of
 from .patterns import (
     match_as,
     match_capture,
@@ -105,11 +107,13 @@ __all__ = [
     "given",
     "gt",
     "hand_over",
+    "has_item",
     "if_exp",
     "if_stmt",
     "invert",
     "is_",
     "is_not",
+    "item_at",
     "ld",
     "le",
     "list_display",
@@ -141,23 +145,26 @@ __all__ = [
     "or_",
     "pos",
     "power",
+    "pulled",
     "raised",
     "rest_of",
+    "result_of",
     "rshift",
     "setattr_",
     "setitem",
     "slice_",
+    "source_of",
     "spread",
     "sub",
     "tail_call",
     "truediv",
     "try_stmt",
     "tuple_display",
-    "two_forms",
     "unpacked",
     "unpacked_rest",
     "variables",
     "while_stmt",
     "whole",
+    "with_forms",
     "with_stmt",
 ]  # fmt: skip

@@ -54,6 +54,7 @@ from .lists import Lists
 from .logical import Logical
 from .match_stmt import MatchStatements
 from .recursion import TailCalls
+from .resumable import Resumable, can_resume
 from .strings import Strings
 from .subscripts import Subscripts
 from .try_stmt import Reraises
@@ -100,8 +101,8 @@ class Conversion:
 
 _lock = forks.held(threading.RLock())
 # By file and code object: equal code of two files, such as a notebook cell that runs again, is one key.
-_Cache = defaultdict[str, weakref.WeakKeyDictionary[types.CodeType, Any]]
-_generators: _Cache = defaultdict(weakref.WeakKeyDictionary)
+_Cache = defaultdict[Any, weakref.WeakKeyDictionary[types.CodeType, Any]]
+_generators: _Cache = defaultdict(weakref.WeakKeyDictionary)  # by the form, too
 _cache: _Cache = defaultdict(weakref.WeakKeyDictionary)
 
 
@@ -116,14 +117,17 @@ def conversion(function: types.FunctionType) -> Conversion:
         return found
 
 
-def convert_generator(function: types.FunctionType) -> types.FunctionType | None:
-    """The form of a generator function that hands its values over; None when it uses what is sent to it."""
+_FORMS = {"push": (can_hand_over, HandOver), "resume": (can_resume, Resumable)}
+
+
+def convert_generator(function: types.FunctionType, form: str) -> types.FunctionType | None:
+    """A form of a generator function, by its name in ``_FORMS``; None where it has none."""
     code = function.__code__
     with _lock:
-        cache = _generators[code.co_filename]
+        cache = _generators[form, code.co_filename]
         if code not in cache:
             tree = _as_def(parse_function(function))
-            cache[code] = _convert(function, hand_over=True) if can_hand_over(tree) else None
+            cache[code] = _convert(function, form) if _FORMS[form][0](tree) else None
         found = cache[code]
     if found is None:
         return None
@@ -155,14 +159,14 @@ artifacts.CONVERTED.append(converted_in)
 
 
 @deep_recursion()
-def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
+def _convert(function: types.FunctionType, form: str = "") -> Conversion:
     with collector.seldom():
-        name = kept.name_of(function, hand_over)
+        name = kept.name_of(function, form)
         found = kept.load(function, name) if name is not None else None
         if found is not None:
             made = Conversion(found.code, lambda: found.printed)
         else:
-            made = _convert_anew(function, hand_over, name)
+            made = _convert_anew(function, form, name)
     codes = loader.nested_codes(made.code)
     CONVERTED_CODE.update(codes)
     if not made.code.co_filename.startswith(_HERE):  # forms of built-ins that are written in Python
@@ -171,13 +175,13 @@ def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversio
     return made
 
 
-def _convert_anew(function: types.FunctionType, hand_over: bool, name: str | None) -> Conversion:
+def _convert_anew(function: types.FunctionType, form: str, name: str | None) -> Conversion:
     """The conversion by the passes; it is kept under ``name``."""
     facts: kept.Facts = {}
     if name is not None:
         load_ahead()
     parsed = parse_function(function)
-    tree = convert_tree(parsed, function, hand_over, facts)
+    tree = convert_tree(parsed, function, form, facts)
     code, rewritten = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
     made = Conversion(code, lambda: print_tree(rewritten))
     if name is not None:
@@ -186,7 +190,7 @@ def _convert_anew(function: types.FunctionType, hand_over: bool, name: str | Non
 
 
 def convert_tree(
-    parsed: Parsed, function: types.FunctionType, hand_over: bool, facts: kept.Facts
+    parsed: Parsed, function: types.FunctionType, form: str, facts: kept.Facts
 ) -> gast.FunctionDef:
     """Run the passes over a parsed function; ``facts`` gets what they ask of names."""
     tree = _as_def(parsed)
@@ -208,8 +212,8 @@ def convert_tree(
         parsed.file, namer, resolver(function, tree, facts), params[0] if params else None
     )
     tree = NestedGenerators(context).convert(tree)
-    if hand_over:
-        tree = HandOver(context).convert(tree)
+    if form:
+        tree = _FORMS[form][1](context).convert(tree)
     for make in PLAINER:
         tree = make(context).convert(tree)
     analyze_all(tree)

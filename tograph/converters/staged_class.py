@@ -71,6 +71,8 @@ class StagedClass:
         made = graph.emit("py.apply_opaque", maker, graph.resolve(error.handle_.ref), *given, type=OBJECT)  # fmt: skip
         return StagedException(Handle(Ref(made, graph)))
 
+    __tograph_opaque__ = True  # it holds nothing of the user's
+
     def __getattribute__(self, name: str) -> Any:
         if name in ("within", "exactly", "another", "_unknown"):
             return object.__getattribute__(self, name)

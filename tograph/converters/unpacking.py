@@ -26,7 +26,7 @@ from .iterators import from_outside
 from .lists import new_list
 from .members import is_conditional
 from .strings import fstring
-from .targets import Targets
+from .targets import Targets, is_plain
 from .union import apply
 
 _DISPLAYS = (gast.Tuple, gast.List, gast.Constant, gast.Dict, gast.Set)
@@ -37,13 +37,22 @@ class Unpackings(Targets):
         node = self.generic_visit(node)
         for target in node.targets:
             if isinstance(target, (gast.Tuple, gast.List)):
-                starred = [i for i, e in enumerate(target.elts) if isinstance(e, gast.Starred)]
-                if starred and len(node.targets) == 1:
-                    node.value = self._rest_taken(target, starred[0], node.value)
+                if len(node.targets) == 1:
+                    if is_plain(target):
+                        node.value = self.unpacking(target, node.value)
                 elif not isinstance(node.value, _DISPLAYS):
-                    node.value = self._taken(node.value, -1 if starred else len(target.elts))
+                    stars = any(isinstance(e, gast.Starred) for e in target.elts)
+                    node.value = self._taken(node.value, -1 if stars else len(target.elts))
                 break
         return self.in_order(node)
+
+    def unpacking(self, target, value):
+        if not isinstance(target, (gast.Tuple, gast.List)):
+            return value
+        starred = [i for i, e in enumerate(target.elts) if isinstance(e, gast.Starred)]
+        if starred:
+            return self._rest_taken(target, starred[0], value)
+        return value if isinstance(value, _DISPLAYS) else self._taken(value, len(target.elts))
 
     def _rest_taken(self, target, at: int, value):
         """The value of a target with a star, which becomes one without it."""

@@ -29,7 +29,7 @@ from ..runtime.values.structure import is_union
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from . import union
-from .call_rules import is_user_function
+from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .context import OPERATORS
 from .context_managers import context
@@ -88,6 +88,12 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
         try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
     elif (generator := _generator_of(manager)) is not None:
         _through_generator(generator, body, places_of(names, body))
+    elif kind is contextlib.ExitStack:
+        _check_left(manager)
+        try:
+            _with_exit(manager, body, names)
+        finally:
+            vars(manager)[_LEFT] = True
     elif _user(kind):
         _with_exit(manager, body, names)
     elif kind is contextlib.nullcontext or type(kind.__exit__) is not types.FunctionType:
@@ -205,6 +211,8 @@ def enter(manager: Any) -> Any:
 def exit_of(manager: Any) -> Exit:
     """``manager.__exit__``, converted where it is a user's."""
     found = getattr(type(manager), "__exit__", None)
+    if type(manager) is contextlib.ExitStack:
+        return lambda *error: call(_unwound, tuple(manager._exit_callbacks), *error)
     if is_user_function(found):
         return lambda *error: call(found, manager, *error)
     return _from_outside(manager)
@@ -267,5 +275,71 @@ def callback(stack: Any, f: Any, /, *args: Any, **kwargs: Any) -> Any:
     return f
 
 
+# Set on a stack as its `with` ends: what it holds stays in it, since the ways out of the body would each have to take it.
+_LEFT = "left__"
+
+
+def _check_left(stack: Any) -> None:
+    if _LEFT in vars(stack):
+        raise StagingError(
+            "an ExitStack is used again behind its `with`: make another one", user_location()
+        )
+
+
+@handles(contextlib.ExitStack.close)
+def close(stack: Any) -> None:
+    if _LEFT not in vars(stack):
+        stack.close()
+
+
+@handles(contextlib.ExitStack.pop_all)
+def pop_all(stack: Any) -> Any:
+    _check_left(stack)
+    return stack.pop_all()
+
+
+def _traceback_of(error: BaseException) -> Any:
+    return StagedTraceback() if isinstance(error, StagedException) else error.__traceback__
+
+
+handles(_traceback_of)(_traceback_of)
+
+
+def _unwound(callbacks, kind, error, traceback):
+    """What ``__exit__`` of an ``ExitStack`` does; whether it ends the exception."""
+    if not callbacks:
+        return False
+    *callbacks, (_, leave) = callbacks
+    try:
+        ended = leave(kind, error, traceback)
+    except BaseException as raised:
+        if not _unwound(callbacks, type(raised), raised, _traceback_of(raised)):
+            raise
+        return error is not None
+    if error is not None and ended:
+        _unwound(callbacks, None, None, None)
+        return True
+    return _unwound(callbacks, kind, error, traceback)
+
+
+DECIDING.add(_unwound)
+
+
+class _Pushed:
+    """What an ``ExitStack`` calls at its end."""
+
+    __tograph_callable__ = True
+
+    def __init__(self, leave: Exit):
+        self.leave = leave
+
+    def __tograph_holds__(self) -> list[Any]:
+        return [self.leave]
+
+    def __call__(self, *error: Any) -> Any:
+        return self.leave(*error)
+
+
 def _push(stack: Any, leave: Exit) -> None:
-    call(stack._exit_callbacks.append, (True, leave))
+    _check_left(stack)
+    call(stack._exit_callbacks.append, (True, _Pushed(leave)))

@@ -18,7 +18,15 @@ from .binders import parameters, type_params
 from .syntax import gast
 from .walker import Walker
 
-__all__ = ["FUNCTIONS", "FunctionScope", "Walker", "analyze", "names_bound", "names_read"]
+__all__ = [
+    "FUNCTIONS",
+    "FunctionScope",
+    "Walker",
+    "analyze",
+    "names_bound",
+    "names_of",
+    "names_read",
+]
 
 FUNCTIONS = (gast.FunctionDef, gast.AsyncFunctionDef, gast.Lambda)
 
@@ -90,6 +98,11 @@ def _scope(fn: gast.AST, record: bool) -> FunctionScope:
 def analyze(fn: gast.FunctionDef | gast.AsyncFunctionDef | gast.Lambda) -> FunctionScope:
     """Record SCOPE, BOUND, JUMPS and HAS_YIELD on a function and on everything nested in it."""
     return _scope(fn, record=True)
+
+
+def names_of(fn: gast.FunctionDef | gast.AsyncFunctionDef | gast.Lambda) -> FunctionScope:
+    """The names of a function; records nothing."""
+    return _scope(fn, record=False)
 
 
 def _walk(nodes: Iterable[gast.AST]) -> Walker:

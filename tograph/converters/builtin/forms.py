@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...runtime.control_flow import StagedException
+from ...runtime.symbols.required import require
 from ...runtime.symbols.symbolic import scalar_of
 from ...runtime.values.structure import is_union
 from .. import special_results, union
@@ -19,11 +20,11 @@ from ..strings import StagedString
 
 
 def as_number(x: Any, wrong: type[Exception] | None = None) -> Any:
-    """A staged number for a one-element tensor; ``wrong`` where it is known to have more or none, as ``item()`` has without."""
+    """A staged number for a one-element tensor; ``wrong``, if given, where it has more or none, else the error of ``item()``."""
     if not isinstance(x, torch.Tensor):
         return x
-    if wrong is not None and any(type(n) is int and n != 1 for n in x.shape):
-        raise wrong("only one element tensors can be converted to Python scalars")
+    for n in x.shape if wrong is not None else ():
+        require(n == 1, wrong("only one element tensors can be converted to Python scalars"))
     return scalar_of(x)
 
 

@@ -118,6 +118,27 @@ def _pairs_one_by_one(items):
         last = item
 
 
+def _grouped(items, key):
+    held, current = [], None
+    begun = False
+    for item in items:
+        found = item if key is None else key(item)
+        if begun and found != current:
+            yield current, _each_once(held)
+            held.clear()
+        current, begun = found, True
+        held.append(item)
+    if begun:
+        yield current, _each_once(held)
+        held.clear()
+
+
+def _each_once(held):
+    """The items of a group: none are left as the next group begins."""
+    while held:
+        yield held.pop(0)
+
+
 def _sliced_one_by_one(items, start, stop, step):
     at, wanted = 0, start
     end = None if stop is None else max(start, stop)  # what stands before the start is taken too
@@ -176,7 +197,7 @@ def _text(separator, items):
 
 FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _taken, _dropped, _refused,
          _spread, _pairs, _sliced, _chosen, _repeated, _product, _combined,
-         _accumulated_one_by_one, _pairs_one_by_one, _sliced_one_by_one)  # fmt: skip
+         _accumulated_one_by_one, _pairs_one_by_one, _sliced_one_by_one, _grouped, _each_once)  # fmt: skip
 DECIDING.update(FORMS)
 
 
@@ -290,6 +311,12 @@ def combinations_(items, r):
     if r == 2 and _open(items):
         return call(_combined, _items(items))
     return itertools.combinations(items, r)
+
+
+@handles(itertools.groupby)
+def groupby_(items, key=None):
+    items = iterator_of(items)
+    return call(_grouped, items, key) if is_tracing() else itertools.groupby(items, key)
 
 
 @handles(itertools.islice)

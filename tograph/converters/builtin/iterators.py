@@ -11,13 +11,13 @@ from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.values import locations
 from ...runtime.values.structure import is_union
-from .. import subscripts
 from ..call_rules import DECIDING
 from ..calls import call
 from ..for_stmt import iterator_of
 from ..generators import Generator
 from ..iterables import Steps
 from ..iterators import Advancing, Outer, SequenceIterator, View, advancing, from_outside
+from ..one_by_one import next_item, place_item
 from ..registry import handles
 from ..staging import is_staged
 from ..steady import steady
@@ -59,9 +59,16 @@ def next_(iterator, *default):
     step = method_of(iterator, "__next__")
     if step is not None and is_tracing():
         return call(_next_or, iterator, *default) if default else call(step, iterator)
-    iterator = from_outside(iterator)
+    pulled = iterator.pulled() if isinstance(iterator, Generator) else None
+    if pulled is not None:
+        return next_item(pulled, *default)
+    return _of_an_iterator(from_outside(iterator), *default)
+
+
+def _of_an_iterator(iterator, *default):
     sequence = isinstance(iterator, SequenceIterator)
-    if isinstance(iterator, (Advancing, Outer)) or (sequence and isinstance(iterator.items, View)):
+    backwards = sequence and isinstance(iterator.items, View) and iterator.items.backwards
+    if isinstance(iterator, (Advancing, Outer)) or backwards:
         reads.passed((iterator,))
         return next(iterator, *default)
     if not sequence:
@@ -79,7 +86,7 @@ def next_(iterator, *default):
     inside = at < count
 
     def take():
-        return subscripts.getitem(iterator.items, at)
+        return place_item(iterator.items, at)
 
     def end():
         if default:

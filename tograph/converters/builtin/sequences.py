@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 from typing import Any
 
 import torch
@@ -24,11 +23,11 @@ from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
 from .. import keyed, members, special_results, text_options, union
-from ..call_rules import is_user_function
+from ..call_rules import DECIDING, is_user_function
 from ..calls import call
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
-from ..generators import Generator, Through, enumerated
+from ..generators import Generator
 from ..growing_lists import in_order, is_growing
 from ..if_stmt import if_stmt
 from ..iterables import (
@@ -44,7 +43,6 @@ from ..iterables import (
 )
 from ..iterators import advancing, over
 from ..lists import new_list
-from ..logical import not_
 from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
 from ..steady import steady
@@ -104,8 +102,8 @@ def _sources_staged(iterables: Any) -> bool:
 @handles(enumerate)
 def enumerate_(iterable, start=0):
     iterable = listed(iterator_of(iterable))
-    if isinstance(iterable, Generator) and iterable.fresh:
-        return enumerated(iterable, start)
+    if isinstance(iterable, Generator):
+        return call(_numbered, iterable, start)
     source = staged_source(iterable)
     if source is not None:
         return Enumerated(source, start)
@@ -119,7 +117,7 @@ def enumerate_(iterable, start=0):
 @handles(zip)
 def zip_(*iterables, strict=False):
     iterables = tuple([listed(iterator_of(x)) for x in iterables])
-    found = None if strict else with_generator(iterables)
+    found = with_generator(iterables, strict)
     if found is not None:
         return found
     sources = beside(iterables) if _sources_staged(iterables) else None
@@ -147,16 +145,13 @@ def _different_lengths(i, which):
     raise ValueError(f"zip() argument {i + 1} is {which} than {others}")
 
 
-def _mapped(function, channel, value):
-    return channel(call(function, value))
-
-
 @handles(map)
 def map_(function, *iterables):
     iterables = tuple(map(iterator_of, iterables))
-    if len(iterables) == 1 and isinstance(iterables[0], Generator) and iterables[0].fresh:
-        form = functools.partial(_mapped, function)
-        return Through(iterables[0], form, lambda items: (call(function, v) for v in items))
+    if is_tracing() and any(isinstance(x, Generator) for x in iterables):
+        if len(iterables) == 1:
+            return call(_mapped, function, iterables[0])
+        return call(_mapped_rows, function, call(zip, *iterables))
     sources = beside(iterables) if _sources_staged(iterables) else None
     if sources is None:
         iterables = tuple(map(_items_of, iterables))
@@ -171,38 +166,32 @@ def map_(function, *iterables):
 @handles(filter)
 def filter_(function, iterable):
     iterable = iterator_of(iterable)
-    if not is_tracing():
-        return filter(function, iterable)
-    return Generator(_filtered, _filter_into, (function, iterable), {})
+    return call(_kept, function, iterable) if is_tracing() else filter(function, iterable)
 
 
-def _filter_into(channel, function, iterable):
-    """Hand the items that the function keeps to ``channel`` until it says to stop."""
-    done = False
-
-    def body(item):
-        nonlocal done
-
-        def hand():
-            nonlocal done
-            done = channel(item)
-
-        keep = item if function is None else call(function, item)
-        if_stmt(as_bool(keep), hand, None, ("done",))
-
-    for_stmt(iterable, body, ("done",), test=lambda: not_(done))
+def _numbered(items, number):
+    for item in items:
+        yield number, item
+        number += 1
 
 
-def _filtered(function, iterable):
-    for item in _items_of(iterable):
-        keep = item if function is None else call(function, item)
-        if is_staged(keep):
-            raise StagingError(
-                "filter() by a staged condition is taken whole, by a loop or list(), not by next(): use a loop or a mask",
-                user_location(),
-            )
-        if keep:
+def _mapped(function, items):
+    for item in items:
+        yield function(item)
+
+
+def _mapped_rows(function, rows):
+    for row in rows:
+        yield function(*row)
+
+
+def _kept(function, items):
+    for item in items:
+        if item if function is None else function(item):
             yield item
+
+
+DECIDING.update((_numbered, _mapped, _mapped_rows, _kept))
 
 
 @handles(reversed)
@@ -222,6 +211,16 @@ def reversed_(x):
 @handles(sorted)
 @union.each
 def sorted_(x, *, key=None, reverse=False):
+    if is_staged(reverse):
+        items = gathered(
+            keys_of(x) if is_table(x) else members.in_any_order(x) if key is None else x
+        )
+        backwards = control_flow.predicate(as_bool(reverse), "sorted")
+        return control_flow.staged_if(
+            backwards,
+            lambda: sorted_(items, key=key, reverse=True),
+            lambda: sorted_(items, key=key, reverse=False),
+        )
     if isinstance(x, torch.Tensor) and is_staged(x):
         if key is None and x.dim() == 1 and type(x.shape[0]) is int:
             return new_list(*torch.sort(x, stable=True, descending=reverse).values.unbind(0))

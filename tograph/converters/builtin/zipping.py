@@ -18,6 +18,7 @@ from ..generators import Generator
 from ..iterables import Indexed, staged_source
 from ..iterators import Counting
 from ..members import Listing
+from ..one_by_one import has_item, item_at, source_of
 
 
 def _zipped(before, items, after):
@@ -33,18 +34,46 @@ def _zipped(before, items, after):
             return
 
 
-DECIDING.add(_zipped)
+def _singles(items):
+    for item in items:
+        yield (item,)
 
 
-def with_generator(iterables: tuple[Any, ...]) -> Any:
-    """The tuples of a generator and of sequences beside it; None where that is not what is given."""
-    places = [i for i, x in enumerate(iterables) if isinstance(x, Generator) and x.fresh]
-    if not is_tracing() or len(places) != 1:
+def _joined(rows, items, strict, number):
+    """Rows, each with the next of ``items`` behind it; ``number``: of the argument that gives these."""
+    before = "argument 1" if number == 2 else f"arguments 1-{number - 1}"
+    at = 0
+    for row in rows:
+        if not has_item(items, at):
+            if strict:
+                raise ValueError(f"zip() argument {number} is shorter than {before}")
+            return
+        yield *row, item_at(items, at)
+        at += 1
+    if strict and has_item(items, at):
+        raise ValueError(f"zip() argument {number} is longer than {before}")
+
+
+DECIDING.update((_zipped, _singles, _joined))
+
+
+def _one_by_one(iterables: tuple[Any, ...], strict: bool) -> Any:
+    """The tuples of items that are asked for one by one, from left to right."""
+    rows = call(_singles, iterables[0])
+    for number, x in enumerate(iterables[1:], 2):
+        rows = call(_joined, rows, source_of(x), strict, number)
+    return rows
+
+
+def with_generator(iterables: tuple[Any, ...], strict: bool) -> Any:
+    """The tuples of generators and of what is beside them; None where none is given."""
+    places = [i for i, x in enumerate(iterables) if isinstance(x, Generator)]
+    if not is_tracing() or not places:
         return None
     at = places[0]
     others = [x for i, x in enumerate(iterables) if i != at]
-    if not all(map(_has_places, others)):
-        return None
+    if strict or len(places) > 1 or not (iterables[at].fresh and all(map(_has_places, others))):
+        return _one_by_one(iterables, strict)
     before, after = (tuple(map(_places, part)) for part in (iterables[:at], iterables[at + 1 :]))
     return call(_zipped, before, iterables[at], after)
 

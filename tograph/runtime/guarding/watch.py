@@ -119,7 +119,7 @@ class Watch(FunctionReads):
 
     def method(self, function: types.FunctionType, owner: Any) -> None:
         """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
-        cls = owner if isinstance(owner, type) else type(owner)
+        cls = owner if issubclass(type(owner), type) else type(owner)  # not what it says of itself
         code = function.__code__
         if id(owner) in self._roots and not used_whole(code).isdisjoint(code.co_varnames[:1]):
             self.whole(owner)
@@ -133,7 +133,7 @@ class Watch(FunctionReads):
 
     def _member(self, owner: Any, name: str) -> None:
         """What a user's class holds under a name was used: another function there, or in the object itself, traces anew."""
-        cls = owner if isinstance(owner, type) else type(owner)
+        cls = owner if issubclass(type(owner), type) else type(owner)  # not what it says of itself
         test = member_test(cls, name)
         if test is None or self.written(("attr", id(cls), name)):
             return
