@@ -45,6 +45,15 @@ def moment() -> int:
     return next(_versions)
 
 
+last_write = [0]  # the moment of the last write to a storage
+
+
+def write_moment() -> int:
+    """The version of a storage that is written now."""
+    last_write[0] = next(_versions)
+    return last_write[0]
+
+
 @dataclass(frozen=True)
 class Ref:
     """A value and the graph that it belongs to."""
@@ -107,7 +116,7 @@ class Storage:
 
         def set(content):
             self.ref = content
-            self.version = next(_versions)
+            self.version = write_moment()
 
         return journal.Location(("storage", id(self)), "a tensor", lambda: self.ref, set, self)
 
@@ -209,6 +218,19 @@ class Root:
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
+    # By the value of a leaf that the code made: what used that before.
+    leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    drew: torch.Tensor | None = None  # see ``drew_from``
+
+    def drew_from(self, state: torch.Tensor) -> None:
+        """What was made may have drawn from torch's default generator, which was in this state before."""
+        if self.drew is None:
+            self.drew = state
+
+    def put_back_draws(self) -> None:
+        """The trace begins again: what it makes is made again, and draws the same."""
+        if self.drew is not None:
+            torch.set_rng_state(self.drew)
 
     def release(self) -> None:
         """The trace is over: forget what was noted for it, the tensors that stand for values above all.
@@ -217,11 +239,12 @@ class Root:
         """
         for graph in self.graphs:
             graph.sources.clear()
+            graph.reads.clear()
         for iterations in self.earlier:
             iterations.release()
         for noted in (
             self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves,
         ):  # fmt: skip
             noted.clear()
         self.loops = None
@@ -252,6 +275,7 @@ class FuncGraph:
         self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = False  # a recorded graph runs again: reading a resource is an op too
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
+        self.reads: dict[Value, list[Any]] = {}  # of variables, while it is replayed
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
         self.torn: dict[Storage, Any] = {}  # of the caller, written with a history: ``writes.torn``
         self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
@@ -360,7 +384,7 @@ class FuncGraph:
             graph.known.pop(storage, None)
             graph = graph.outer
         self.known[storage] = value
-        storage.version = moment()
+        storage.version = write_moment()
 
 
 def WRITES(storage: Storage, graph: FuncGraph) -> None:

@@ -95,6 +95,7 @@ class Tracer:
             late = self._drawn_too_late(error)
             if late or isinstance(error, Retrace) or refused(error):
                 self.watch.draws.put_back()
+                self.root.root.put_back_draws()
             if late:
                 raise Retrace(drawn=True) from None
             if error is self.failed and not self.tentative:
