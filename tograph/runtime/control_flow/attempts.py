@@ -30,6 +30,7 @@ class Attempt:
         self.assumed = set(self.graph.assumed)
         self.freed = dict(self.graph.root.freed)
         self.unordered = conditional_items.unordered()
+        self.guards = journal.guards()
         self.log = journal.push(tried=True)
         for place in with_ambient(places):
             journal.record(place)
@@ -70,6 +71,7 @@ class Attempt:
         self.graph.known = self.known
         self.graph.assumed = self.assumed
         self.graph.root.freed = self.freed
+        journal.guard_only(self.guards)
         facts.forget(self.facts)
         conditional_items.reorder(self.unordered)
         for callback, mark in self.marks:

@@ -14,10 +14,18 @@ from typing import Any
 
 import torch
 
-from ...errors import LoopTypeError, StagingError, StructureError, TographError
+from ...errors import (
+    AliasError,
+    LoopTypeError,
+    SharedMemoryError,
+    StagingError,
+    StructureError,
+    TographError,
+)
 from ..graph.ir import Value
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import Location as Place
+from ..symbols.retrace import Retrace
 from ..values import joins
 from ..values.joins import generalize
 from ..values.structure import Choice, Spec, spec_of
@@ -79,21 +87,21 @@ def staged_while(
     rounds.emit()
 
 
-_OF_STATE = (StagingError, StructureError, LoopTypeError)
+_OF_STATE = (StagingError, StructureError, LoopTypeError, AliasError, SharedMemoryError)
 
 
 def _whole_or_after(
     start: Callable[[list[Any]], Rounds], body: Callable[[], Any], slot: Slot, places: Sequence[Place]
 ) -> Rounds:  # fmt: skip
     """The rounds of a loop whose first iteration surely runs. One that no state fits goes on behind that iteration: only the first one
-    sets a key, makes a module or turns on ``requires_grad``.
+    sets a key, makes a module or turns on ``requires_grad``, or finds an object from outside where later ones find what iterations made.
     """
     attempt = Attempt(places)
     try:
         rounds = _searched(start, [True], slot)
-    except StagingError as error:
+    except (StagingError, Retrace) as error:
         attempt.undo()
-        if type(error) not in _OF_STATE:
+        if type(error) not in _OF_STATE and not getattr(error, "apart", None):
             raise
         failure = error
     except BaseException:
@@ -105,8 +113,10 @@ def _whole_or_after(
     try:
         body()
         return _searched(start, [None], slot)
-    except StagingError:
+    except Exception:  # whatever the code makes of what it finds then
         raise failure from None
+    except Retrace as again:
+        raise (failure if again.apart else again) from None
 
 
 def _searched(start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot) -> Rounds:

@@ -236,6 +236,16 @@ def unguard(x: Any) -> None:
     _stack.guarded.pop(id(x), None)
 
 
+def guards() -> dict[int, tuple[Any, Callable[[], None]]]:
+    """All that is guarded now."""
+    return dict(_stack.guarded)
+
+
+def guard_only(those: dict[int, tuple[Any, Callable[[], None]]]) -> None:
+    """Forget the guards that came since ``guards`` gave those."""
+    _stack.guarded = dict(those)
+
+
 def guarded(x: Any) -> Callable[[], None] | None:
     """What is called before a change of ``x``."""
     found = _stack.guarded.get(id(x))

@@ -1,0 +1,86 @@
+"""Loops whose first iteration finds objects from outside where later ones find what iterations made: native against `tg.function`."""
+
+from collections import defaultdict
+
+import pytest
+import torch
+from torch import nn
+
+import tograph as tg
+
+
+def fresh():
+    return {"stage": 0, "found": None}
+
+
+class Scaler:
+    def __init__(self):
+        self.states = defaultdict(fresh)
+
+    def look(self, x):
+        state = self.states["one"]
+        state["found"] = x.sum() > 6
+        state["stage"] = 1
+
+    def update(self, x):
+        state = self.states["one"]
+        x = x / 2 if state["found"] else x + state["stage"]
+        self.states = defaultdict(fresh)
+        return x
+
+
+def steps(scaler, x):
+    n = 0
+    while n < 6:
+        scaler.look(x)
+        x = scaler.update(x)
+        n += 1
+        if x.sum() > 5:
+            break
+    return x, n
+
+
+@pytest.mark.parametrize("start", [1.0, 4.0, 2.5])
+def test_an_object_that_each_iteration_replaces(start):
+    seen = []
+    for function in (steps, tg.function(steps)):
+        scaler, x = Scaler(), torch.full((2,), start)
+        held = scaler.states  # the caller sees what the first iteration did to it
+        for _ in range(2):
+            found, n = function(scaler, x)
+            seen.append((found.tolist(), n, str(dict(held)), dict(scaler.states)))
+    assert seen[:2] == seen[2:]
+
+
+def scaled(model, optimizer, scaler, x, y):
+    n = 0
+    while n < 4:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        n += 1
+        if loss < 0.3:
+            break
+    return loss.detach(), norm, n
+
+
+def test_a_grad_scaler_in_a_loop_with_a_break():
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 4), torch.randn(8, 1)
+    seen = []
+    for function in (scaled, tg.function(scaled)):
+        torch.manual_seed(1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3)
+        for _ in range(2):
+            loss, norm, n = function(model, optimizer, scaler, x, y)
+            seen.append((loss, norm, model.weight.detach().clone(), n, scaler.get_scale()))
+    for native, staged in zip(seen[:2], seen[2:], strict=True):
+        assert native[3:] == staged[3:]
+        for a, b in zip(native[:3], staged[:3], strict=True):
+            torch.testing.assert_close(a, b)
