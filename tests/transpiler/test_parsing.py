@@ -50,3 +50,10 @@ def test_another_function_at_that_line(tmp_path):
     linecache.checkcache(str(file))
     with pytest.raises(SourceError, match="changed after"):
         parse_function(names["first"])
+
+
+def test_lambdas_of_one_line_that_are_constants_are_told_apart():
+    """From Python 3.12 on the code of a constant knows no columns."""
+    made = (lambda: True), (lambda: False), (lambda: -2), (lambda a=(lambda: 1): "x"), (lambda: 1), (lambda: 1.0), lambda: (1, True)  # fmt: skip
+    for fn in made:
+        assert repr(tg.function(lambda x, fn=fn: (x, fn()))(torch.ones(1))[1]) == repr(fn())

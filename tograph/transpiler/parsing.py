@@ -188,7 +188,16 @@ def _lambda_node(code: types.CodeType, lines: list[str]) -> ast.AST:
         raise SourceError(
             f"the source of a lambda was not found at {code.co_filename}, line {code.co_firstlineno}"
         )
+    if len(exact) > 1:  # such as constants: from Python 3.12 on their code knows no columns
+        exact = [n for n in exact if _compiles_to(n, code)] or exact
     return min(exact, key=lambda n: (n.end_lineno - n.lineno, n.end_col_offset - n.col_offset))
+
+
+def _compiles_to(node: ast.Lambda, code: types.CodeType) -> bool:
+    """Whether a lambda's code is this, as far as that can be told without what is around it."""
+    outer = compile(ast.Expression(node), code.co_filename, "eval")
+    *_, made = (c for c in outer.co_consts if isinstance(c, types.CodeType))  # behind its defaults
+    return made.co_code == code.co_code and repr(made.co_consts) == repr(code.co_consts)
 
 
 def _signature(node: ast.Lambda) -> tuple[str, ...]:

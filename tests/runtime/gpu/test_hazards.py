@@ -220,6 +220,9 @@ def test_a_stream_that_torch_gives_twice_is_not_used_for_two_paths(monkeypatch, 
         return made
 
     monkeypatch.setattr(torch.cuda, "Stream", stream)
+    monkeypatch.setattr(
+        torch.cuda, "ExternalStream", None
+    )  # streams are torch's where the driver gives none
     plan = plan_of(two_loops, *GIVEN, whole=False)
     plan.device = "cpu"
     with pytest.raises(capture.driver.DriverError, match="more than 2 streams"):
