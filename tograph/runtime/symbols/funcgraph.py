@@ -208,6 +208,7 @@ class Root:
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
+    joined: list[Any] = field(default_factory=list)  # leaves that regions made, each with the value that stands for them
     leaves: dict[Value, list[Node]] = field(
         default_factory=dict
     )  # by the value of one that the code made: what used that before
@@ -223,7 +224,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
         ):  # fmt: skip
             noted.clear()
         self.loops = None
