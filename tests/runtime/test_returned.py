@@ -163,3 +163,30 @@ def test_results_share_memory(f):
         shared = [y.untyped_storage().data_ptr() == results[0].untyped_storage().data_ptr() for y in results]  # fmt: skip
         found.append((shared, [y.detach() for y in results], [y.requires_grad for y in results]))
     torch.testing.assert_close(*found)
+
+
+def by_name(w):
+    with torch.no_grad():
+        w.add_(1)
+
+
+def by_data(w):
+    w.data.add_(1)
+
+
+@pytest.mark.parametrize("write", [by_name, by_data])
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_leaf_that_is_written_before_its_gradient(write, order):
+    def f(x):
+        w = x.detach().clone().requires_grad_()
+        return w, (w**order).sum()
+
+    found = []
+    for g in (f, tg.function(f)):
+        w, y = g(torch.tensor([0.3, 0.4]))
+        write(w)
+        try:
+            found.append(torch.autograd.grad(y, w)[0].tolist())
+        except RuntimeError as error:
+            found.append(str(error)[:80])
+    assert found[0] == found[1]

@@ -163,3 +163,59 @@ def test_gradients_of_the_users_own(f, factor):
         torch.testing.assert_close(func.grad(g)(x), want)
         torch.testing.assert_close(func.vmap(func.grad(g))(X)[0], want)
         torch.testing.assert_close(func.jacrev(g)(x), want)
+
+
+def of_a_root(x):
+    return x.sqrt() if x > 0 else x * 2
+
+
+def of_a_quotient(x):
+    return x.log() if x > 0 else (1 / x if x < 0 else x * 3)
+
+
+def repeated_roots(x):
+    y = x
+    while y > 1.5:
+        y = (y - 1).sqrt()
+    return y * y
+
+
+def a_loop_that_ends_for_those_in_the_branch(x):
+    y = x
+    if x > 0:
+        while y < 10:
+            y = y * 2
+    return y
+
+
+def asserted_in_a_branch(x):
+    if x > 0:
+        assert x < 30
+        return x.log()
+    return x * 2
+
+
+def asserted(x):
+    assert x < 30
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "f",
+    [of_a_root, of_a_quotient, repeated_roots, a_loop_that_ends_for_those_in_the_branch, asserted_in_a_branch, asserted],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_examples_are_alone(f, order):
+    """What one example does not run gives it no NaN and no error."""
+    xs = torch.tensor([1.0, 0.0, 4.0, -1.0, 20.0], dtype=torch.float64)
+    g, h = f, tg.function(f)
+    for _ in range(order):
+        g, h = torch.func.grad(g), torch.func.grad(h)
+    torch.testing.assert_close(torch.func.vmap(h)(xs), torch.stack([g(x) for x in xs]))
+
+
+@pytest.mark.parametrize("f", [asserted_in_a_branch, asserted], ids=lambda f: f.__name__)
+def test_one_example_fails(f):
+    with pytest.raises(AssertionError):
+        torch.func.vmap(tg.function(f))(torch.tensor([1.0, 40.0, -1.0]))

@@ -191,3 +191,88 @@ def test_what_is_saved_and_given_depends_on_a_staged_condition(function):
         wanted.sum().backward()
         found.sum().backward()
         torch.testing.assert_close(z.grad, x.grad)
+
+
+class OfItsResult(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y * x
+
+
+class BySetup(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.tanh(), x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs, *output)
+
+    @staticmethod
+    def backward(ctx, a, b):
+        x, t, s = ctx.saved_tensors
+        g = 0
+        if a is not None:
+            g = g + a * (1 - t * t) * x
+        if b is not None:
+            g = g + b * s * t
+        return g
+
+
+class InAttributes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.result, ctx.both = y, [y, x]
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.result * ctx.both[0] * ctx.both[1]
+
+
+def saved(x):
+    return OfItsResult.apply(x)
+
+
+def set_up(x):
+    return BySetup.apply(x)[0] if x[0] > 0 else BySetup.apply(x)[0] * BySetup.apply(x)[1]
+
+
+def attributes(x):
+    return InAttributes.apply(x)
+
+
+def twice(apply):
+    def f(x):
+        for _ in range(torch.tensor(2)):
+            x = apply(x) * 0.5
+        return x
+
+    return f
+
+
+@pytest.mark.parametrize("apply", [saved, set_up, attributes, twice(saved), twice(set_up)])
+@pytest.mark.parametrize("inside", [0, 1, 2])
+def test_a_gradient_uses_results_of_the_function(apply, inside):
+    """To the third order, ``inside`` of which are taken inside of the function."""
+
+    def derivative(f):
+        return lambda x: torch.autograd.grad(f(x).sum(), x, create_graph=True)[0]
+
+    def run(wrap):
+        f = apply
+        for k in range(3):
+            f = derivative(wrap(f) if k == inside else f)
+        xs = ([0.5, -0.3], [-0.5, 0.2])
+        return [f(torch.tensor(x, dtype=torch.float64, requires_grad=True)).detach() for x in xs]
+
+    torch.testing.assert_close(run(tg.function), run(lambda f: f))

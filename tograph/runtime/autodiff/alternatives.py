@@ -208,7 +208,9 @@ def _by_user(call: Call, grads: list[Any]) -> list[Any]:
     region = copied(node.regions["gradient"], ordered=True)
     region.name = "function"
     given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]
-    args, kwargs = [call.input(i) for i in range(len(call.inputs))] + given, {"name": "gradient"}
+    own = len(node.outputs) if node.kwargs.get("results") else 0
+    args = [*call.outputs(range(own)), *map(call.input, range(own, len(call.inputs))), *given]
+    kwargs: dict[str, Any] = {"name": "gradient"}
     if "told" in node.kwargs:
         args += [g is not None for g in grads]
         kwargs["told"] = len(grads)

@@ -241,15 +241,9 @@ def _written_later(
             if isinstance(having[i], torch.Tensor):
                 content = value_in(having[i], func)
                 func.written_later[content] = flag
-                for x in (having[i], *_reads_of(content, func)):
+                for x in (having[i], *func.reads.get(content, ())):
                     bump(x, func, lambda flag=flag: flag, None)
     return told
-
-
-def _reads_of(resource: Value, func: FuncGraph) -> list[torch.Tensor]:
-    """What was read of a variable."""
-    reads = [n.outputs[0] for n in func.graph.nodes if n.op == "tg.read" and n.args[0] is resource]
-    return [x for v in reads if (x := func.sources.get(v)) is not None]
 
 
 @contextmanager

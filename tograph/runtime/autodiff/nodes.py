@@ -37,8 +37,10 @@ class ShareNode:
         self.positions, self.present = share.given, [pullback.present[k] for k in share.present]
         count = len(pair.graph.outputs)
         sources = [*pullback.kept, *(~i for i in range(count, count + pair.saved))]
-        self.sources = [sources[i] for i in share.stored]
-        graph = pullback.forward
+        graph, leaves = pullback.forward, _leaves(pair)
+        self.sources = [
+            leaves.get(graph.outputs[~s], s) if s < 0 else s for s in map(sources.__getitem__, share.stored)
+        ]  # fmt: skip
         values = [graph.outputs[i] for i in self.given]
         values += [graph.inputs[i] if i >= 0 else graph.outputs[~i] for i in self.sources]
         self.flat = _are_flat(values)
@@ -60,6 +62,19 @@ class ShareNode:
         if returned is None:
             return ()
         return returned if self.flat else nested(returned, box.pop())
+
+
+def _leaves(pair: Pair) -> dict[Value, int]:
+    """What is saved of the leaves that a call returns: they are saved themselves, so that a write to one is seen."""
+    graph, found = pair.pullback.forward, {}
+    own = {v: i for i, v in enumerate(graph.inputs) if i >= pair.made}
+    for given in graph.outputs if own else ():
+        if given.node is None or given.node.op != "aten.detach.default":
+            continue
+        [value] = given.node.args
+        if value.node is not None and value.node.op == "tg.written" and value.node.args[0] in own:
+            found[value] = own[value.node.args[0]]
+    return found
 
 
 def _are_flat(values: Sequence[Value]) -> bool:

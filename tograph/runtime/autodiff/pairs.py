@@ -34,27 +34,20 @@ _HOST_ONLY = ("tg.py_call", "tg.recursion", "tg.cell_new", "tg.caught", "tg.rera
 
 
 def supported(graph: Graph) -> bool:
-    """Whether gradients of a graph can be taken as graphs: no Python calls, no reads in a region of what is written."""
-    written = {graph.inputs[i] for i in graph_effects(graph).writes}
-    for node in graph.nodes:
-        if node.op in _HOST_ONLY or not all(map(_plain, node.regions.values())):
-            return False
-        if node.regions and any(v in written for v in node.inputs):
-            return False
-    return True
-
-
-def _plain(graph: Graph) -> bool:
-    return all(n.op not in _HOST_ONLY and all(map(_plain, n.regions.values())) for n in graph.nodes)
+    """Whether gradients of a graph can be taken as graphs: it calls no Python, and catches nothing."""
+    return all(
+        n.op not in _HOST_ONLY and all(map(supported, n.regions.values())) for n in graph.nodes
+    )
 
 
 class Pair:
     """The forward and backward programs of a graph for one set of inputs that require grad.
 
-    ``constant``: no output depends on them as far as autograd sees, so ``program`` is that of the graph itself.
+    ``constant``: no output depends on them as far as autograd sees, so ``program`` is that of the graph itself. ``made``: the input from which on
+    they are leaves that the call makes and returns.
     """
 
-    def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build):
+    def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build, made: int | None = None):
         through = set(graph.inputs)
         given = [
             i
@@ -65,6 +58,7 @@ class Pair:
         for i in given:
             first.setdefault(graph.outputs[i], i)
         self.graph, self.wrt, self.build = graph, wrt, build
+        self.made = len(graph.inputs) if made is None else made
         self.pullback = vjp(graph, wrt, list(first.values()))
         unwrap(self.pullback, len(graph.outputs))
         self.twins = {
@@ -184,14 +178,14 @@ _COMMITS = ("tg.commit",)
 class Differentiable:
     """A graph with the pairs made so far, by the inputs that require grad."""
 
-    def __init__(self, graph: Graph, build: Build):
-        self.graph, self.build = graph, build
+    def __init__(self, graph: Graph, build: Build, made: int | None = None):
+        self.graph, self.build, self.made = graph, build, made
         self._pairs: dict[tuple[int, ...], Pair] = {}
 
     def pair(self, wrt: tuple[int, ...]) -> Pair:
         if wrt not in self._pairs:
             with collector.seldom():
-                self._pairs[wrt] = Pair(self.graph, wrt, self.build)
+                self._pairs[wrt] = Pair(self.graph, wrt, self.build, self.made)
         return self._pairs[wrt]
 
     def run(self, inputs: Sequence[Any], wrt: tuple[int, ...] | None = None) -> list[Any]:

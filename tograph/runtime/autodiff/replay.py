@@ -45,6 +45,8 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if over:  # what it takes as another operand too, eager PyTorch does not copy
             _overwrite(_taken_too(node, env), env, node.location)
         env.update(zip(node.outputs, made, strict=True))
+        if node.op == "tg.read":
+            current_graph().reads.setdefault(nodes[-1].args[0], []).append(made[0])
         if node.regions:
             _overwrite_inside(nodes[mark:], [env.get(a) if isinstance(a, Value) else None for a in node.args])  # fmt: skip
     current_graph().graph.over += _overwrite(graph.over, env, None)

@@ -1,7 +1,8 @@
 """Tensors of the caller that a graph writes while gradients are on: after a call they have the history of what was written last.
 
 In eager PyTorch an in-place op gives its tensor a history. The graph writes the content alone; ``Rewrites`` has the graph
-with the last value of every such tensor as one more output, and a call gives the tensor the history of that.
+with the last value of every such tensor as one more output, and a call gives the tensor the history of that. What regions
+write is lifted out of them, and what is read behind a write is what was written.
 """
 
 from __future__ import annotations
@@ -11,21 +12,30 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Graph, Value
+from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import REGION_OPS
-from ..graph.ordering import set_control_inputs
+from ..graph.ordering import keep_writes, node_effects, set_control_inputs
 from ..graph.rewrite import copied
+from ..passes.forward import forward
 from ..passes.lift_writes import lifted
+from ..symbols.carrier import differentiable
 from ..writes.mutation import LEAF_WRITTEN
 from .dependence import Dependence, dependences
 
 
 class Rewrites:
-    """``places``: the inputs that are written; ``depends``: the inputs that each of the new contents depends on."""
+    """``places``: the inputs that are written; ``depends``: the inputs that each of the new contents depends on.
+
+    ``whole``: the graph follows all such writes, and leaves those before a failure as they are.
+    """
 
     def __init__(self, graph: Graph):
         self.graph = made = copied(lifted(graph))
         seen = {n.args[0] for n in made.nodes if n.op == "tg.assign" and n.grad}
+        before = made.nodes
+        forward(made)
+        keep_writes(before, made)
+        self.whole = _lifts(graph) and _follows(made, seen)
         last: dict[Value, Value] = {
             n.args[0]: n.args[1] for n in made.nodes if n.op == "tg.assign" and n.args[0] in seen
         }
@@ -58,6 +68,35 @@ class Rewrites:
         for k in changed:
             give_history(inputs[self.places[k]], outputs[self.count + k])
         return outputs[: self.count]
+
+
+def _lifts(graph: Graph) -> bool:
+    """Whether regions that write while gradients are on cannot fail halfway."""
+    return not any(_seen_inside(n) and node_effects(n).may_fail for n in graph.nodes)
+
+
+def _follows(graph: Graph, seen: set[Value]) -> bool:
+    """Whether no region writes a tensor while gradients are on, and nothing reads one of ``seen`` behind its first write."""
+    written: set[Value] = set()
+    for node in graph.nodes:
+        if _seen_inside(node) or (node.op == "tg.read" and node.args[0] in written):
+            return False
+        if node.regions and not written.isdisjoint(node.inputs):
+            effects = node_effects(node)
+            if not written.isdisjoint(node.inputs[i] for i in (*effects.reads, *effects.writes)):
+                return False
+        if node.op == "tg.assign" and node.args[0] in seen:
+            written.add(node.args[0])
+    return True
+
+
+def _seen_inside(node: Node) -> bool:
+    """Whether a region of a node writes a variable that may have a history while gradients are on."""
+    return any(
+        n.op == "tg.assign" and n.grad and differentiable(n.args[1].type)
+        for region in node.regions.values()
+        for n in all_nodes(region)
+    )
 
 
 def give_history(x: torch.Tensor, source: torch.Tensor) -> None:

@@ -43,7 +43,7 @@ class GradientCalls:
         ``plain`` runs the graph for tensors that require none.
         """
         asked = [i for i in self._leaves if inputs[i].requires_grad]
-        if self.returns_leaves and self._supported and not transforms.active():
+        if self.returns_leaves and self._supported and self._follows and not transforms.active():
             return self._run_returned(inputs, asked)
         if not asked:
             return None
@@ -75,7 +75,9 @@ class GradientCalls:
 
     @cached_property
     def _returning(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(_short(self._returned.graph), _build)
+        return autodiff.Differentiable(
+            _short(self._returned.graph), _build, made=self._returned.first
+        )
 
     def _run_returned(self, inputs: Sequence[Any], asked: list[int]) -> list[Any]:
         leaves, first = self._returned.new(), self._returned.first
@@ -120,8 +122,12 @@ class GradientCalls:
     def differentiable(self) -> autodiff.Differentiable:
         return autodiff.Differentiable(_short(self._settled_graph), _build)
 
-    def _run_differentiable(self, inputs: Sequence[Any], asked: tuple[int, ...]) -> list[Any]:
+    def _run_differentiable(
+        self, inputs: Sequence[Any], asked: tuple[int, ...]
+    ) -> list[Any] | None:
         rewrites = self._rewrites
+        if not self._follows:
+            return None
         changed = rewrites.changed(inputs) if rewrites is not None else ()
         if not changed:
             return self.differentiable.run(inputs, asked)
@@ -135,6 +141,11 @@ class GradientCalls:
             return None
         found = autodiff.Rewrites(self._settled_graph)
         return found if found.places else None
+
+    @cached_property
+    def _follows(self) -> bool:
+        """Whether it is known what history everything has that regions write."""
+        return self._rewrites is None or self._rewrites.whole
 
     @cached_property
     def _rewriting(self) -> autodiff.Differentiable:

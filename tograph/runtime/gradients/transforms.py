@@ -2,15 +2,18 @@
 
 They wrap the tensors of a call and see its ops one by one, so the call runs the graph op by op. Under ``vmap`` a condition may
 differ from example to example: then both branches run and each example takes its own result, and a loop runs until no example
-goes on, those that have ended keeping their state. So branches and bodies must not have effects there.
+goes on, those that have ended keeping their state. So branches and bodies must not have effects there. For the examples that do not take
+part in them (``_taking_part``) no gradient leaves them, since formulas may give NaN for what such a branch was not made for, and nothing fails.
 
 Numbers that differ between examples are 0-d tensors from then on.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -102,6 +105,9 @@ def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
     if node.op.startswith("py.") and any(map(_differs, args)):
         return (_number(node, args),)
     row = lookup(node.op)
+    if node.op in ("tg.assert", "tg.raise"):
+        _checked(node, row, args, kwargs)
+        return ()
     if node.op.startswith(("aten.", "op.")):
         result = _torch(node, row, args, kwargs)
         return result if isinstance(result, (tuple, list)) else (result,)
@@ -161,11 +167,56 @@ def _choice(
     """The results of the first region whose condition holds, example by example; the last region is for the rest."""
     for name in names:
         _require_pure(node, name)
-    results = [run(node.regions[n], args) for n in names]
+    others = ~functools.reduce(operator.or_, conditions)
+    results = []
+    for name, condition in zip(names, [*conditions, others]):
+        with _taking_part(condition):
+            results.append(run(node.regions[name], [_gated(condition, a) for a in args]))
     out = results[-1]
     for condition, result in zip(reversed(conditions), reversed(results[:-1])):
         out = [_merge(condition, a, b, node) for a, b in zip(result, out)]
     return out
+
+
+class _Live(threading.local):
+    """Which examples take part in what runs, innermost last: of them, those that take part in what is around it."""
+
+    def __init__(self) -> None:
+        self.masks: list[torch.Tensor] = []
+
+
+_live = _Live()
+
+
+@contextmanager
+def _taking_part(condition: torch.Tensor) -> Iterator[None]:
+    _live.masks.append(condition & _live.masks[-1] if _live.masks else condition)
+    try:
+        yield
+    finally:
+        _live.masks.pop()
+
+
+def _gated(condition: torch.Tensor, x: Any) -> Any:
+    """A value that gets gradients from the examples for which a condition holds only."""
+    if isinstance(x, tuple):
+        return tuple(_gated(condition, v) for v in x)
+    if not isinstance(x, torch.Tensor) or not (x.is_floating_point() or x.is_complex()):
+        return x
+    return torch.where(condition, x, x.detach())
+
+
+def _checked(node: Node, row: Any, args: tuple, kwargs: dict) -> None:
+    """An assertion, or an error that is raised: it fails where it does for an example that takes part."""
+    fails = torch.tensor(True)
+    if node.op == "tg.assert":
+        holds, *rest = args
+        fails = ~_truth(holds) if _differs(holds) else torch.tensor(not _truth(holds))
+        args = (False, *rest)
+    if _live.masks:
+        fails = fails & _live.masks[-1]
+    if bool(_opened(fails)[0].any()):
+        row.run(*args, **kwargs)
 
 
 def _require_pure(node: Node, name: str) -> None:
@@ -224,7 +275,7 @@ def _case(node: Node, args: tuple) -> Sequence[Any]:
 def _while(node: Node, args: tuple) -> Sequence[Any]:
     carried = node.kwargs["carried"]
     state, rest = list(args[:carried]), args[carried:]
-    going: Any = True
+    going: Any = _live.masks[-1] if _live.masks else True
     while True:
         test = _truth(run(node.regions["cond"], [*state, *rest])[0])
         going = test if going is True else going & test
@@ -232,11 +283,13 @@ def _while(node: Node, args: tuple) -> Sequence[Any]:
             isinstance(going, torch.Tensor) and not bool(_opened(going)[0].any())
         ):
             return state
-        new = run(node.regions["body"], [*state, *rest])
-        if going is not True:
-            _require_pure(node, "body")
-            new = [_merge(going, a, b, node) for a, b in zip(new, state)]
-        state = list(new)
+        if going is True:
+            state = list(run(node.regions["body"], [*state, *rest]))
+            continue
+        _require_pure(node, "body")
+        with _taking_part(going):
+            new = run(node.regions["body"], [_gated(going, a) for a in [*state, *rest]])
+        state = [_merge(going, a, b, node) for a, b in zip(new, state)]
 
 
 class _Custom(torch.autograd.Function):
@@ -255,7 +308,8 @@ class _Custom(torch.autograd.Function):
         ctx.node = node
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
         ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in args]
-        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        results = output if "results" in node.kwargs else ()
+        ctx.save_for_backward(*(args[i] for i in ctx.places), *results)
         ctx.set_materialize_grads("told" not in node.kwargs)
         ctx.likes = [(x.shape, x.dtype, x.device) for x in output]
 
@@ -267,8 +321,10 @@ class _Custom(torch.autograd.Function):
         if "refused" in node.kwargs:
             raise GradientError(node.kwargs["refused"], node.location)
         args = list(ctx.rest)
+        count = len(ctx.places)
         for i, x in zip(ctx.places, ctx.saved_tensors):
             args[i] = x
+        args[: len(ctx.saved_tensors) - count] = ctx.saved_tensors[count:]
         found: list[Any] = [None] * len(args)
         for i, g in zip(node.kwargs["wrt"], run(node.regions["gradient"], [*args, *grads, *there])):
             found[i] = g

@@ -17,6 +17,7 @@ from ..graph.ir import Value
 from ..guarding import reads
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, value_of
+from ..values.growing import StagedList
 from .custom import is_differentiable, with_gradient
 
 
@@ -111,13 +112,26 @@ def _connected(
     if not chosen:
         return values  # nobody asks for a gradient
     outs = [values[i] for i in chosen]
-    made_of = with_gradient(outs, before, gradient, not ctx.materialize, ctx.saved_tensors)
+    held = dict(vars(ctx))
+
+    def results(*stands: Any) -> None:
+        vars(ctx).update({k: _replaced(x, outs, stands) for k, x in held.items() if k != "args_"})
+
+    made_of = with_gradient(outs, before, gradient, not ctx.materialize, held["saved_tensors"], results)  # fmt: skip
+    vars(ctx).update(held)
     for i, made in zip(chosen, made_of):
         if any(values[i] is x for x in ctx.dirty):
             values[i].copy_(made)
         else:
             values[i] = made
     return values
+
+
+def _replaced(x: Any, old: Sequence[Any], new: Sequence[Any]) -> Any:
+    """An object, or a list or tuple of them, with others in the place of some."""
+    if type(x) in (list, tuple, StagedList):
+        return type(x)(_replaced(v, old, new) for v in x)
+    return next((n for o, n in zip(old, new) if o is x), x)
 
 
 def _backward(cls: Any, ctx: Context, cotangents: list[Any], call: Callable[..., Any], count: int) -> Any:  # fmt: skip

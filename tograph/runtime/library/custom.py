@@ -4,7 +4,8 @@ In the graph such a value is a ``Call`` with two regions: ``function`` gives the
 ``gradient`` takes the arguments and the cotangents of the values and gives the cotangents of the arguments at the
 positions ``wrt``. It is a graph like any other, so it runs without the user's source and is differentiated again. With ``told`` it takes for
 each cotangent a bool beside it, whether there is one: where not, the user's function gets None. ``saved``: what eager PyTorch keeps until the
-gradient frees it, and may not be written meanwhile, an argument ``i`` as ``i`` and a value as ``~i``.
+gradient frees it, and may not be written meanwhile, an argument ``i`` as ``i`` and a value as ``~i``. With ``results`` the first inputs of
+``gradient``, the values, are what it uses of the results of the call: functions of the arguments, where it is differentiated again.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ def with_gradient(
     gradient: Callable[..., Any],
     told: bool = False,
     kept: Sequence[Any] = (),
+    results: Results | None = None,
 ) -> list[torch.Tensor]:
     """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument.
 
     ``told``: a cotangent that is not there is None, not zeros. ``kept``: the tensors that are saved for ``gradient``.
+    ``results`` gets what stands for the values in it.
     """
     graph = current_graph()
     plain = [value_of(v.detach(), graph) for v in values]
@@ -48,13 +51,15 @@ def with_gradient(
     wrt = [i for i, a in enumerate(args) if is_differentiable(a)]
     inputs = [value_of(args[i], graph) for i in wrt]
     told = told and 1 < len(values) <= _TOLD
-    region = gradient_region(plain, gradient, args, wrt, told)
-    node = call_of(plain, inputs, region.graph, "custom_gradient", told=told)
+    region = gradient_region(plain, gradient, args, wrt, told, results)
+    kwargs = {} if results is None else {"results": True}
+    node = call_of(plain, inputs, region.graph, "custom_gradient", told=told, **kwargs)
     outs = [flattening.symbolic(v, graph) for v in node.outputs]
     _keep(node, outs, [next((o for v, o in zip(values, outs) if v is x), x) for x in kept], graph)
     return outs
 
 
+Results = Callable[..., None]
 _TOLD = 4  # with more values than that there would be too many ways to be told of
 
 
@@ -84,9 +89,10 @@ def call_of(
     function.input_names = [""] * len(function.inputs)
     function.outputs = function.inputs[: len(values)]
     backward = gradient.graph
-    own = backward.inputs[:lead]
-    given = [Value(v.type) for v in (*values, *inputs)]
-    backward.inputs = [*given, *backward.inputs[lead:], *own]
+    own, rest = backward.inputs[:lead], backward.inputs[lead:]
+    known = len(values) if kwargs.get("results") else 0
+    given = [*rest[:known], *(Value(v.type) for v in (*values, *inputs)[known:])]
+    backward.inputs = [*given, *rest[known:], *own]
     backward.input_names = [""] * len(backward.inputs)
     wrt = tuple(range(len(values), len(given)))
     return current_graph().add(
@@ -104,13 +110,17 @@ def gradient_region(
     args: Sequence[Any],
     wrt: list[int],
     told: bool = False,
+    results: Results | None = None,
 ) -> Any:
-    """The traced gradient: cotangents, whether they are there if it is ``told``, then captures -> a cotangent for each argument of ``wrt``."""
+    """The traced gradient: cotangents, whether they are there if it is ``told``, ``values`` if it uses ``results``, then captures -> a cotangent for
+    each argument of ``wrt``."""
     cotangents, there = list[Any](), list[Any]()
 
     def before(graph: FuncGraph) -> None:
         cotangents.extend(flattening.symbolic(graph.input(v.type), graph) for v in values)
         there.extend(scalar(graph.input(BOOL), graph) for v in values if told)
+        if results is not None:
+            results(*(flattening.symbolic(graph.input(v.type), graph) for v in values))
 
     def run(*rows: Any) -> list[Any]:
         found = gradient(*rows)
@@ -130,7 +140,7 @@ def gradient_region(
             user_location(),
         )
     outputs = [value_of(x, region.graph) for x in region.result]
-    own = len(cotangents) + len(there)
+    own = len(cotangents) + len(there) + (0 if results is None else len(values))
     control_flow.close(region.graph, list(region.graph.arguments), outputs, own)
     return region
 

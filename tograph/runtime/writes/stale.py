@@ -68,10 +68,10 @@ def one_memory(x: Any, y: torch.Tensor) -> bool:
 def region_writes(node: Node, graph: FuncGraph, tensors: Sequence[Any]) -> None:
     """Note what the regions of a node that was recorded just now may write over; ``tensors`` are its arguments."""
     for place in targets(node):
-        x = tensors[place]
-        if isinstance(x, torch.Tensor):
-            flag = partial(told, node, place, graph.graph)
-            bump(x, graph, flag, place_of(node, place))
+        flag = partial(told, node, place, graph.graph)
+        for x in (tensors[place], *graph.reads.get(node.args[place], ())):  # one memory
+            if isinstance(x, torch.Tensor):
+                bump(x, graph, flag, place_of(node, place))
 
 
 @contextmanager
