@@ -14,16 +14,22 @@ import torch
 from ...errors import GradientError
 from ..graph.ir import Graph, Node, Value
 from ..library import grads
-from ..symbols.funcgraph import user_location
+from ..symbols.funcgraph import current_graph, user_location
 from ..writes import histories
 from .dependence import NOTHING, Dependence, output_dependences
 
 _SEED: Dependence = frozenset([0])
 
 
-def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
-    """GradientError where ``outputs`` depend on what a construct computed from one of ``inputs``, which it gives too."""
+def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], every: bool) -> None:
+    """GradientError where ``outputs`` depend on what a construct computed from one of ``inputs``, which it gives too.
+
+    ``every``: the gradient is one for all leaves, so also for those that its regions made.
+    """
     asked: dict[Node, tuple[Any, set[int]]] = {}
+    for x, value in current_graph().root.joined:
+        if value.node is not None and (every or any(x is y for y in inputs)):
+            asked.setdefault(value.node, (None, set()))[1].add(value.index)
     for x in inputs:
         call = getattr(x.grad_fn, "call", None)
         if call is not None:
@@ -33,7 +39,8 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
     edges: list[Any] = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
     edges += [e for n in histories.behind(outputs) for e in n.next_functions if e[0] is not None]
     for fn, place in dict.fromkeys(edges):
-        call, wanted = asked.get(getattr(getattr(fn, "call", None), "node", None), (None, ()))
+        call = getattr(fn, "call", None)
+        _, wanted = asked.get(getattr(call, "node", None), (None, set()))
         for i in sorted(wanted):
             j = fn.indices[place]
             if i != j and _made_from(call.node, j, i, call.graph.graph):

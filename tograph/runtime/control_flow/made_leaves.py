@@ -32,6 +32,8 @@ def join(x: Any, outcomes: Sequence[Any]) -> None:
         torch.Tensor.detach_(x)  # of torch's history only
     x.requires_grad_()
     graph = current_graph()
-    graph.root.leaves.pop(value_of(x, graph), None)  # what made it are the regions
+    value = value_of(x, graph)
+    graph.root.leaves.pop(value, None)  # what made it are the regions
+    graph.root.joined.append((x, value))
     slots = graph.root.slots
     x.graded_ = any(id(o) in slots and slots[id(o)].content is not None for o in outcomes)

@@ -71,7 +71,7 @@ def engine(
     if not every:
         outer_histories.check_grad(lambda: leaves(outputs), inputs)
     outer_histories.take_hooks(inputs)
-    SEPARATE(outputs, inputs)
+    SEPARATE(outputs, inputs, every)
     here = current_graph()
     if here.hooked:
         hooked.check(here, [value_of(x, here) for x in outputs])
@@ -232,7 +232,7 @@ def _behind_hooks(xs: Sequence[torch.Tensor]) -> Iterator[dict[int, torch.Tensor
             handle.remove()
 
 
-def SEPARATE(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+def SEPARATE(outputs: Sequence[Any], inputs: Sequence[Any], every: bool) -> None:
     """An error where a staged construct computed what is differentiated from what it is differentiated by. Set by ``autodiff``."""
 
 

@@ -218,6 +218,8 @@ class Root:
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
+    # Leaves that regions made, each with the value that stands for them.
+    joined: list[Any] = field(default_factory=list)
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)
     drew: torch.Tensor | None = None  # see ``drew_from``
@@ -244,7 +246,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
         ):  # fmt: skip
             noted.clear()
         self.loops = None
