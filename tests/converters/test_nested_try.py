@@ -1,6 +1,7 @@
 """What a handler finds of variables that another `try`, inside of its body, wrote."""
 
 import contextvars
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -272,3 +273,54 @@ def test_a_list_from_outside_that_an_exception_holds():
         assert tg.function(f)(torch.tensor(x), False) == f(torch.tensor(x), False)
     with pytest.raises(tg.errors.StagingError, match="'held' of an exception .* from outside"):
         tg.function(f)(torch.tensor(1), True)
+
+
+class TooLarge(Exception):
+    pass
+
+
+def check(y):
+    if y.sum() > 100:
+        raise TooLarge("too large")
+
+
+def looks_at_it(y):
+    try:
+        check(y)
+    except TooLarge as e:
+        raise ValueError(e.args[0]) from e
+    return y + 1
+
+
+def reads_attributes(y, owner=SimpleNamespace(always={})):
+    try:
+        check(y)
+    except Exception:
+        if owner.always:
+            y = y * 2
+        raise
+    return y + 1
+
+
+def forward_hook(y):
+    layer = torch.nn.Identity()
+    layer.register_forward_hook(lambda m, args, out: check(out))
+    return layer(y) + 1
+
+
+@pytest.mark.parametrize("step", [looks_at_it, reads_attributes, forward_hook])
+def test_a_try_in_a_loop_whose_handler_knows_what_was_raised(step):
+    def f(x):
+        while x.sum() < 150:
+            x = step(x) * 2
+        return x
+
+    staged = tg.function(f)
+    for number in (30.0, 60.0, 200.0):
+        found = []
+        for g in (f, staged):
+            try:
+                found.append(g(torch.full((2,), number)).tolist())
+            except (ValueError, TooLarge) as error:
+                found.append((type(error).__name__, str(error)))
+        assert found[0] == found[1]

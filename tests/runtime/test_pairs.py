@@ -153,3 +153,13 @@ def test_a_parameter_that_is_written_behind_its_use():
         return found
 
     assert run(tg.function) == run(lambda f: f)
+
+
+def test_a_tensor_of_inference_mode_is_an_argument():
+    def run(wrap):
+        f = wrap(lambda x, v: (x + v).sum() if x.sum() > 0 else (x - v).sum())
+        with torch.inference_mode():
+            v = torch.ones(3, dtype=D)
+        return [outcome(lambda x: f(x, v), torch.zeros(1), sign, 1) for sign in (1, -1)]
+
+    assert run(tg.function) == run(lambda f: f)

@@ -396,3 +396,36 @@ def test_the_second_order_behind_a_write_goes_on_from_the_history_before_it():
         first = torch.autograd.grad((y * x).sum(), [w, x], create_graph=True)
         found.append(torch.autograd.grad(sum(a.sum() for a in first), [w, x]))
     torch.testing.assert_close(*found)
+
+
+def scaled_once(w, x):
+    w.mul_(x)
+    return (w * x).sum()
+
+
+def scaled_by_a_condition(w, x):
+    if x.sum() > 0:
+        w.mul_(x)
+    return (w * w).sum()
+
+
+def scaled_in_a_loop(w, x):
+    for _ in range(torch.tensor(2)):
+        w.mul_(x)
+    return w.exp().sum()
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["argument", "captured"])
+@pytest.mark.parametrize("f", [scaled_once, scaled_by_a_condition, scaled_in_a_loop])
+def test_a_tensor_with_a_history_that_is_written(f, captured):
+    """Its gradients of both orders go on to what it was computed from before, also from the call that traces."""
+
+    def run(wrap):
+        w, x = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([0.5, 3.0], requires_grad=True)  # fmt: skip
+        v = w * 2
+        g = wrap(lambda x: f(v, x)) if captured else wrap(f)
+        y = g(x) if captured else g(v, x)
+        first = torch.autograd.grad(y + v.sum(), [w, x], create_graph=True)
+        return [*first, *torch.autograd.grad(sum(a.sum() for a in first), [w, x]), v]
+
+    assert same(run(tg.function), run(lambda f: f))

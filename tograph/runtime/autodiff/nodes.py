@@ -171,9 +171,16 @@ _applied = plain_apply(_Apply)
 
 
 def _versions(node: ShareNode, inputs: Sequence[Any]) -> list[int]:
-    if node.only_tensors:
-        return [x._version for x in inputs]
-    return [x._version if isinstance(x, torch.Tensor) else 0 for x in inputs]
+    try:
+        if node.only_tensors:
+            return [x._version for x in inputs]
+    except RuntimeError:  # a tensor of inference mode has none
+        pass
+    return [_version(x) for x in inputs]
+
+
+def _version(x: Any) -> int:
+    return x._version if isinstance(x, torch.Tensor) and not x.is_inference() else 0
 
 
 def _parted(stored: list[Any], places: Sequence[int]) -> tuple[list[torch.Tensor], list[Any]]:
@@ -279,7 +286,7 @@ def _again(
     _saved(ctx)
     pair = call.node.pair
     for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
-        if isinstance(x, torch.Tensor) and x._version != version and i not in pair.written:
+        if isinstance(x, torch.Tensor) and _version(x) != version and i not in pair.written:
             raise RuntimeError(
                 f"one of the variables needed for gradient computation has been {_MODIFIED}: "
                 f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"

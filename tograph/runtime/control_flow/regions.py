@@ -153,7 +153,9 @@ def _is_outside(place: Place, graph: FuncGraph, known: set[int]) -> bool:
         return place.keep.outside or not _made_in(place.keep.owner, graph)
     if kind == "attr" and isinstance(place.keep, SymTensor):
         return not _made_in(place.keep, graph)
-    return kind in ("world", "raised") or (
+    if kind == "raised":  # of a ``try`` that is open still
+        return any(place.key == p.key for p in graph.root.raised)
+    return kind == "world" or (
         kind in _OWNED and (id(place.keep) in known or is_module_globals(place))
     )
 

@@ -150,6 +150,9 @@ class Root:
     singles: set[tuple[Value, int]] = field(default_factory=set)
     # What was captured, with its history and version.
     outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
+    before: dict[int, torch.Tensor] = field(
+        default_factory=dict
+    )  # see ``writes.histories.remember``
     assigned: dict[int, bool] = field(default_factory=dict)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
@@ -245,7 +248,7 @@ class Root:
         for iterations in self.earlier:
             iterations.release()
         for noted in (
-            self.outside, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
+            self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
         ):  # fmt: skip
             noted.clear()

@@ -214,7 +214,7 @@ class Tracer:
         try:
             return self._record()
         finally:
-            histories.released(self.root.root.outside)
+            histories.released(self.root.root.outside, self.root.root.before)
 
     def _record(self) -> tuple[Any, journal.Journal]:
         with (

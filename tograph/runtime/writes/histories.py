@@ -211,14 +211,35 @@ def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) 
     """Give a ``While`` loops for the nodes of ``earlier`` in its body. Set by ``autodiff``."""
 
 
-def released(outside: Sequence[tuple[torch.Tensor, Any, int]]) -> None:
-    """At the end of a trace: captured tensors that it wrote in place have no history of the trace any more.
+class _Before(torch.autograd.Function):
+    """The same memory, with the history that a tensor has now."""
 
-    A view keeps it, and so does what had a history before: torch has no way back there.
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
+
+
+def remember(x: torch.Tensor, before: dict[int, torch.Tensor]) -> None:
+    """A tensor of the caller is about to be written while tracing: keep its history."""
+    if x.grad_fn is not None and x._base is None and id(x) not in before:
+        with _disable_current_modes(), torch.enable_grad():
+            before[id(x)] = _Before.apply(x)
+
+
+def released(
+    outside: Sequence[tuple[torch.Tensor, Any, int]], before: dict[int, torch.Tensor]
+) -> None:
+    """At the end of a trace: captured tensors that it wrote in place have no history of the trace any more, but that from before.
+
+    A view keeps it: torch has no way back there.
     """
     for x, function, version in outside:
-        if x.grad_fn is not function and function is None and x._base is None:
-            x.detach_()
+        if x.grad_fn is not function and x._base is None and not isinstance(x, SymTensor):
+            rebase(x, before.get(id(x)))
         if x._version != version:
             set_versions((x,), (version,))
 
@@ -251,6 +272,7 @@ def note(storage: Storage, target: torch.Tensor) -> None:
         call.keep(i)
     owner = target if target._base is None else target._base
     if not isinstance(owner, SymTensor):
+        remember(owner, current_graph().root.before)
         note_outside(storage, owner)
         return
     if storage.owner is None or not detached(owner):
