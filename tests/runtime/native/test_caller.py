@@ -8,7 +8,6 @@ import torch
 import tograph as tg
 from tograph.runtime.native import caller
 
-
 SLOTS = [("entry", "checks", "shape"), ("entry1", "checks1", "shape1")]
 
 

@@ -82,7 +82,9 @@ def _wide_input(low: Lowering, i: int, v: Value) -> Mem:
     for k, d in enumerate(dims):
         at = code.do(f"getelementptr i64, ptr {block}, i64 {k}")
         size[d] = low.sizes.new(code.do(f"load i64, ptr {at}"), LONGEST)
-    pointer = code.do(f"load ptr, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {len(dims)}')}")
+    pointer = code.do(
+        f"load ptr, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {len(dims)}')}"
+    )
     owners = frozenset([low.arena.pin()])
     return Mem(pointer, DTYPE_NAMES[kind.dtype], tuple(size), row_major(size), owners, alias="true")
 

@@ -137,7 +137,9 @@ def block(low: Lowering, call: Call, operands: list[Any]) -> str:
     """The slots of a call, filled."""
     code = low.code
     slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
-    made = code.cell(f"[{max(len(slots) + sum(x.words for x in call.later) + call.spare, 1)} x i64]")
+    made = code.cell(
+        f"[{max(len(slots) + sum(x.words for x in call.later) + call.spare, 1)} x i64]"
+    )
     for i, x in enumerate(slots):
         place = code.do(f"getelementptr i64, ptr {made}, i64 {i}")
         if isinstance(x, Later):

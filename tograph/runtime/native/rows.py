@@ -154,7 +154,9 @@ def _sized(block: Any, kind: TensorType, buffers: Buffers) -> torch.Tensor:
     """A tensor with several sizes that only the run knew."""
     *lengths, place = block
     rest = iter(lengths)
-    return buffers.take(place, kind.dtype, tuple(next(rest) if n is None else n for n in kind.shape))
+    return buffers.take(
+        place, kind.dtype, tuple(next(rest) if n is None else n for n in kind.shape)
+    )
 
 
 def _strings(words: bytes) -> tuple[str, ...]:
