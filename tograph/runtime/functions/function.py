@@ -35,7 +35,7 @@ from ..traces.traces import Trace
 from ..values import arguments
 from ..values.arguments import Flat
 from ..values.keys import context, is_usual, quick_key
-from . import signatures
+from . import latest, signatures
 from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
 from .openings import Openings
 from .rebinding import copy_function, deepcopy_function, reduce_function
@@ -59,10 +59,6 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-# For the entries of the traces that ran last, the latest first: the entry, its guards and its calls, where machine code finds them.
-_SLOTS = [("_entry", "_checks", "_shape"), *((f"_entry{i}", f"_checks{i}", f"_shape{i}") for i in (1, 2))]  # fmt: skip
-
-
 class Function(Generic[P, R]):
     """A Python function that runs as a graph. Made by ``tg.function``.
 
@@ -70,7 +66,7 @@ class Function(Generic[P, R]):
     ``python_function``: the plain function. ``traces``: with all that tells when they hold.
     """
 
-    __slots__ = ("__dict__", "__weakref__", *itertools.chain(*_SLOTS))
+    __slots__ = ("__dict__", "__weakref__", *itertools.chain(*latest.SLOTS))
     __tograph_callable__ = True
 
     def __init__(
@@ -96,7 +92,7 @@ class Function(Generic[P, R]):
         self._entry: Callable[..., Any] | None
         self._checks: Callable[..., bool] | None
         self._shape: tuple[str | None, ...] | None
-        self._forget_entries()
+        latest.forget(self)
         self._forms = Forms()
         self._openings, self._retraces = Openings(), Retraces()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
@@ -262,7 +258,7 @@ class Function(Generic[P, R]):
         if not trace.concrete.settled:
             return
         if trace.concrete.by_autograd:  # the guards would be asked in vain
-            self._forget_entries()
+            latest.forget(self)
             return
         entry, checks, shape = None, None, None
         called = None if trace.checks.empty else trace.checks.called
@@ -279,25 +275,7 @@ class Function(Generic[P, R]):
         _call_in_machine_code()
         if entry is not self._entry or checks is not self._checks or shape is not self._shape:
             with self.traces.lock:
-                self._put_first(entry, checks, shape)
-
-    def _put_first(self, *found: Any) -> None:
-        """Let an entry, with its guards and calls, be the first; those that were before it move up."""
-        first = found[0]
-        for names in _SLOTS:
-            there = tuple(getattr(self, name) for name in names)
-            # never with the guards or calls of another one
-            setattr(self, names[0], None)
-            for name, x in reversed(list(zip(names, found, strict=True))):
-                setattr(self, name, x)
-            if there[0] is None or there[0] is first:
-                return
-            found = there
-
-    def _forget_entries(self) -> None:
-        for names in _SLOTS:
-            for name in names:
-                setattr(self, name, None)
+                latest.put(self, entry, checks, shape)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -328,7 +306,7 @@ class Function(Generic[P, R]):
             self.traces.clear()
             self._quick.clear()
             self._forms.clear()
-            self._forget_entries()
+            latest.forget(self)
             self._openings.families.clear()
             self._retraces.recent.clear()
 
@@ -403,7 +381,7 @@ class Function(Generic[P, R]):
 @functools.cache
 def _call_in_machine_code() -> bool:
     """Whether calls begin in machine code, from the first one on that has an entry."""
-    return install(Function, _SLOTS, MISS)
+    return install(Function, latest.SLOTS, MISS)
 
 
 def _is_plain(default: Any) -> bool:

@@ -19,7 +19,7 @@ from . import ahead, extents, list_items, list_memory, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
-from .grown import Grown, Remade, Shrunk, Swapped
+from .grown import Grown, Remade, Shrunk, Swapped, is_part
 from .polling import Strip, poll
 from .telling import Text
 from .text_sweeps import Sweep, makes_texts, sweeps
@@ -356,17 +356,10 @@ def _mode(body: Graph, i: int) -> str:
     if extents.opened(value):
         if extents.several(value.type):
             return "remade"
-        return "grown" if updated(body, i) else "shrunk" if _is_part(value, result) else "swapped"
+        return "grown" if updated(body, i) else "shrunk" if is_part(value, result) else "swapped"
     if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
         return "in place"
     return "memory"
-
-
-def _is_part(value: Value, result: Value) -> bool:
-    """Whether ``result`` is ``value`` without some of its beginning or end."""
-    while result is not value and result.node is not None and result.node.op == "aten.slice.Tensor":
-        result = result.node.args[0]
-    return result is value
 
 
 def _adds_product(body: Graph, value: Value, result: Value) -> bool:

@@ -1,9 +1,9 @@
 """Carried tensors one size of which only the run knows, as those that a loop makes longer.
 
 Such a tensor lies in memory with that dimension first (``values.strides``), so it grows at its end: its strides stay, only its address
-and its size change. There are three kinds. ``Grown``: each iteration appends (``updated``), in the buffer of the tensor, which
+and its size change. There are three kinds, and one more. ``Grown``: each iteration appends (``updated``), in the buffer of the tensor, which
 gets twice the room where it has none left. ``Shrunk``: the next one is a part of the one before, and only place and size are
-carried. ``Swapped``: any other next one, in two buffers that change roles.
+carried. ``Swapped``: any other next one, in two buffers that change roles. ``Remade`` has several such sizes.
 """
 
 from __future__ import annotations
@@ -215,3 +215,10 @@ class Remade(Carry):
     def finish(self) -> None:
         for owners in self.held:
             self.low.arena.release(owners)
+
+
+def is_part(value: Value, result: Value) -> bool:
+    """Whether ``result`` is ``value`` without some of its beginning or end."""
+    while result is not value and result.node is not None and result.node.op == "aten.slice.Tensor":
+        result = result.node.args[0]
+    return result is value
