@@ -62,3 +62,27 @@ def shown(f, n):
 @pytest.mark.parametrize("f", [between_ops, by_the_op, nonlocal_one])
 def test_as_natively(f, n):
     assert shown(tg.function(f), n) == shown(f, n)
+
+
+HELD = torch.ones(3)
+
+
+def copied_onto_a_written_one(x):
+    HELD.mul_(0.5)
+    HELD.copy_(x)
+
+
+def copied_onto_one_that_nobody_reads(x):
+    HELD.mul_(0.5)
+    torch.ones(1).copy_(x)
+
+
+@pytest.mark.parametrize("f", [copied_onto_a_written_one, copied_onto_one_that_nobody_reads])
+def test_a_copy_of_another_size_fails_after_what_stands_before_it(f):
+    found = []
+    for function in (f, tg.function(f)):
+        HELD.fill_(1)
+        with pytest.raises(RuntimeError, match="match the"):
+            function(torch.ones(2))
+        found.append(HELD.tolist())
+    assert found[0] == found[1] == [0.5] * 3
