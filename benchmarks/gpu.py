@@ -16,7 +16,8 @@ cases        the conformance cases, where their folder is there
 Each section runs in a process of its own. A part that raises is a row of the report. One that ends its process, makes the
 CUDA context unusable, or gives no answer in time does not take others with it: the section goes on behind it in a new
 process. The report, a Markdown page and the same as JSON, is written anew every few seconds, so that what was found is there
-whatever ends the script.
+whatever ends the script. It ends with all that went wrong, each with where it did (the innermost frames of an error; of a part that hangs the stack of its
+threads; the last words of a process that died), and the versions of what it ran on: that is what to send.
 
 Where a command may take ten minutes, two of them give all sections more time: ``--only assumptions,correctness,loops --seconds 540``, then
 ``--only bandwidth,calls,workloads,cases --seconds 540 --output FOLDER`` with another folder. What was compiled is found again by the second one.
@@ -27,15 +28,22 @@ Without a GPU one line says so, and the exit status is 0. ``--device cpu`` tries
 from __future__ import annotations
 
 import argparse
+import contextlib
+import faulthandler
 import functools
+import importlib.metadata
 import json
 import math
 import os
 import platform
 import selectors
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +61,9 @@ from tograph.runtime.kernels import driver  # noqa: E402
 MARK = "@row "  # begins a line of a worker that is for the parent
 PAUSE = 5.0  # seconds between two versions of the report
 LIMIT = 60.0  # seconds without an answer after which a part is given up
+FRAMES, CAUSES = 4, 3  # of an error that a row tells
+TAIL = 12  # lines of what a process that has died or hangs has said last
+GRACE = 3.0  # seconds for a process that hangs to say where
 SPOILT = 3  # exit status of a worker whose CUDA context cannot be used any more
 # The part of the time left that a section may take; what it leaves is for those behind it.
 SHARES = {"assumptions": 0.3, "correctness": 0.4, "loops": 0.3, "bandwidth": 0.3, "calls": 0.4, "workloads": 0.7, "cases": 1.0}  # fmt: skip
@@ -84,10 +95,23 @@ def work(section: str, device: str, skip: int, without: str = "", cases: str = "
             bench.wait()
             say(took=round(time.perf_counter() - start, 2))
         except Exception as error:  # a benchmark reports what fails and goes on
-            say(row={"name": name, "note": f"{type(error).__name__}: {error}".strip()[:300]})
+            say(row={"name": name, "note": f"{type(error).__name__}: {error}".strip()[:300], "where": where(error)})  # fmt: skip
             if spoilt(bench, error):
                 return SPOILT
     return 0
+
+
+def where(error: BaseException) -> str:
+    """The innermost frames of an error and of those behind it: what has to be looked at."""
+    found = []
+    for _ in range(CAUSES):
+        frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+        at = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
+        found.append(f"{type(error).__name__} at {at}")
+        error = error.__cause__ or error.__context__
+        if error is None:
+            break
+    return "; from ".join(found)
 
 
 def parts(section: str, bench: gpu_sections.Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -124,6 +148,9 @@ class Run:
         self.end = time.monotonic() + options.seconds
         self.sections: dict[str, list[dict[str, Any]]] = {}
         self.name, self._written = options.device, 0.0
+        self.said = (
+            Path(tempfile.mkdtemp(prefix="tograph-gpu-")) / "worker.txt"
+        )  # what a worker writes beside its rows
 
     def add(self, section: str, **fields: Any) -> None:
         self.sections.setdefault(section, []).append(fields)
@@ -182,13 +209,14 @@ class Run:
     def _worker(self, section: str, skip: int, until: float) -> tuple[int | None, int | None]:
         """(the number of the last part that began, the exit status; None where it was ended)."""
         command, begun, part, rows = self.command(section, skip), None, "", 0
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        with self.said.open("wb") as said:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said)
+        try:
             for line in answers(process, until, self.write):
                 if line is None:
-                    process.kill()
                     late = time.monotonic() >= until
                     why = "no time left" if late else f"no answer in {LIMIT:.0f} s"
-                    self.add(section, name=part or "start", note=why)
+                    self.add(section, name=part or "start", note=why, where=self._stacks(process))
                     return begun, None
                 if not line.startswith(MARK):
                     continue
@@ -201,10 +229,41 @@ class Run:
                         row["took_s"] = said["took"]
                 else:
                     self.add(section, **said["row"])
-            status = process.wait()
+            status = process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            ended(process)
         if status not in (0, SPOILT):
-            self.add(section, name=part or "start", note=f"the process ended: exit status {status}")
+            self.add(section, name=part or "start", note=f"the process ended: exit status {status}", where=self._tail())  # fmt: skip
         return begun, status
+
+    def _stacks(self, process: subprocess.Popen) -> str:
+        """Where a process is that gives no answer."""
+        before = self.said.stat().st_size
+        with contextlib.suppress(
+            OSError, AttributeError
+        ):  # it has ended; a system without this signal
+            process.send_signal(signal.SIGUSR1)
+            until = time.monotonic() + GRACE
+            while time.monotonic() < until and self.said.stat().st_size == before:
+                time.sleep(0.05)
+            time.sleep(0.2)
+        return self._tail(before)
+
+    def _tail(self, start: int = 0) -> str:
+        """The last lines of what a worker has written beside its rows; of stacks the innermost frames, which come first."""
+        lines = self.said.read_bytes()[start:].decode(errors="replace").splitlines()
+        kept = lines[:TAIL] if start or any("most recent call first" in x for x in lines) else lines[-TAIL:]  # fmt: skip
+        return " / ".join(x.strip() for x in kept if x.strip())
+
+
+def ended(process: subprocess.Popen) -> None:
+    """End a process; one that the driver does not let go of is left alone."""
+    process.kill()
+    process.stdout.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE)
 
 
 def answers(process: subprocess.Popen, until: float, idle: Callable[[], None]) -> Iterator[str | None]:  # fmt: skip
@@ -271,6 +330,7 @@ def report(run: Run) -> Path:
         columns = list(dict.fromkeys(k for r in shown for k in r))
         lines += ["", f"## {section}", "", f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)]  # fmt: skip
         lines += [f"| {' | '.join(_cell(r.get(c, '')) for c in columns)} |" for r in shown]
+    lines += ["", *wrong(run)]
     run.folder.mkdir(parents=True, exist_ok=True)
     page = run.folder / "gpu.md"
     texts = {page.with_suffix(".json"): json.dumps({"device": device, **run.sections}, indent=1), page: "\n".join(lines)}  # fmt: skip
@@ -279,6 +339,34 @@ def report(run: Run) -> Path:
         new.write_text(text + "\n")
         new.replace(path)
     return page
+
+
+def wrong(run: Run) -> list[str]:
+    """All that did not go as it should, in full, and what it ran on: what one has to send."""
+    found = [f"* {section}: {json.dumps(row)}" for section, rows in run.sections.items() for row in rows if is_wrong(row)]  # fmt: skip
+    lines = ["## What went wrong", "", *(found or ["nothing"]), "", "### The machine", ""]
+    return [*lines, *(f"* {k}: {v}" for k, v in machine().items())]
+
+
+def is_wrong(row: dict[str, Any]) -> bool:
+    result = str(row.get("result", ""))
+    lower = "host" in str(row.get("runs", "")) or "device 2" in str(row.get("runs", ""))
+    return bool(row.get("note")) or row.get("holds") == "NO" or "DIFFERENT" in result or "FAILED" in result or lower  # fmt: skip
+
+
+@functools.cache
+def machine() -> dict[str, str]:
+    """What there is to know about the machine without its GPU, which a worker might have spoilt."""
+    found = {"Python": sys.version.split()[0], "torch": torch.__version__, "CUDA of torch": str(torch.version.cuda)}  # fmt: skip
+    for name in ("triton", "cuda-bindings", "llvmlite", "numpy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    found["C compiler"] = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), "none")
+    found["set"] = " ".join(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(("CUDA_", "PYTORCH_", "TRITON_", "TOGRAPH_")))  # fmt: skip
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,compute_mode,mig.mode.current", "--format=csv,noheader"]  # fmt: skip
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        found["nvidia-smi"] = subprocess.run(query, capture_output=True, text=True, timeout=10).stdout.strip()  # fmt: skip
+    return found
 
 
 def _cell(value: Any) -> str:
@@ -297,6 +385,11 @@ def main() -> None:
     parser.add_argument("--without", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
+        if hasattr(signal, "SIGUSR1"):
+            faulthandler.register(
+                signal.SIGUSR1, all_threads=True
+            )  # the parent asks a worker that hangs
+        faulthandler.enable()
         sys.exit(work(options.worker, options.device, options.skip, options.without, options.cases))
     gpu = options.device.startswith("cuda")
     if gpu and not torch.cuda.is_available():
@@ -309,6 +402,7 @@ def main() -> None:
         run.section(name, last=name == names[-1])
         page = report(run)
     print(page)
+    print("\n".join(wrong(run)))
 
 
 if __name__ == "__main__":

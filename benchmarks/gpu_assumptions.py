@@ -20,10 +20,9 @@ from gpu_draws import DRAWS
 
 import tograph as tg
 from tograph.runtime.gpu import capture, fused_code, planner
-from tograph.runtime.gpu.capture import Captured
 from tograph.runtime.gpu.execute import Chunked
-from tograph.runtime.gpu.recording import Pool
 from tograph.runtime.kernels import driver, images, triton_jit
+from tograph.runtime.kernels.recording import Pool
 from tograph.runtime.kernels.triton_text import HEADER, Source
 
 PROBE = "the probe of conditional nodes"
@@ -48,7 +47,7 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "the setter of handles loads", functools.partial(setters, bench)
     yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.plainly(str(bench.device))))  # fmt: skip
     yield FUSED, lambda: bench.row(name=FUSED, **_said(capture.fuses(str(bench.device))))
-    kinds = {"": Captured, ", setters fused": fused, ", in chunks": Chunked}
+    kinds = {"": capture.Captured, ", setters fused": fused, ", in chunks": Chunked}
     for name, (fn, make) in NODES.items():
         for how, runner in kinds.items():
             yield name + how, functools.partial(runs, bench, name + how, fn, make, runner)
@@ -223,8 +222,8 @@ NODES: dict[str, tuple[Callable, Callable]] = {
 }
 
 
-def fused(plan: Any) -> Captured:
-    return Captured(plan, fuse=fused_code.fused_for)
+def fused(plan: Any) -> capture.Captured:
+    return capture.Captured(plan, fuse=fused_code.fused_for)
 
 
 def planned(fn: Callable, given: Sequence[Any]) -> Any:
@@ -241,14 +240,14 @@ def runs(bench: Any, name: str, fn: Callable, make: Callable, runner: Callable) 
         want = fn(*given)
         want = want if isinstance(want, tuple) else (want,)
         why = why or _close(made.run(*given), want)
-    forks = f"{made.forks} forks" if isinstance(made, Captured) and made.forks else ""
+    forks = f"{made.forks} forks" if isinstance(made, capture.Captured) and made.forks else ""
     bench.row(name=name, **(_said(why) if why else {"holds": "yes", "found": forks}))
 
 
 def bodies_keep_memory(bench: Any) -> None:
     """Others take all memory that is free, and write it, between two runs."""
     given = _square(bench, 256, 4)
-    made, want = Captured(planned(without_out_form, given)), without_out_form(*given)
+    made, want = capture.Captured(planned(without_out_form, given)), without_out_form(*given)
     first = made.run(*given)
     taken = [torch.full((size,), float("nan"), device=bench.device) for size in (1 << 8, 1 << 12, 1 << 16, 1 << 20) for _ in range(200)]  # fmt: skip
     why = _close(first, [want]) or _close(made.run(*given), [want])
@@ -451,7 +450,7 @@ def drawn(bench: Any, name: str, draw: Callable, size: tuple[int, ...]) -> None:
     """Bits beside eager PyTorch's, in two calls: the second one draws on."""
     x = torch.ones(size, device=bench.device)
     fn = tg.function(lambda x: (draw(x), draw(x)))
-    made = Captured(planned(fn.python_function, [x]))
+    made = capture.Captured(planned(fn.python_function, [x]))
     found = []
     for run in (lambda: [*draw_twice(draw, x)], lambda: made.run(x)):
         torch.manual_seed(1234)

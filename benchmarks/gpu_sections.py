@@ -21,8 +21,7 @@ from gpu_bench import Bench, compiled, levels, moved, prepared
 import tograph as tg
 from tograph.bench import peers, torch_forms
 from tograph.bench.workloads import WORKLOADS, Workload
-from tograph.runtime.gpu import fused_code, planner
-from tograph.runtime.gpu.capture import Captured
+from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.plan import Setting
 from tograph.runtime.gpu.retarget import retarget
@@ -53,6 +52,8 @@ def correctness(bench: Bench) -> Iterator[Part]:
         yield path.stem, functools.partial(compare, bench, path.stem, functools.partial(run_sample, path))  # fmt: skip
     for key, workload in WORKLOADS.items():
         yield key, functools.partial(compare, bench, key, functools.partial(run_workload, workload))
+    for key in GRADIENTS:
+        yield f"{key} gradient", functools.partial(compare, bench, f"{key} gradient", functools.partial(run_gradient, WORKLOADS[key]))  # fmt: skip
 
 
 CALLS = 5  # of each: inputs that stay where they are are bound at the third
@@ -68,6 +69,30 @@ def run_sample(path: Path, device: torch.device, plain: bool = False) -> Callabl
 def run_workload(workload: Workload, device: torch.device, plain: bool = False) -> Callable[[], Any]:  # fmt: skip
     with device:
         return prepared(workload, (lambda f: f) if plain else tg.function, device)
+
+
+GRADIENTS = (
+    "a1",
+    "b",
+    "e",
+    "g",
+    "i",
+)  # whose results have gradients; those of others are workloads
+
+
+def run_gradient(workload: Workload, device: torch.device, plain: bool = False) -> Callable[[], Any]:  # fmt: skip
+    """The gradients of a workload by all that it is given."""
+    tensors = list(moved(workload.inputs(), device).values())
+    given = [t.requires_grad_() for t in tensors if t.is_floating_point()]
+    form = workload.program if plain else tg.function(workload.program)
+
+    def call() -> Any:
+        with device:
+            made = torch.utils._pytree.tree_leaves(form(*tensors))
+        total = sum((x * x).sum() for x in made if x.requires_grad)
+        return torch.autograd.grad(total, given, allow_unused=True)
+
+    return call
 
 
 def compare(bench: Bench, name: str, make: Callable[..., Callable[[], Any]]) -> None:
@@ -203,12 +228,12 @@ def calls_alone(bench: Bench, calls: int) -> None:
 
 
 def _planned(whole: bool) -> Callable:
-    return lambda graph, bench: Captured(planner.plan(graph, whole))
+    return lambda graph, bench: capture.Captured(planner.plan(graph, whole))
 
 
-def _fused(graph: Any, bench: Bench) -> Captured:
+def _fused(graph: Any, bench: Bench) -> capture.Captured:
     """Unsupported where no kernel sets the handle."""
-    made = Captured(planner.plan(graph, False), fuse=fused_code.fused_for)
+    made = capture.Captured(planner.plan(graph, False), fuse=fused_code.fused_for)
     if not any(isinstance(s, Setting) for s, _ in made.plan.walk()):
         raise Unsupported("no kernel sets the handle")
     return made

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import io
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.bench import clock, growth, peers, report, worker
+from tograph.bench import cells, clock, growth, peers, report, worker
 from tograph.bench.workloads import WORKLOADS
 from tograph.cli import main
 
@@ -76,6 +77,7 @@ def cell(steady, error=0.0):
         "first": 1.0,
         "warm": 0.5,
         "steady": steady,
+        "turns": [steady, steady],
         "memory": 3.0,
         "quiet": True,
         "error": error,
@@ -85,6 +87,13 @@ def cell(steady, error=0.0):
 def test_ratio_is_to_the_best_peer_that_is_right():
     row = {"tograph": cell(2.0), "eager": cell(8.0), "jax": cell(4.0), "numba": cell(1.0, math.inf)}
     assert report.ratio(row) == ("jax", 0.5)
+
+
+def test_ratio_is_that_of_turns_taken_together():
+    """In the second turn the machine was slow: both medians moved, in different turns."""
+    own, other = cell(2.0), cell(4.0)
+    own["turns"], other["turns"] = [1.0, 2.0, 2.0], [2.0, 4.0, 9.0]
+    assert report.ratio({"tograph": own, "eager": other}) == ("eager", 0.5)
 
 
 def test_ratio_needs_a_peer():
@@ -134,10 +143,33 @@ def own_processors():
         os.sched_setaffinity(0, processors)
 
 
-def test_worker_prints_a_line_of_figures(tmp_path, capsys, short_windows, own_processors):
+def test_worker_answers_each_line_by_a_line_of_figures(tmp_path, monkeypatch, capsys, short_windows, own_processors):  # fmt: skip
+    monkeypatch.setattr("sys.stdin", io.StringIO("turn\nturn\n"))
     worker.main(["i", "eager", "1", str(tmp_path / "r.npz")])
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["steady"] > 0 and np.load(tmp_path / "r.npz")["arr_0"].shape == (4,)
+    first, *turns = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert first["first"] > 0 and len(turns) == 2 and all(t["turn"] > 0 for t in turns)
+    assert np.load(tmp_path / "r.npz")["arr_0"].shape == (4,)
+
+
+def test_peers_of_a_workload_take_turns(tmp_path, monkeypatch):
+    """Two real processes, and one that has no form of it."""
+    monkeypatch.setattr(cells, "TURNS", 2)
+    order = []
+    turn = cells.Cell.turn
+    monkeypatch.setattr(cells.Cell, "turn", lambda c: (order.append(c.result.stem), turn(c)))
+    found = cells.row("d", ["eager", "tograph", "script"], 1, 1, tmp_path)
+    assert order == ["d-eager", "d-tograph", "d-script"] * 2
+    assert found["script"].keys() == {"refused"}
+    for name in ("eager", "tograph"):
+        figures = found[name]
+        assert len(figures["turns"]) == 2 and figures["steady"] > 0
+        assert figures["error"] < 1e-3 and figures["warm"] > 0 and figures["memory"] >= 0
+
+
+def test_a_worker_that_dies_is_refused_with_its_last_words(tmp_path):
+    cell = cells.Cell("no such workload", "eager", 1, tmp_path)
+    cell.turn()
+    assert cell.close() == {"refused": "KeyError: 'no such workload'"}
 
 
 def test_unknown_workload_is_one_line(capsys):

@@ -12,12 +12,14 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime.gpu import hazards, planner
+from tests.runtime.gpu.fake_driver import forget
+from tograph.runtime.gpu import capture, hazards, planner
 from tograph.runtime.gpu.plan import Conditional, check
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 WORKER = textwrap.dedent("""
-    import json, os, sys, time
+    import faulthandler, json, os, signal, sys, time
+    faulthandler.register(signal.SIGUSR1)
     say = lambda **f: print("@row " + json.dumps(f), flush=True)
     parts = ["good", "crashes", "hangs", "last"]
     print("other output")
@@ -26,6 +28,7 @@ WORKER = textwrap.dedent("""
             continue
         say(begins=i, name=name)
         if name == "crashes":
+            print("its last words", file=sys.stderr, flush=True)
             os._exit(7)
         if name == "hangs":
             time.sleep(60)
@@ -50,14 +53,18 @@ def run_of(gpu, tmp_path, monkeypatch, seconds=30.0):
 def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monkeypatch):
     run = run_of(gpu, tmp_path, monkeypatch)
     run.section("loops", last=True)
+    hangs = run.sections["loops"][2]["where"]
+    assert 'File "<string>", line' in hangs
     assert run.sections["loops"] == [
         {"name": "good", "rate": 0.5, "took_s": 0.25},
-        {"name": "crashes", "note": "the process ended: exit status 7"},
-        {"name": "hangs", "note": "no answer in 1 s"},
+        {"name": "crashes", "note": "the process ended: exit status 7", "where": "its last words"},
+        {"name": "hangs", "note": "no answer in 1 s", "where": hangs},
         {"name": "last", "rate": 3.5, "took_s": 0.25},
     ]
     page = gpu.report(run).read_text()
     assert "| hangs |  |  | no answer in 1 s |" in page and (tmp_path / "gpu.json").exists()
+    assert '* loops: {"name": "crashes", "note": "the process ended' in page and "* torch: " in page
+    assert '"good"' not in page.split("## What went wrong")[1]
 
 
 def test_what_is_known_is_written_while_a_part_is_silent(gpu, tmp_path, monkeypatch):
@@ -97,7 +104,9 @@ def test_an_error_while_parts_are_named_is_a_row(gpu, monkeypatch, capsys):
     monkeypatch.setitem(gpu.gpu_sections.SECTIONS, "loops", broken)
     assert gpu.work("loops", "cpu", 0) == 0
     rows = [json.loads(line.removeprefix(gpu.MARK)) for line in capsys.readouterr().out.splitlines()]  # fmt: skip
-    assert [r["row"] for r in rows if "row" in r] == [{"name": "first"}, {"name": "its parts", "note": "ImportError: no module"}]  # fmt: skip
+    told = [r["row"] for r in rows if "row" in r]
+    assert told[1].pop("where").startswith("ImportError at test_gpu_benchmark.py:")
+    assert told == [{"name": "first"}, {"name": "its parts", "note": "ImportError: no module"}]
 
 
 def test_a_section_ends_with_its_time(gpu, tmp_path, monkeypatch):
@@ -158,6 +167,23 @@ def test_what_is_assumed_is_named_before_it_is_tried(gpu, assumed):
     assert len(set(names)) == len(names) > 60 and not rows
     bench.gpu = False
     assert [name for name, _ in assumed.assumptions(bench)] == ["versions"]
+
+
+def test_sections_run_on_one_simulated_device_after_another():
+    """In one process: nothing of the first device is left in what the second one runs."""
+    pytest.importorskip("triton")
+    simulated = importlib.import_module("tests.runtime.gpu.simulated_benchmark")
+    parts = {"loops": "^1 calls, WHILE node, setter apart$", "assumptions": "^(IF|numbers go there and back)$", "workloads": "^i (tograph|eager)$", "calls": "^i$"}  # fmt: skip
+    for name, wanted in parts.items():
+        rows = []
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            module, made = simulated.prepare(monkeypatch)
+            simulated.section(module, name, lambda **fields: rows.append(fields), wanted)
+        forget(capture.probed)
+        assert (
+            rows and not made.declined and {level[1:3] for level in made.levels} <= {("device", 1)}
+        )
+        assert not any("note" in r or r.get("holds") == "NO" for r in rows), rows
 
 
 def test_sections_run_on_a_simulated_device():

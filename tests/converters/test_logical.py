@@ -151,3 +151,17 @@ def test_a_long_chain(tmp_path):
     f = tg.function(plain)
     for x in (1.0, -1.0, -3.5, -198.5):
         assert f(torch.tensor(x)) == plain(torch.tensor(x))
+
+
+def test_a_chain_that_ends_in_what_is_false_is_false():
+    """Also where only the run knows the first operand: the expression is one tensor, not one of two."""
+
+    def f(x):
+        y = x[x < 0.9]
+        z = y.unsqueeze(0) if y.numel() == 1 and y.ndim == 0 else y
+        return z if y.numel() == 7 or z.ndim == 1 else z[0]
+
+    staged = tg.function(f)
+    x = torch.rand(5)
+    assert torch.equal(staged(x), f(x))
+    assert "If(" not in str(staged.concrete_functions[0].graph)

@@ -55,6 +55,169 @@ def in_an_attribute(x, n):
     return torch.autograd.grad(held.y.exp().sum(), held.y)[0]
 
 
+def energy(x):
+    return (x * x).sum() * 0.5 + x.sin().sum()
+
+
+def descent(x, n):
+    x = x.detach().requires_grad_()
+    loss = energy(x)
+    for _ in range(n):
+        (g,) = torch.autograd.grad(loss, x)
+        x = (x - 0.1 * g).detach().requires_grad_()
+        loss = energy(x)
+    return x.detach(), loss.detach()
+
+
+def by_backward(x, n):
+    x = x.detach()
+    x.requires_grad = True
+    loss = energy(x)
+    while n > 0:
+        loss.backward()
+        with torch.no_grad():
+            x = x - 0.1 * x.grad
+        x.requires_grad = True
+        loss = energy(x)
+        n = n - 1
+    return x.detach(), loss.detach()
+
+
+def with_a_tolerance(x, n):
+    x = x.clone().detach().requires_grad_()
+    loss, k = energy(x), 0
+    before, best = loss.detach() + 1, x.detach()
+    while (before - loss).abs() > 1e-3 and k < n:
+        before = loss.detach()
+        (g,) = torch.autograd.grad(loss, x)
+        x = (x - 0.1 * g).detach().requires_grad_()
+        loss = energy(x)
+        if loss < before:
+            best = x.detach()
+        k += 1
+    return best, before, k
+
+
+def accepted_steps(x, n):
+    """A step may be refused: the leaf and its energy stay what they are."""
+    x, count = x.detach().requires_grad_(), 0
+    e = energy(x)
+    for i in range(n):
+        (g,) = torch.autograd.grad(e, x, retain_graph=True)
+        new = (x - 0.3 * g + 0.5 * torch.sin(x.detach() * 3 + i)).detach().requires_grad_()
+        found = energy(new)
+        if found < e:
+            x, e, count = new, found, count + 1
+    return x.detach(), e.detach(), count
+
+
+def made_in_branches(x, n):
+    x = x.detach().requires_grad_()
+    loss = energy(x)
+    for i in range(n):
+        if i % 3 == 0:
+            (g,) = torch.autograd.grad(loss, x)
+            x = (x - 0.1 * g).detach().requires_grad_()
+            loss = energy(x)
+        elif i % 3 == 1:
+            x = (x * 0.9).detach().requires_grad_()
+            loss = energy(x) * 2
+        else:
+            (g,) = torch.autograd.grad(loss, x, retain_graph=True)
+            loss = loss + (x * g).sum()
+    return x.detach(), loss.detach()
+
+
+def a_mean_of_losses(x, n):
+    """Of the leaves from before the last one the loss depends too: a gradient by the last one is of this alone."""
+    x = x.detach().requires_grad_()
+    loss = energy(x)
+    for _ in range(n):
+        (g,) = torch.autograd.grad(loss, x, retain_graph=True)
+        x = (x - 0.1 * g).detach().requires_grad_()
+        loss = 0.5 * loss + energy(x)
+    return x.detach(), loss.detach()
+
+
+def in_containers(x, n):
+    p = {"w": x.detach().requires_grad_(), "b": [x[:1].detach().clone().requires_grad_()]}
+    loss = energy(p["w"] + p["b"][0])
+    for _ in range(n):
+        g, h = torch.autograd.grad(loss, [p["w"], p["b"][0]])
+        p = {
+            "w": (p["w"] - 0.1 * g).detach().requires_grad_(),
+            "b": [(p["b"][0] - 0.2 * h).detach().requires_grad_()],
+        }
+        loss = energy(p["w"] * p["b"][0])
+    return p["w"].detach(), p["b"][0].detach(), loss.detach()
+
+
+def min_max(x, n):
+    a, b = x.detach().requires_grad_(), (x * 2).detach().requires_grad_()
+    loss = (a * b).sum() + energy(a)
+    for _ in range(n):
+        if loss > 9:
+            break
+        g, h = torch.autograd.grad(loss, (a, b))
+        a, b = (a - 0.1 * g).detach().requires_grad_(), (b + 0.1 * h).detach().requires_grad_()
+        loss = (a * b).sum() + energy(a)
+    return a.detach(), b.detach(), loss.detach()
+
+
+def newton(x, n):
+    x = x.detach().requires_grad_()
+    (g,) = torch.autograd.grad(energy(x), x, create_graph=True)
+    while g.norm() > 1e-3 and n > 0:
+        rows = [torch.autograd.grad(g[i], x, retain_graph=True)[0] for i in range(2)]
+        step = torch.linalg.solve(torch.stack(rows) + 2 * torch.eye(2, dtype=D), g)
+        x = (x - step).detach().requires_grad_()
+        (g,) = torch.autograd.grad(energy(x), x, create_graph=True)
+        n = n - 1
+    return x.detach(), g.detach()
+
+
+def written_in_place(x, n):
+    x = x.detach().clone().requires_grad_()
+    loss = energy(x)
+    while loss > 0.1 and n > 0:
+        loss.backward()
+        with torch.no_grad():
+            x -= 0.1 * x.grad
+            x.grad.zero_()
+        loss = energy(x)
+        n = n - 1
+    return x.detach(), loss.detach()
+
+
+LOOPS = [
+    descent, by_backward, with_a_tolerance, accepted_steps, made_in_branches, a_mean_of_losses, in_containers, min_max, newton, written_in_place,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", LOOPS)
+def test_what_the_iteration_that_made_a_leaf_computed_of_it(f):
+    g = tg.function(f)
+    for n in (0, 1, 2, 6):
+        torch.testing.assert_close(g(X, torch.tensor(n)), f(X, torch.tensor(n)))
+
+
+def test_of_a_tensor_that_is_no_leaf_it_is_refused():
+    @tg.function
+    def f(x, n):
+        x = x.detach().requires_grad_()
+        h = x * 2
+        loss = energy(h)
+        for _ in range(n):
+            (g,) = torch.autograd.grad(loss, h)
+            x = (x - 0.1 * g).detach().requires_grad_()
+            h = x * 2
+            loss = energy(h)
+        return x.detach()
+
+    with pytest.raises(GradientError, match="a tensor that an earlier iteration made"):
+        f(X, torch.tensor(2))
+
+
 @pytest.mark.parametrize("n", [0, 1, 2])
 @pytest.mark.parametrize("f", [in_branches, returned, in_a_loop, sign_steps, in_an_attribute])
 def test_as_in_eager(f, n):

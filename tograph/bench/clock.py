@@ -50,8 +50,8 @@ def _window(call: Callable[[], object], count: int) -> tuple[float, float]:
     return wall / count, max(0.0, others) / wall
 
 
-def steady(call: Callable[[], object]) -> Timing:
-    """The time of a call after it has settled."""
+def steady(call: Callable[[], object], wanted: int = WANTED, budget: float = BUDGET) -> Timing:
+    """The time of a call after it has settled: the median of ``wanted`` quiet windows, found in ``budget`` seconds."""
     start = time.perf_counter()
     once = min(_window(call, 1)[0] for _ in range(2))
     count = max(1, int(WINDOW / max(once, 1e-7)))
@@ -59,9 +59,9 @@ def steady(call: Callable[[], object]) -> Timing:
     for _ in range(PATIENCE):
         seen.append(_window(call, count))
         quiet = [t for t, others in seen if others <= 0.1]
-        if len(quiet) >= WANTED:
+        if len(quiet) >= wanted:
             return Timing(statistics.median(quiet), True)
-        if time.perf_counter() - start > BUDGET:
+        if time.perf_counter() - start > budget:
             break
-    quietest = sorted(seen, key=lambda w: w[1])[:WANTED]
+    quietest = sorted(seen, key=lambda w: w[1])[:wanted]
     return Timing(statistics.median(t for t, _ in quietest), False)

@@ -1,106 +1,35 @@
-"""Running the cells and telling the result: a table of ratios, a Markdown and a JSON file, and a plot."""
+"""Telling what the cells gave: a table of ratios, a Markdown and a JSON file, and a plot."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import math
-import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from . import peers, plot
+from . import cells, peers, plot
 from .workloads import WORKLOADS
 
 Cells = dict[str, dict[str, dict[str, Any]]]
-LIMIT = 600  # seconds for one cell
-
-
-def measure(key: str, peer: str, threads: int, folder: Path) -> dict[str, Any]:
-    """One cell in a process of its own, cold; tograph's a second time with the disk cache that it left."""
-    result = folder / f"{key}-{peer}.npz"
-    caches = {
-        "TOGRAPH_CACHE_DIR": str(folder / f"cache-{key}-{peer}"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / f"inductor-{key}-{peer}"),
-    }
-    command = [sys.executable, "-m", f"{__package__}.worker", key, peer, str(threads), str(result)]
-    found = _run(command, caches)
-    if "steady" in found:
-        found["warm"] = _run(command, caches).get("first")
-        reference = folder / f"{key}-eager.npz"
-        if reference.exists():
-            found["error"] = _difference(reference, result)
-    return found
-
-
-def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
-    root = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, **environment, "PYTHONPATH": path}
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=LIMIT
-        )
-    except subprocess.TimeoutExpired:
-        return {"refused": f"no result in {LIMIT} s"}
-    if done.returncode != 0:
-        return {"refused": (done.stderr.strip().splitlines() or ["failed"])[-1][:120]}
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def _difference(reference: Path, result: Path) -> float:
-    """The largest difference from eager's result, relative to its largest value."""
-    with np.load(reference) as a, np.load(result) as b:
-        if len(a.files) != len(b.files):
-            return math.inf
-        worst = 0.0
-        for name in a.files:
-            x, y = a[name].astype(float), b[name].astype(float)
-            if x.shape != y.shape:
-                return math.inf
-            scale = np.abs(x).max(initial=0.0) or 1.0
-            worst = max(worst, float(np.abs(x - y).max(initial=0.0) / scale))
-        return worst
 
 
 def collect(keys: Sequence[str], names: Sequence[str], threads: int, rounds: int) -> Cells:
-    """All cells; of several rounds the medians. Eager comes first: it is the reference of results."""
+    """All cells. Eager comes first: it is the reference of results."""
     names = sorted(names, key=lambda n: n != "eager")
-    cells: Cells = {}
+    found: Cells = {}
     with tempfile.TemporaryDirectory() as scratch:
         for key in keys:
-            cells[key] = {}
-            for name in names:
-                found = []
-                for i in range(rounds):
-                    folder = Path(scratch, str(i))
-                    folder.mkdir(exist_ok=True)
-                    found.append(measure(key, name, threads, folder))
-                cells[key][name] = _median(found)
-                print(f"{key:3} {name:11} {_figure(cells[key][name])}", file=sys.stderr, flush=True)
-    return cells
-
-
-def _median(found: list[dict[str, Any]]) -> dict[str, Any]:
-    good = [f for f in found if "steady" in f]
-    if not good:
-        return found[0]
-    out = {
-        k: statistics.median([f[k] for f in good if f.get(k) is not None] or [math.nan])
-        for k in ("first", "warm", "steady", "memory")
-    }
-    out["quiet"] = all(f["quiet"] for f in good)
-    out["error"] = max(f.get("error", 0.0) for f in good)
-    return out
+            found[key] = cells.row(key, names, threads, rounds, Path(scratch))
+            for name, cell in found[key].items():
+                print(f"{key:3} {name:11} {_figure(cell)}", file=sys.stderr, flush=True)
+    return found
 
 
 # ---- text
@@ -123,52 +52,54 @@ def _figure(cell: dict[str, Any]) -> str:
 
 
 def ratio(row: dict[str, dict[str, Any]]) -> tuple[str, float] | None:
-    """(best peer, tograph's time over its time)."""
-    others = {n: c["steady"] for n, c in row.items() if n != "tograph" and _right(c)}
-    if not others or "steady" not in row.get("tograph", {}):
-        return None
-    best = min(others, key=lambda n: others[n])
-    return best, row["tograph"]["steady"] / others[best]
+    """(best peer, tograph's time over its time): the median of what the turns gave."""
+    own, others = row.get("tograph", {}), {n: c for n, c in row.items() if n != "tograph"}
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(own["turns"], cell["turns"]))
+        for name, cell in others.items()
+        if _right(cell) and "steady" in own
+    }
+    return max(ratios.items(), key=lambda r: r[1]) if ratios else None
 
 
 def _right(cell: dict[str, Any]) -> bool:
     return "steady" in cell and cell["error"] <= 1e-2
 
 
-def markdown(cells: Cells, threads: int) -> str:
+def markdown(found: Cells, threads: int) -> str:
     """The tables of a run."""
-    names = [n for n in peers.PEERS if any(n in row for row in cells.values())]
+    names = [n for n in peers.PEERS if any(n in row for row in found.values())]
     lines = [
         "# Workloads under tograph and its peers",
         "",
         f"{platform.machine()}, {threads} threads, Python {platform.python_version()}, torch {torch.__version__}. Times of one "
-        "run on a shared machine: read the ratios. Each cell ran in its own process.",
+        "run on a shared machine: read the ratios. Each cell ran in its own process; steady times are medians of turns that the peers took, ratios medians of the turns' ratios.",
         "",
         "## Steady state",
         "",
     ]
-    lines += _table(cells, names, lambda c: duration(c["steady"]), best=True)
+    lines += _table(found, names, lambda c: duration(c["steady"]), best=True)
     lines += ["", "## First call in a new process, after imports", ""]
-    lines += _table(cells, names, lambda c: duration(c["first"]))
+    lines += _table(found, names, lambda c: duration(c["first"]))
     lines += ["", "## First call in a new process with a warm disk cache", ""]
-    lines += _table(cells, names, lambda c: duration(c["warm"]))
+    lines += _table(found, names, lambda c: duration(c["warm"]))
     lines += ["", "## Memory beyond imports (MB, at the peak)", ""]
-    lines += _table(cells, names, lambda c: f"{c['memory']:.0f}")
+    lines += _table(found, names, lambda c: f"{c['memory']:.0f}")
     return "\n".join(lines) + "\n"
 
 
-def _table(cells: Cells, names: list[str], show, best: bool = False) -> list[str]:
+def _table(found: Cells, names: list[str], show, best: bool = False) -> list[str]:
     head = [
         "workload",
         *(peers.TITLES[n] for n in names),
         *(["tograph / best peer"] if best else []),
     ]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    for key, row in cells.items():
+    for key, row in found.items():
         texts = [_entry(row.get(n), show) for n in names]
         if best:
-            found = ratio(row)
-            texts.append(f"{found[1]:.2f} ({peers.TITLES[found[0]]})" if found else "")
+            best = ratio(row)
+            texts.append(f"{best[1]:.2f} ({peers.TITLES[best[0]]})" if best else "")
         lines.append(f"| **{key}** {WORKLOADS[key].title} | " + " | ".join(texts) + " |")
     return lines
 
@@ -193,13 +124,13 @@ def run(
     Files: ``workloads.md``, ``workloads.json`` and, where matplotlib is installed, ``workloads.svg``.
     """
     names = list(names) or peers.installed()
-    cells = collect(list(keys) or list(WORKLOADS), names, threads, rounds)
-    text = markdown(cells, threads)
+    found = collect(list(keys) or list(WORKLOADS), names, threads, rounds)
+    text = markdown(found, threads)
     print(text)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "workloads.md").write_text(text)
-        (out / "workloads.json").write_text(json.dumps(cells, indent=1) + "\n")
+        (out / "workloads.json").write_text(json.dumps(found, indent=1) + "\n")
         if importlib.util.find_spec("matplotlib") is not None:
-            plot.draw(cells, out / "workloads.svg")
-    return cells
+            plot.draw(found, out / "workloads.svg")
+    return found

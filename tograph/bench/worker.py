@@ -1,6 +1,7 @@
-"""One cell: a workload under a peer, in this process. Prints one line of JSON; arrays of the result go to a file.
+"""One cell: a workload under a peer, in this process. Each figure is one line of JSON; arrays of the result go to a file.
 
-Usage: ``python -m tograph.bench.worker WORKLOAD PEER THREADS RESULT.npz``.
+Usage: ``python -m tograph.bench.worker WORKLOAD PEER THREADS RESULT.npz``. The first line tells of the first call; each line that comes
+in by standard input is then answered by the time of one window of calls, so that peers can be timed in turn.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ import torch
 from . import clock
 from .peers import PEERS, Refused, load
 from .workloads import WORKLOADS
+
+Figures = dict[str, Any]
 
 
 def _limit_threads(threads: int) -> None:
@@ -34,32 +38,51 @@ def _arrays(result: Any) -> list[np.ndarray]:
     return [np.array(result)]
 
 
-def cell(key: str, peer: str, threads: int, path: str) -> dict[str, Any]:
-    """Figures of a cell: ``first`` and ``steady`` in seconds, ``memory`` in MB, or ``refused``."""
+def prepare(key: str, peer: str, threads: int, path: str) -> tuple[Figures, Callable[[], Any]]:
+    """(``first`` in seconds and ``memory`` before it in KB, the call), after the first call; its result is in the file.
+
+    Raises ``Refused`` where the peer has no form of the workload.
+    """
     _limit_threads(threads)
-    workload = WORKLOADS[key]
-    arrays = workload.inputs()
+    arrays = WORKLOADS[key].inputs()
     load(peer)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _memory()
     start = time.perf_counter()
-    try:
-        call = PEERS[peer](key, arrays, threads)
-    except Refused as refusal:
-        return {"refused": str(refusal)}
+    call = PEERS[peer](key, arrays, threads)
     result = call()
     first = time.perf_counter() - start
     np.savez(path, *_arrays(result))
     for _ in range(3):
         call()
-    timing = clock.steady(call)
-    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"first": first, "steady": timing.seconds, "quiet": timing.quiet, "memory": memory}
+    return {"first": first, "before": before}, call
+
+
+def _memory() -> int:
+    """The most memory this process has had, in KB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _turn(call: Callable[[], Any], before: int) -> Figures:
+    timing = clock.steady(call, wanted=1, budget=clock.BUDGET / 5)
+    memory = (_memory() - before) / 1024
+    return {"turn": timing.seconds, "quiet": timing.quiet, "memory": memory}
+
+
+def _tell(figures: Figures) -> None:
+    print(json.dumps(figures), flush=True)
 
 
 def main(argv: list[str]) -> None:
-    """Run the cell that the command line names."""
+    """Run the cell that the command line names, until standard input ends."""
     key, peer, threads, path = argv
-    print(json.dumps(cell(key, peer, int(threads), path)))
+    try:
+        figures, call = prepare(key, peer, int(threads), path)
+    except Refused as refusal:
+        _tell({"refused": str(refusal)})
+        return
+    _tell(figures)
+    for _ in sys.stdin:
+        _tell(_turn(call, figures["before"]))
 
 
 if __name__ == "__main__":

@@ -47,8 +47,9 @@ def setattr_(owner, name, value) -> None:
             f"symbolic tensors keep something of their own under {name!r}: give the attribute another name",
             user_location(),
         )
-    if name == "requires_grad" and isinstance(owner, SymTensor):
-        owner.asked_ = bool(value)
+    if name == "requires_grad" and isinstance(owner, SymTensor) and isinstance(value, bool):
+        owner.requires_grad_(value)
+        return
     found = descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):
         call(found.fset, owner, value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from ..runtime import control_flow
+from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.recording import creation
 from ..runtime.symbols.scalar_nodes import combine
 from ..runtime.symbols.scalars import StagedBool
@@ -115,6 +116,8 @@ def _staged(word, test, value, rest, taken):
         return _chain(word, rest[0](), rest[1:], taken)
 
     def end():
+        if taken is _asked and isinstance(value, SYMBOLS):  # only its truth counts
+            return word == "or"
         return facts.known(value)
 
     ways = (on, end) if word == "and" else (end, on)

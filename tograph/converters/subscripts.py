@@ -15,6 +15,7 @@ from ..runtime.guarding import guards, outer_lists, reads, unconverted
 from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
 from ..runtime.symbols.required import require
+from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
@@ -184,7 +185,7 @@ def getitem(x, key):
     check_float(x, key)
     if isinstance(x, torch.Tensor) and staged_parts(key):
         return tensor_item(x, key)
-    if is_staged(key):
+    if is_staged(key) and not _by_identity(x, key):
         reads.whole(x)
     if isinstance(x, range) and staged_parts(key):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
@@ -225,7 +226,7 @@ def _read_item(x, key):
     if watch is None or not guards.is_container(x):
         reads.whole(x)
         return x[key]
-    if is_staged(key):
+    if is_staged(key) and not _by_identity(x, key):
         watch.whole(x)
     # The state of an optimiser, by parameters, is made for good wherever the first step is.
     made_here = type(x) is defaultdict and x.default_factory is not None and key not in x
@@ -242,6 +243,11 @@ def _read_item(x, key):
         raise
     watch.item(x, key, found)
     return found
+
+
+def _by_identity(x, key) -> bool:
+    """Whether a dict is asked for a tensor from outside, such as the parameters by which an optimiser keeps its state: one key, which is known."""
+    return isinstance(x, dict) and isinstance(key, torch.Tensor) and not isinstance(key, SymTensor)
 
 
 def setitem(x, key, value) -> None:

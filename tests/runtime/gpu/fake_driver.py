@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from tograph.runtime.gpu import capture, fused_code, planner, program, recording
+from tograph.runtime.gpu import capture, fused_code, planner, program
 from tograph.runtime.gpu.plan import Copy, Run
-from tograph.runtime.kernels import device, driver, images, setter
+from tograph.runtime.kernels import device, driver, images, recording, setter
 from tograph.runtime.kernels.triton_text import ERROR
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
@@ -54,6 +54,12 @@ class Stream:
         Stream.count += 1
         self.cuda_stream = Stream.count
 
+    @staticmethod
+    def external(number: int, device: Any = None) -> Stream:
+        made = Stream.__new__(Stream)
+        made.cuda_stream = number
+        return made
+
     def wait_stream(self, other: Stream) -> None: ...
 
     def wait_event(self, event: Event) -> None:
@@ -75,6 +81,11 @@ class Status(int):
     name = "CUDA_SUCCESS"
 
 
+class Context(int):
+    """Of the device that torch uses."""
+
+
+CONTEXT = Context(1)
 OK = (Status(0),)
 UNJOINED = Status(904)
 UNJOINED.name = "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
@@ -112,11 +123,23 @@ class Cuda:
     def CUgraphNodeParams(self) -> Any:
         return types.SimpleNamespace(type=None, conditional=types.SimpleNamespace())
 
+    CUstream_flags = types.SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
+
+    def cuStreamCreate(self, flags):
+        assert flags == 1
+        Stream.count += 1
+        return (*OK, Stream.count)
+
+    def cuGraphLaunch(self, instance, stream):
+        assert not self.capturing
+        instance.run()
+        return OK
+
     def cuDriverGetVersion(self):
         return (*OK, self.version)
 
     def cuCtxGetCurrent(self):
-        return (*OK, "context")
+        return (*OK, CONTEXT)
 
     # ---- modules and kernels
 
@@ -176,7 +199,7 @@ class Cuda:
     # ---- graphs
 
     def cuGraphConditionalHandleCreate(self, graph, context, value, flags):
-        assert isinstance(graph, Graph) and context == "context"
+        assert isinstance(graph, Graph) and context is CONTEXT
         assert (value, flags) == (0, 0)  # set by a kernel ahead of the node
         self.handles.append(value)
         self.owners.append(graph)
@@ -277,7 +300,7 @@ class Cuda:
 
     def cuGraphExecMemcpyNodeSetParams(self, instance, node, params, context):
         graph, i = node
-        assert graph is instance and context == "context"
+        assert graph is instance and context is CONTEXT
         graph.parameters[i][0] = params.srcDevice
         return OK
 
@@ -458,9 +481,9 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     for function in (driver.version, driver._setter, capture.probed, capture.fuses):
         function.cache_clear()
     for name, value in {
-        "is_available": lambda: True, "is_current_stream_capturing": lambda: False, "Stream": Stream, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
+        "is_available": lambda: True, "is_current_stream_capturing": lambda: False, "Stream": Stream, "ExternalStream": Stream.external, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
         "MemPool": object, "use_mem_pool": cuda.pool, "graph_pool_handle": object,
-        "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
+        "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda device=None: None,
         "device": lambda device: contextlib.nullcontext(),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)
@@ -468,5 +491,6 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda device, pool: None, raising=False)
     monkeypatch.setattr(torch.cuda, "default_generators", [object()])
     monkeypatch.setattr(recording, "restored", cuda.restored)
+    monkeypatch.setattr(recording, "_idle", {})
     monkeypatch.setattr(capture, "Captured", Emulated)
     return Emulated

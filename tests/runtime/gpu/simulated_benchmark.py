@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import importlib
 import re
@@ -19,18 +20,42 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.runtime.gpu.fake_driver import Graph
 from tests.runtime.gpu.simulated import Simulated, launch, simulate
-from tests.runtime.kernels import triton_worker
+from tograph.bench import programs, workloads
 from tograph.runtime.gpu import draws, planner
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device, driver, images, triton_jit, tuning
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+def small() -> dict[str, Any]:
+    """Inputs of the workloads that Triton's interpreter gets through in seconds, by key."""
+    given = {key: w.inputs() for key, w in workloads.WORKLOADS.items()}
+    given["a1"]["n"][...] = 12
+    given["a2"]["n_steps"][...] = 12
+    given["b"] |= {"a": given["b"]["a"][:8, :8].copy(), "v": given["b"]["v"][:8].copy(), "tolerance": np.array(0.3, np.float32)}  # fmt: skip
+    for key in ("c", "cg"):
+        r, hidden = np.random.default_rng(0), 8
+        sizes = {"x": (4, 3, hidden), "wx": (hidden, 24), "wh": (hidden, 24), "bx": (24,), "bh": (24,)}  # fmt: skip
+        made = {name: r.normal(size=size).astype(np.float32) for name, size in sizes.items()}
+        made["lengths"] = np.array([3, 1, 2], np.int32)
+        given[key] = {name: made[name] for name in given[key]}
+    tokens = programs.greedy_decode(*map(torch.from_numpy, map(np.array, given["d"].values())))
+    given["d"]["eos"] = tokens[3].numpy()
+    given["e"] |= {"y": given["e"]["y"][:, :8].copy(), "p": given["e"]["p"][:, :8].copy(), "end": np.array(0.6, np.float32)}  # fmt: skip
+    shapes = {"x": (4, 16), "w0": (16, 8), "w1": (8, 8), "w2": (8, 10), "b0": (8,), "b1": (8,)}
+    given["f"] |= {name: given["f"][name][tuple(map(slice, shape))].copy() for name, shape in shapes.items()}  # fmt: skip
+    given["f"]["target"] = given["f"]["target"][:4].copy()
+    given["g"]["x"] = given["g"]["x"][:4].copy()
+    given["h"] |= {"re": given["h"]["re"][::64, ::64].copy(), "im": given["h"]["im"][::64, ::64].copy(), "n": np.array(6, np.int32)}  # fmt: skip
+    return given
 
 
 def by_position(source: Any, values: Any) -> None:
@@ -48,17 +73,18 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
     """(the module ``gpu`` of the benchmarks, the device): what the sections use of a GPU is in place."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     made = simulate(monkeypatch)
-    gpu = importlib.import_module(
-        "gpu"
-    )  # behind it: the sections take the class that captures by its name
+    gpu = importlib.import_module("gpu")
     monkeypatch.setattr(gpu.gpu_sections, "TRIPS", (2, 4))
     monkeypatch.setattr(gpu.gpu_sections, "SIDE", 64)
+    for key, inputs in small().items():
+        made_smaller = dataclasses.replace(workloads.WORKLOADS[key], inputs=functools.partial(dict, inputs))  # fmt: skip
+        monkeypatch.setitem(workloads.WORKLOADS, key, made_smaller)
     for place, name, value in (
         (images, "start", launch), (triton_jit, "launch", by_position), (driver, "loadable", lambda: ""),
         (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
         (torch.cuda, "get_device_capability", lambda device=None: (9, 0)), (torch.cuda, "is_current_stream_capturing", lambda: False),
         (torch.cuda, "set_sync_debug_mode", lambda mode: None), (torch.cuda, "graph", recorded),
-        (draws, "blocks", lambda device, block: 512),
+        (draws, "blocks", lambda device: 512),
     ):  # fmt: skip
         monkeypatch.setattr(place, name, value)
     plan = planner.plan
@@ -84,12 +110,16 @@ def _once(bench: Any, call: Any, *_: Any) -> float:
     return time.perf_counter() - start
 
 
+class Late(BaseException):
+    """A part takes too long: no error of the device, which would be run another way."""
+
+
 def section(gpu: Any, name: str, row: Any, wanted: str = "", seconds: int = 60) -> None:
     """Run the parts of a section whose names match; a part that raises, or takes too long, is a row."""
     bench = Bench(gpu, row)
 
     def late(*_: Any) -> None:
-        raise TimeoutError(f"more than {seconds} s")
+        raise Late(f"more than {seconds} s")
 
     for part, run in gpu.gpu_sections.SECTIONS[name](bench):
         if not re.search(wanted, part):
@@ -99,9 +129,7 @@ def section(gpu: Any, name: str, row: Any, wanted: str = "", seconds: int = 60) 
         start = time.perf_counter()
         try:
             run()
-        except Exception as error:
-            triton_worker._worker().kill()  # it may be in the middle of an answer
-            triton_worker._worker.cache_clear()
+        except (Exception, Late) as error:
             traceback.print_exc(limit=-4)
             row(name=part, note=f"{type(error).__name__}: {error}"[:300])
         finally:

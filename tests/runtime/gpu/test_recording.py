@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime.gpu import capture, planner, recording
+from tograph.runtime.gpu import capture, planner
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.kernels import recording
 
 
 @pytest.fixture

@@ -239,3 +239,9 @@ def test_sizes_and_numbers_that_only_the_run_knows():
             torch.testing.assert_close(
                 a, torch.as_tensor(e), check_dtype=isinstance(e, torch.Tensor)
             )
+
+
+def test_texts_as_results_are_refused():
+    made = tg.function(lambda x: (f"{x.sum()}", x)).get_concrete_function(torch.ones(2))
+    with pytest.raises(tg.errors.InterchangeError, match="a text"):
+        made.to_fx()

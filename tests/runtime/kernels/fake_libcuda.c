@@ -14,6 +14,8 @@ __attribute__((constructor)) static void unbuffered(void) { setvbuf(stdout, 0, _
 
 int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
 int cuCtxGetCurrent(P *c) { *c = (P)5; return 0; }
+int cuStreamCreate(P *s, unsigned flags) { printf("stream %u\n", flags); *s = (P)64; return 0; }
+int cuGraphLaunch(P exec, P stream) { printf("launched %ld on %ld\n", (long)exec, (long)stream); return 0; }
 int cuModuleLoadData(P *m, const char *image) { printf("load %s\n", image); *m = (P)6; return 0; }
 int cuModuleGetFunction(P *f, P m, const char *name) { printf("function %ld %s\n", (long)m, name); *f = (P)9; return 0; }
 int cuFuncLoad(P f) { printf("finish %ld\n", (long)f); return 0; }
@@ -45,7 +47,7 @@ int cuGetProcAddress_v2(const char *symbol, P *at, int version, uint64_t flags, 
     KNOWN(cuDriverGetVersion) KNOWN(cuCtxGetCurrent) KNOWN(cuModuleLoadData) KNOWN(cuModuleGetFunction) KNOWN(cuFuncLoad) KNOWN(cuLaunchKernel)
     KNOWN(cuStreamGetCaptureInfo) KNOWN(cuGraphConditionalHandleCreate) KNOWN(cuGraphAddNode) KNOWN(cuStreamUpdateCaptureDependencies)
     KNOWN(cuStreamBeginCaptureToGraph) KNOWN(cuStreamEndCapture) KNOWN(cuGraphGetNodes) KNOWN(cuGraphNodeGetType) KNOWN(cuFuncGetParamInfo)
-    KNOWN(cuGraphKernelNodeGetParams) KNOWN(cuGraphExecKernelNodeSetParams)
+    KNOWN(cuStreamCreate) KNOWN(cuGraphLaunch) KNOWN(cuGraphKernelNodeGetParams) KNOWN(cuGraphExecKernelNodeSetParams)
   }
   if (status) *status = 1;
   return 500;

@@ -37,6 +37,8 @@ try:
     node = driver.Node(one)
     node.expect([7, 8])
     node.set(types.SimpleNamespace(raw_cuda_graph_exec=lambda: 31), {1: 99})
+    print(driver.stream(), flush=True)
+    driver.Launcher(types.SimpleNamespace(raw_cuda_graph_exec=lambda: 31)).launch(5)
 except driver.DriverError as error:
     print(error, flush=True)
 """
@@ -59,6 +61,9 @@ finish 9
 launch 9 3,1,1 64,1,1 0 on 5: 1 2, 0
 [8, 8]
 told 31 21: 9 2: 7 99
+stream 1
+64
+launched 31 on 5
 """
 
 

@@ -29,7 +29,8 @@ class Checked:
             params.kernelParams = ctypes.addressof(self.block)
         edges = (None,) if driver._edges() else ()
         self.results = {
-            "cuCtxGetCurrent": (cu.CUcontext(0),),
+            "cuCtxGetCurrent": (cu.CUcontext(5),),
+            "cuStreamCreate": (cu.CUstream(9),),
             "cuStreamGetCaptureInfo": (1, 7, cu.CUgraph(0), [cu.CUgraphNode(0)], *edges, 1),
             "cuGraphConditionalHandleCreate": (cu.CUgraphConditionalHandle(3),),
             "cuGraphAddNode": (cu.CUgraphNode(0),),
@@ -61,6 +62,7 @@ def bindings(monkeypatch):
         found = Checked(kind)
         monkeypatch.setattr(driver, "_cu", lambda: found)
         monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         return found
 
     return made
@@ -82,6 +84,23 @@ def test_kernels_from_images(bindings):
     made = driver.Function(setter.ptx().encode() + b"\0", setter.SET, shared=64 * 1024)
     made.finish()
     made.start(1, 32, [ctypes.c_uint64(1), ctypes.c_int64(2)], 5)
+
+
+def test_streams_and_launches(bindings):
+    found = bindings()
+    assert driver.stream() == 9
+    made = driver.Launcher(types.SimpleNamespace(raw_cuda_graph_exec=lambda: 5))
+    made.launch(9)
+    assert found.called[-1] == "cuGraphLaunch"
+
+
+def test_a_thread_without_a_context_gets_that_of_the_device(bindings, monkeypatch):
+    found = bindings()
+    made = cu.CUcontext(7)
+    found.results |= {"cuCtxGetCurrent": (cu.CUcontext(0),), "cuDeviceGet": (cu.CUdevice(0),), "cuDevicePrimaryCtxRetain": (made,)}  # fmt: skip
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    assert driver.context() is made
+    assert found.called[-3:] == ["cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"]
 
 
 @pytest.mark.parametrize("kind", ["KERNEL", "MEMCPY"])

@@ -274,12 +274,13 @@ def test_the_clock_captures_and_replays(monkeypatch):
     install(monkeypatch, Cuda())
     calls = []
     graph = types.SimpleNamespace(
-        capture_begin=lambda capture_error_mode: calls.append("begin"),
+        capture_begin=lambda pool, capture_error_mode: calls.append("begin"),
         capture_end=lambda: calls.append("end"), replay=lambda: calls.append("replay"))  # fmt: skip
     event = lambda enable_timing: types.SimpleNamespace(  # noqa: E731
         record=lambda: calls.append("record"), synchronize=lambda: None, elapsed_time=lambda other: 8.0)  # fmt: skip
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
     monkeypatch.setattr(torch.cuda, "Event", event)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     assert tuning.Clock().seconds(lambda: calls.append("start"), 2) == 0.004
     assert calls == ["start", "begin", "start", "start", "end", "replay", "record", "replay", "record"]  # fmt: skip
 

@@ -7,6 +7,7 @@ torch's own functions here, in the dtype of the argument.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pickle
@@ -41,17 +42,32 @@ def _worker() -> subprocess.Popen:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
+def forget_worker() -> None:
+    """End the process; the next kernel begins another one."""
+    worker = _worker()
+    _worker.cache_clear()
+    worker.kill()
+    for pipe in (worker.stdin, worker.stdout):
+        with contextlib.suppress(OSError):  # what was not sent yet
+            pipe.close()
+    worker.wait()
+
+
 def interpret(source, arguments: dict) -> dict[str, torch.Tensor]:
     """The buffers after a run; ``arguments``: a tensor for each buffer and number of the signature."""
     job = (source.name, source.text, dict(source.constants), source.programs, list(source.signature), arguments)  # fmt: skip
     worker = _worker()
-    pickle.dump(job, worker.stdin)
-    worker.stdin.flush()
-    if not select.select([worker.stdout], [], [], SECONDS)[0]:
-        worker.kill()
-        _worker.cache_clear()
-        raise Failed(f"no answer in {SECONDS} seconds: a loop that does not end?")
-    kind, result = pickle.load(worker.stdout)
+    try:
+        pickle.dump(job, worker.stdin)
+        worker.stdin.flush()
+        if not select.select([worker.stdout], [], [], SECONDS)[0]:
+            raise Failed(f"no answer in {SECONDS} seconds: a loop that does not end?")
+        kind, result = pickle.load(worker.stdout)
+    except (
+        BaseException
+    ):  # an answer that is still to come would be taken for that of the next kernel
+        forget_worker()
+        raise
     if kind == "failed":
         raise Failed(result)
     return result

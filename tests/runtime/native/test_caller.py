@@ -9,14 +9,18 @@ import tograph as tg
 from tograph.runtime.native import caller
 
 
+SLOTS = [("entry", "checks", "shape"), ("entry1", "checks1", "shape1")]
+
+
 class Answer:
     """Calls that reach Python are noted; ``entry`` is what machine code calls first."""
 
-    __slots__ = ("__dict__", "checks", "entry", "shape")
+    __slots__ = ("__dict__", "checks", "checks1", "entry", "entry1", "shape", "shape1")
     MISS = object()
 
     def __init__(self, entry=None, checks=None, shape=None):
         self.entry, self.checks, self.shape, self.seen = entry, checks, shape, []
+        self.entry1 = self.checks1 = self.shape1 = None
 
     def __call__(self, *args, **kwargs):
         self.seen.append((args, kwargs))
@@ -27,7 +31,7 @@ class Answer:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    if not caller.install(Answer, ("entry", "checks", "shape"), Answer.MISS):
+    if not caller.install(Answer, SLOTS, Answer.MISS):
         pytest.skip("no machine code for calls here")
 
 
@@ -54,6 +58,36 @@ def test_a_miss_reaches_python():
     for _ in range(100):
         assert x(1, 2) == ("python", (1, 2), {})
     assert sys.getrefcount(Answer.MISS) - before < 10  # the interpreter may keep one
+
+
+def test_entries_are_asked_in_turn():
+    x = Answer(lambda a: "first" if a == 1 else Answer.MISS)
+    x.entry1, x.checks1 = lambda a: "second" if a < 3 else Answer.MISS, lambda a: a != 0
+    assert [x(1), x(2), x(0)[0], x(3)[0]] == ["first", "second", "python", "python"]
+    assert x(a=1)[0] == "python"
+    assert len(x.seen) == 3
+
+
+def test_calls_whose_sizes_alternate_stay_in_machine_code(monkeypatch):
+    f, xs = tg.function(lambda x: torch.tanh(x) * 2), [torch.rand(n) for n in (3, 4, 5)]
+    for x in xs * 4:
+        f(x)
+    monkeypatch.setattr(type(f), "_run_known", None)
+    monkeypatch.setattr(type(f), "_find", None)
+    for x in xs * 2:
+        torch.testing.assert_close(f(x), torch.tanh(x) * 2)
+
+
+def test_calls_with_any_number_of_rows_stay_in_machine_code(monkeypatch):
+    f = tg.function(lambda x: torch.tanh(x).sum(0), reduce_retracing=True)
+    for n in (3, 4, 5, 6) * 4:
+        f(torch.rand(n, 2))
+    monkeypatch.setattr(type(f), "_run_known", None)
+    monkeypatch.setattr(type(f), "_find", None)
+    for n in (0, 1, 7, 3, 4):
+        x = torch.rand(n, 2)
+        torch.testing.assert_close(f(x), torch.tanh(x).sum(0))
+    assert f.trace_count == 2
 
 
 def test_the_entry_is_used_while_its_check_holds():

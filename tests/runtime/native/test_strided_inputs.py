@@ -157,3 +157,19 @@ def test_what_a_loop_carries_lies_as_in_eager(f):
             assert x.stride() == y.stride()
     if f in (_factors, _three):
         assert g.concrete_functions[-1].scheduled.level == "native"
+
+
+def test_what_a_loop_makes_anew_lies_as_the_arguments():
+    def f(x, g, c):
+        t, y = 1.0, x - g
+        while (y * y).sum() > c:
+            t = t * 0.5
+            y = x - t * g
+        return y, t
+
+    x, g = torch.rand(3, 4).t(), torch.rand(3, 4).t() * 20
+    made = tg.function(f)
+    for _ in range(12):
+        same(made(x, g, 15.0)[:1], f(x, g, 15.0)[:1])
+    scheduled = made.get_concrete_function(x, g, 15.0).scheduled
+    assert (scheduled.level, scheduled.declined) == ("native", 0)

@@ -91,3 +91,16 @@ def test_matrices_that_do_not_fit_raise():
     g, x, w = tg.function(f), torch.randn(70, 16), torch.randn(16, 32)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         g(x, w, torch.tensor(3))
+
+
+def test_a_copy_of_the_weight_is_made_where_rows_pay_for_it():
+    w, b = torch.randn(40, 70), torch.randn(40)
+
+    def f(x):
+        return F.linear(x, w, b)
+
+    g = tg.function(f, reduce_retracing=True)
+    for n in (3, 4, 1, 15, 16, 17, 90, 0):
+        x = torch.randn(n, 70)
+        torch.testing.assert_close(g(x), f(x), rtol=1e-4, atol=1e-4)
+    assert g.concrete_functions[-1].scheduled.level == "native"

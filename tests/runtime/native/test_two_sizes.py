@@ -176,15 +176,114 @@ def test_sizes_that_differ_raise():
         tg.function(f)(torch.rand(3), torch.tensor(2))
 
 
-def test_a_result_of_two_such_sizes_is_the_hosts():
-    def f(x, n):
-        while n > 0:
-            x = torch.cat([x, F.relu(x[:1])])
-            n = n - 1
-        return x[:, None] * x[None]
+def native(f, *args):
+    """Native code gives what eager PyTorch gives."""
+    g = tg.function(f)
+    for _ in range(2):
+        found, wanted = g(*args), f(*args)
+        torch.testing.assert_close(found, wanted, check_stride=True, rtol=1e-4, atol=1e-4)
+    scheduled = g.get_concrete_function(*args).scheduled
+    assert (scheduled.level, scheduled.reason, scheduled.declined) == ("native", "", 0)
+    return g
 
-    g, x = tg.function(f), torch.rand(3)
-    torch.testing.assert_close(g(x, torch.tensor(2)), f(x, torch.tensor(2)), check_stride=True)
+
+def outer(x, n):
+    while n > 0:
+        x = torch.cat([x, F.relu(x[:1])])
+        n = n - 1
+    return x[:, None] * x[None]
+
+
+def beams(x, n):
+    """From one row to three, which become longer."""
+    score, found = torch.zeros(1), torch.zeros(1, 1, dtype=torch.long)
+    for _ in range(n):
+        table = torch.log_softmax(x[found[:, -1]], -1) + score[:, None]
+        score, chosen = table.flatten().topk(3)
+        found = torch.cat([found[chosen // len(x)], (chosen % len(x))[:, None]], 1)
+    return found, score
+
+
+def system(x, n):
+    """A matrix of the items so far, on the diagonals of another one."""
+    seen = []
+    for i in range(n):
+        seen.append(x * (i + 1))
+        rows = torch.stack(seen)
+        first = rows[:, 0]
+        table = rows @ rows.T + torch.eye(len(seen)) + torch.diag(first)
+        x = torch.linalg.solve(table, torch.ones(len(seen))) @ rows
+    return x, torch.linalg.eigvalsh(table), table, torch.diag(first, -1)
+
+
+def either(x, n):
+    table = x[:1, None] * x
+    for i in range(n):
+        if table.sum() > 0:
+            table = torch.cat([table, table[:1] - i])
+        else:
+            table = torch.cat([table, table[:, :1] + 20], 1)
+    return table
+
+
+@pytest.mark.parametrize("f, x", [
+    (outer, torch.rand(3)), (beams, torch.rand(5, 5)), (system, torch.rand(4)), (either, torch.rand(4)),
+])  # fmt: skip
+def test_what_is_carried_and_given(f, x):
+    g = native(f, x, torch.tensor(4))
+    torch.testing.assert_close(g(x, torch.tensor(7)), f(x, 7), rtol=1e-3, atol=1e-3)
+
+
+def tokens(ids, table):
+    h = torch.tanh(table[ids].cumsum(1))
+    loss = torch.log_softmax(h @ table.T, -1)[:, :-1].gather(-1, ids[:, 1:, None])[..., 0]
+    if loss.sum() > 0:
+        loss = loss * 2
+    return loss, ids + 1, (ids > 3).nonzero().sum(0), ids[ids > 3]
+
+
+def test_arguments_of_two_such_sizes():
+    g, table = tg.function(tokens, reduce_retracing=True), torch.rand(9, 4)
+    for size in ((2, 5), (3, 4), (4, 7), (1, 2), (6, 3), (2, 1), (3, 8)):
+        ids = torch.randint(0, 9, size)
+        torch.testing.assert_close(g(ids, table), tokens(ids, table), check_stride=True)
+        torch.testing.assert_close(g(ids.t(), table), tokens(ids.t(), table))
+    scheduled = g.concrete_functions[-1].scheduled
+    assert scheduled.level == "native", scheduled.reason
+
+
+def test_items_of_one_such_size_are_stacked_anywhere():
+    def f(x, n):
+        found, turned = [], []
+        for i in range(n):
+            x = x[x > i / 10]
+            found.append(x[:2] * i)
+            turned.append(x[None] + torch.zeros(2, 1))
+            if i == 2:
+                turned = turned[-1:]
+        return torch.stack(found), torch.stack(found, 1), torch.stack(turned[-1:], 2)
+
+    native(f, torch.arange(9.0), torch.tensor(5))
+    with pytest.raises(RuntimeError, match="equal size"):
+        tg.function(f)(torch.tensor([0.05, 0.15, 3.0]), torch.tensor(3))
+
+
+def test_folds_see_that_sizes_are_equal():
+    """A fold of a row is made once, and not again for each element of the row."""
+
+    def f(x, y, n):
+        for _ in range(n):
+            x = y[:, None] + torch.log_softmax(x[: len(y)], -1)
+        return x
+
+    g = tg.function(f, reduce_retracing=True)
+    for n in (3, 4, 5):
+        x, y = torch.rand(n, 6), torch.rand(n)
+        torch.testing.assert_close(g(x, y, torch.tensor(2)), f(x, y, 2))
+    kernels = [k.loops for k in g.concrete_functions[-1].scheduled.kernels]
+    folds = [k for k in kernels if any(e.op == "reduce" for e in k.body)]
+    assert folds
+    assert all(len(k.outer) == 1 for k in folds)
 
 
 def test_strides_are_products_of_sizes():

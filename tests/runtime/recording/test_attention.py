@@ -1,12 +1,14 @@
 """On a machine with a GPU attention is recorded as its formula; torch's switches are as they were behind it."""
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import tograph as tg
 from tograph.runtime.execution import scheduler
-from tograph.runtime.recording import tracing
+from tograph.runtime.recording import attention, tracing
 
 
 def switches():
@@ -33,6 +35,27 @@ def test_the_formula_goes_first_while_a_call_is_traced(gpu, monkeypatch):
     assert switches() == before
     order, efficient, cudnn = seen[0]
     assert order[0] == 0 and sorted(order) == sorted(before[0]) and not efficient and not cudnn
+
+
+def test_the_order_of_the_device_is_set_before_the_formula_goes_first(gpu, monkeypatch):
+    """On Hopper torch puts cuDNN's kernel first, where it is first asked: not in a trace."""
+    before, hopper, seen = switches(), [3, 1, 2, 0, 4], []
+    record = tracing.record
+    asked = functools.cache(lambda: torch._C._set_sdp_priority_order(hopper))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(attention, "_ask_for_a_kernel", asked)
+    attention._order_of_the_device.cache_clear()
+
+    def noted(*given, **more):
+        asked()
+        seen.append(switches()[0][0])
+        return record(*given, **more)
+
+    monkeypatch.setattr(tracing, "record", noted)
+    traced(lambda q: q + 1, torch.ones(2))
+    assert {*seen} == {0} and switches()[0] == hopper
+    torch._C._set_sdp_priority_order(before[0])
+    attention._order_of_the_device.cache_clear()
 
 
 def test_they_are_as_they_were_behind_an_error(gpu):

@@ -145,6 +145,52 @@ def of_invariants_of_two_loops(x):
     return y
 
 
+@case
+def of_a_start_that_is_replaced(x):
+    y = x[1].sqrt()
+    for _ in range(x[0].int()):
+        y = x[0] * 2
+    return y
+
+
+@case
+def of_state_that_the_last_iteration_leaves_unused(x):
+    t, y = x[0], x[1] * x[1]
+    for _ in range(x[0].int() - 2):
+        t = t + y
+        y = y.sqrt()
+    return t
+
+
+@case
+def of_states_in_turn(x):
+    a, b = x[1].sqrt(), x[0]
+    for _ in range(x[0].int()):
+        a, b = b, b * x[0]
+    return a
+
+
+@case
+def of_the_best(x):
+    best, y = x[1].sqrt(), x[0]
+    for i in range(x[0].int() + 1):
+        y = y * 1.5
+        if i > 1 or x[1] > 3:
+            best = y
+    return best
+
+
+@case
+def of_a_loop_behind_a_loop(x):
+    a, y = x[0], x[1].sqrt()
+    for _ in range(x[0].int()):
+        a = a * x[0]
+        y = a
+    for _ in range(x[1].int() + 1):
+        y = y * x[0]
+    return y
+
+
 @pytest.mark.parametrize("function", CASES)
 def test_as_eagerly(function):
     def inside(x):
@@ -159,6 +205,23 @@ def test_as_eagerly(function):
         outside(y).backward()
         torch.testing.assert_close(y.grad, x.grad, equal_nan=True)
         torch.testing.assert_close(within(x.detach()), inside(x), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "function", [of_an_expression, by_match, of_the_best, of_a_loop_behind_a_loop]
+)
+def test_higher_orders(function):
+    def orders(f, x):
+        found, y = [], f(x)
+        for _ in range(3):
+            (y,) = torch.autograd.grad((y * y).sum(), x, create_graph=True, materialize_grads=True)
+            found.append(y.detach())
+        return found
+
+    f = tg.function(function)
+    for numbers in ([3.0, 0.0], [1.0, 4.0]):
+        x = torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
+        torch.testing.assert_close(orders(f, x), orders(function, x), equal_nan=True)
 
 
 def test_a_gradient_that_is_there_keeps_its_infinity():

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ...errors import TographError
 from ..graph import types
 from ..graph.ir import Graph, Node, Value
@@ -23,7 +25,7 @@ from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import argument
 from ..writes import saving
 from .connect import REGION_RULES, Call
-from .dependence import from_cells
+from .dependence import dependences, from_cells
 from .graphs import append
 from .joint import Joint, Writes, differentiate
 from .objects import emit_many, plain_object, zeros_like
@@ -95,11 +97,33 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     regions = {name: _backward(node, name, p, slots, taken) for name, p in parts.items()}
     args = [call.input(j + heads) for j in kept] + saved + [grads[i] for i in given]
     args += [plain_object(any_told(writers[k], call.graph.graph), call.graph) for k in told]
+    arriving = _arriving(node, grads, given)
     made = _emit(call, heads, args, regions)
     for j, g in zip(present, made):
         found[j + heads] = g
-        _tell(call, g, unsure[j], dict(zip(taken.ways, made[len(present) :])).get(j))
+        told = _told(call, unsure[j], dict(zip(taken.ways, made[len(present) :])).get(j))
+        every = [w for w in (told, arriving.get(j)) if w is not None]
+        if every:
+            ways.tell(g, ways.of_all("py.and_", every, current_graph()))
     return found
+
+
+def _arriving(node: Node, grads: list[Any], given: list[int]) -> dict[int, Value]:
+    """By input of the regions, whether there is a cotangent of one of the outputs that depend on it, where all of these may have none."""
+    graph = current_graph()
+    known = {i: graph.root.ways.get(argument(graph, grads[i])) for i in given if isinstance(grads[i], torch.Tensor)}  # fmt: skip
+    if not any(known.values()):
+        return {}
+    by_input: dict[int, dict[Value | None, None]] = {}
+    for depends in map(dependences, node.regions.values()):
+        for i in given:
+            for j in depends[i]:
+                by_input.setdefault(j, {})[known.get(i)] = None
+    return {
+        j: ways.of_all("py.or_", list(found), graph)
+        for j, found in by_input.items()
+        if None not in found
+    }
 
 
 def _ways(k: int, parts: dict[str, Parts]) -> list[Way]:
@@ -113,16 +137,15 @@ def _asked(node: Node, found: list[Way]) -> bool:
     return not told and not all(w is True for w in found)
 
 
-def _tell(call: Call, cotangent: Any, found: list[Way], asked: Any) -> None:
-    """Say where a cotangent is zeros that stand for None, if only some regions give one."""
+def _told(call: Call, found: list[Way], asked: Any) -> Value | None:
+    """Whether the region that ran gives a cotangent, if only some do."""
     if all(w is True for w in found):
-        return
+        return None
     graph = current_graph()
     if asked is not None:
-        ways.tell(cotangent, argument(graph, asked))
-        return
+        return argument(graph, asked)
     taken = argument(graph, call.input(0))
-    ways.tell(cotangent, graph.emit("py.bool" if found[0] else "py.not", taken, type=BOOL))
+    return graph.emit("py.bool" if found[0] else "py.not", taken, type=BOOL)
 
 
 def _emit(call: Call, heads: int, args: list[Any], regions: dict[str, Graph]) -> list[Any]:

@@ -106,7 +106,7 @@ def recomputing(body: Graph, joint: Joint, carried: int) -> Parts:
     """``joint`` parted such that only the state at the start is saved: the backward part runs ``body`` again."""
     forward = copied(body, ordered=True)
     nodes = joint.forward + joint.backward
-    ends = [g for g in joint.grads if g is not None]
+    ends = [g for g in joint.grads if g is not None] + list(joint.ways.values())
     env = {v: Value(v.type) for v in (*joint.inputs, *joint.cotangents)}
     backward = Graph(body.name + "_backward")
     backward.inputs = list(env.values())
@@ -123,6 +123,7 @@ def recomputing(body: Graph, joint: Joint, carried: int) -> Parts:
     set_control_inputs(backward)
     values = [forward.inputs[i] for i in saved]
     present = [k for k, g in enumerate(joint.grads) if g is not None]
+    asked = dict(zip(joint.ways, backward.outputs[len(present) :]))
     forward.outputs = forward.outputs + values
     return Parts(
         forward,
@@ -134,4 +135,7 @@ def recomputing(body: Graph, joint: Joint, carried: int) -> Parts:
         present,
         joint.told,
         joint.saves,
+        asked,
+        joint.filled,
+        joint.unsure,
     )

@@ -30,6 +30,7 @@ from .alternatives import zeros
 from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
+from .made_leaves import MadeLeaves
 from .parting import Parts, part
 
 
@@ -40,19 +41,22 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
     places = {i for n in found for i in n.kwargs["places"]}
     if not places:
         return
+    made = MadeLeaves(node, graph)
+    for n in found:
+        made.follow(n.kwargs["leaves"], n.location)
     taken: set[int] = set()
     routes = [_route(x, node, graph, keys, earlier, taken) for x in earlier.outside]
-    state = loops.state_of(node, {i for r in routes for i in r}, places)
+    state = loops.state_of(node, {*made.histories, *(i for r in routes for i in r)}, places)
     depends = dependences(body)
     once = not any(depends[i] & set(state) for i in state)
+    body.outputs = body.outputs + made.flags
     body, reads = _without_reads(body)
     routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
-    p = part(
-        differentiate(body, state + fixed, state, fill=state, again=False), range(carried), True
-    )
+    need = [*state, *fixed, *made.histories]
+    p = part(differentiate(body, need, state, fill=state, again=False), range(carried), True)
     _with_reads(p.forward, reads)
-    sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
+    sums = [need[k] for k in p.present if len(state) <= k < len(state) + len(fixed)]
     if any(n.kwargs["again"] for n in found) and (
         sums or any(i in state for r in routes for i in r)
     ):
@@ -61,11 +65,12 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
             "earlier iterations. Take it after the loop, or detach() the state at the start of the body.",
             earlier.location,
         )
-    trip = loops.Trip(p, node, state, sums, indexed=True, defer=False).graph
+    leaves = made.kept(p, [need[k] for k in p.present])
+    trip = loops.Trip(p, node, state, sums, indexed=True, defer=False, leaves=leaves).graph
     context = _carry(node, graph, p, once)
-    _Expansion(earlier, trip, routes, state, sums, p.kept, [v.type for v in context]).run(
-        node.regions["body"], context
-    )
+    _Expansion(
+        earlier, trip, routes, state, sums, leaves.places, p.kept, [v.type for v in context]
+    ).run(node.regions["body"], context)
 
 
 def _found(graph: Graph, earlier: histories.Earlier) -> list[Node]:
@@ -159,7 +164,7 @@ def _carry(node: Node, graph: FuncGraph, p: Parts, once: bool) -> list[Value]:
 @dataclass
 class _Expansion:
     """``trip``: one iteration backwards. ``routes``: of each tensor outside, the inputs it enters by.
-    ``kept``: the inputs that it needs besides. ``kinds``: of the context.
+    ``leaves``: the state whose leaves gradients are asked of. ``kept``: the inputs that it needs besides. ``kinds``: of the context.
     """
 
     earlier: histories.Earlier
@@ -167,6 +172,7 @@ class _Expansion:
     routes: list[list[int]]
     state: list[int]
     sums: list[int]
+    leaves: list[int]
     kept: list[int]
     kinds: list[Any]
 
@@ -203,7 +209,9 @@ class _Expansion:
         count, lists, inputs = context[0], context[1 : 1 + saved], context[1 + saved :]
         given = dict(zip(node.kwargs["places"], node.args))
         starts = [given.get(i) or _zeros(graph, inputs[i]) for i in self.state]
-        totals = [_zeros(graph, inputs[i]) for i in self.sums]
+        totals: list[Any] = [_zeros(graph, inputs[i]) for i in self.sums]
+        for i in self.leaves:
+            totals += [_zeros(graph, inputs[i]), True]
         fixed = [inputs[i] for i in self.kept]
         loop = Node(
             "While",
@@ -213,14 +221,16 @@ class _Expansion:
             regions={"cond": _more(trip, len(starts)), "body": trip},
         )
         graph.nodes.append(loop)
-        ends = loop.outputs[1 : 1 + len(starts)]
-        by_input = dict(zip(self.state, ends)) | dict(
-            zip(self.sums, loop.outputs[1 + len(starts) :])
-        )
-        return [
+        by_input = dict(zip([*self.state, *self.sums], loop.outputs[1:]))
+        found = [
             self._total(graph, [by_input[i] for i in route if i in by_input], out)
             for route, out in zip(self.routes, node.outputs)
         ]
+        first = 1 + len(starts) + len(self.sums)
+        for i in node.kwargs["leaves"]:
+            g, open_ = loop.outputs[first + 2 * self.leaves.index(i) :][:2]
+            found += [g, append(graph, "py.not", open_, type=BOOL)]
+        return found
 
     def _total(self, graph: Graph, parts: list[Value], out: Value) -> Value:
         if not parts:

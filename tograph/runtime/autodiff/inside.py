@@ -13,6 +13,7 @@ import torch
 
 from ..library import grads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
+from ..writes import histories
 from .connect import Call
 from .paths import Terms, Way, Ways, through
 
@@ -43,6 +44,8 @@ def ways(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> tup
         else reached.get(x.grad_fn, {}).get(x.output_nr, False)
         for x in inputs
     ]
+    for i in histories.asked(order, inputs):  # what an iteration computed of a leaf leads to it
+        found[i] = True
     return terms.any(leaves.values()), found
 
 

@@ -37,7 +37,8 @@ class Joint:
     """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``, and of ``told``.
 
     ``told``: what the backward part has to be told of writes, see ``writes``. ``saves``: those of ``given`` in whose history eager PyTorch
-    saves tensors, which a gradient frees. ``connected``: the values that require grad. ``ways``: whether a run has a gradient, by place in ``grads``, see ``recording.ways``.
+    saves tensors, which a gradient frees. ``connected``: the values that require grad. ``ways``: whether a run has a gradient, by place in ``grads``, see ``recording.ways``;
+    False: zeros that were filled in. ``unsure``: those of ``given`` of which an input behind the cotangents says whether there is one.
     """
 
     func: FuncGraph
@@ -53,6 +54,8 @@ class Joint:
     saves: frozenset[int]
     connected: frozenset[Value]
     ways: dict[int, Value]
+    filled: frozenset[int] = frozenset()
+    unsure: tuple[int, ...] = ()
 
 
 def engine(
@@ -79,6 +82,7 @@ def differentiate(
     writes: Writes | None = None,
     failing: str = "",
     lost: Collection[int] | None = None,
+    unsure: Collection[int] = (),
 ) -> Joint:
     """Record ``graph`` and its gradient: of the outputs ``given`` with respect to the inputs ``need``.
 
@@ -88,7 +92,8 @@ def differentiate(
 
     What a gradient needs and was written in place since is an error when the backward part runs. ``writes`` says what was written after a
     region, each with a key by which its backward part has to be told whether it was (True: it was). ``failing``: the NotImplementedError that the
-    backward part is, in place of what torch has no formula for. ``lost``: the outputs for which it is, if not all.
+    backward part is, in place of what torch has no formula for. ``lost``: the outputs for which it is, if not all. ``unsure``: the outputs whose cotangents
+    may be zeros that stand for None.
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
@@ -101,16 +106,20 @@ def differentiate(
         if failing:
             _refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
         cotangents = [func.input(results[i].type) for i in chosen]
+        asked = {i: func.input(BOOL) for i in sorted(unsure)}
+        func.root.ways.update((v, asked[i]) for i, v in zip(chosen, cotangents) if i in asked)
         told = _written_later(writes, graph, inputs, outputs, func)
         ends = [outputs[i] for i in chosen]
-        grads = _gradients(func, ends, cotangents, wrt, again, filled)
+        grads, empty = _gradients(func, ends, cotangents, wrt, again, filled)
         ways = {k: func.root.ways[g] for k, g in enumerate(grads) if g in func.root.ways}
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
         connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
     _settle_constants(func)
     parts, told = _parts_at(func, last), _used(told, func)
-    cotangents = [*cotangents, *told.values()]
-    return Joint(func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected, ways)  # fmt: skip
+    cotangents = [*cotangents, *asked.values(), *told.values()]
+    return Joint(
+        func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected, ways, empty, tuple(asked)
+    )  # fmt: skip
 
 
 def _used(told: dict[Any, Value], func: FuncGraph) -> dict[Any, Value]:
@@ -169,8 +178,8 @@ def _gradients(
     wrt: list[Any],
     again: bool,
     filled: list[int],
-) -> list[Value | None]:
-    """Record the backward part: the cotangents of ``wrt``, zeros for those of ``filled`` on which nothing depends."""
+) -> tuple[list[Value | None], frozenset[int]]:
+    """Record the backward part: the cotangents of ``wrt``, and those of ``filled`` that are zeros, since nothing depends on them."""
     nodes = executed(outputs, wrt)
     if func.root.writes:
         settle(nodes, True)
@@ -178,10 +187,10 @@ def _gradients(
     # torch's gradient of an embedding is sparse
     with broadcasts.checked(nodes), torch.set_grad_enabled(again), taking_sparse():
         found = _backward_of(outputs, given, wrt, again)
-        for k in filled:
-            if found[k] is None:
-                found[k] = _zeros(wrt[k])
-        return [None if g is None else value_in(g, func) for g in found]
+        empty = frozenset(k for k in filled if found[k] is None)
+        for k in empty:
+            found[k] = _zeros(wrt[k])
+        return [None if g is None else value_in(g, func) for g in found], empty
 
 
 def _saves(output: Any, inputs: Sequence[Any]) -> bool:

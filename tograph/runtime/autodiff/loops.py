@@ -26,15 +26,17 @@ from ..recording import ways
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import argument
-from . import checkpoint
+from . import checkpoint, made_leaves
 from .connect import REGION_RULES, Call
 from .cut import size
 from .deferred import Deferred, deferred
 from .dependence import dependences
 from .graphs import append, before
-from .joint import Writes, differentiate
+from .joint import Joint, Writes, differentiate
 from .objects import emit, emit_many, plain_object, zeros_like
 from .parting import Parts, part
+
+Way = bool | Value
 
 
 def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
@@ -53,7 +55,8 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     body = node.regions["body"]
     fixed = sorted(p for p in inputs if p >= carried)
     later, told = _written_later(call)
-    joint = differentiate(body, state + fixed, state, fill=state, writes=later)
+    starts = _start_ways(call, grads, state)
+    joint = _differentiated(body, state, fixed, later, starts)
     call.saves |= bool(joint.saves)
     if any(told[k].untold(node) for k in joint.told):
         for k in joint.told:
@@ -73,12 +76,38 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
     flags = [plain_object(told[k].flag(call), call.graph) for k in p.told]
-    made = _emit(call, p, state, sums, (grads, count, lists, places, flags))
+    made = _emit(call, p, state, sums, (grads, count, lists, places, flags, starts))
     results = dict(zip([*state, *sums], made))
     for i, place in enumerate(places):
         if wanted[i] and place in results:
             found[i] = results[place]
     return found
+
+
+def _start_ways(call: Call, grads: list[Any], state: list[int]) -> dict[int, Way]:
+    """Of the state whether there is a cotangent behind the loop, where it may be that there is none."""
+    known, found = current_graph().root.ways, dict[int, Way]()
+    for i in state:
+        if not isinstance(call.node.outputs[i].type, TensorType):
+            continue
+        way = False if grads[i] is None else known.get(argument(current_graph(), grads[i]))
+        if way is not None:
+            found[i] = way
+    return found
+
+
+def _differentiated(
+    body: Graph, state: list[int], fixed: list[int], later: Writes, starts: dict[int, Way]
+) -> Joint:
+    """The gradient of one trip. It is told whether there are cotangents of the state, where behind the loop or in front of some trip there may be none."""
+    unsure = set(starts)
+    while True:
+        joint = differentiate(body, state + fixed, state, fill=state, writes=later, unsure=unsure)
+        found = {state[k] for k in {*joint.ways, *joint.filled} if k < len(state)}
+        found = {i for i in found if isinstance(body.outputs[i].type, TensorType)}
+        if found <= unsure:
+            return joint
+        unsure |= found
 
 
 @dataclass
@@ -192,7 +221,7 @@ def _name(node: Node) -> str:
 
 def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple) -> list[Any]:
     """Record the backward loop; returns the cotangents of the initial state and of the invariants ``sums``."""
-    grads, count, lists, places, flags = given
+    grads, count, lists, places, flags, begin = given
     node = call.node
     starts = [_start(call, grads, i) for i in state]
     originals = {place: i for i, place in enumerate(places)}
@@ -205,7 +234,7 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     ]
     collected = [emit("tg.list_new", type=v.type) for v in trip.collected]
     fixed = [call.input(originals[k]) for k in p.kept]
-    never = [False] * len(trip.unsure)
+    never = [False] * len(trip.unsure) + [_taken(begin.get(i, True)) for i in p.unsure]
     args = (count, *starts, *totals, *never, *collected, *lists, *fixed, *flags)
     carried = len(body.outputs)
     kinds = [v.type for v in body.inputs[:carried]]
@@ -215,7 +244,13 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     found, rest = rest[len(totals) :], rest[: len(totals)]
     results = _sums(trip, rest, found[len(never) :])
     _tell(results, count, dict(zip(trip.unsure, found)))
+    for i, way in zip(p.unsure, found[len(trip.unsure) :]):
+        ways.tell(ends[state.index(i)], argument(current_graph(), way))
     return ends + results
+
+
+def _taken(way: Way) -> Any:
+    return way if isinstance(way, bool) else plain_object(way, current_graph())
 
 
 def _tell(results: list[Any], count: Any, found: dict[int, Any]) -> None:
@@ -258,7 +293,7 @@ class Trip:
     """One trip backwards: (trips, cotangents, sums, collected, lists, invariants) -> all but the invariants.
 
     ``late`` says of each sum whether, and how, it is one of products; ``collected`` maps the list of an operand to it.
-    ``indexed``: the lists are invariants.
+    ``indexed``: the lists are invariants. ``leaves``: of which the sums are one trip's each.
     """
 
     def __init__(
@@ -269,6 +304,7 @@ class Trip:
         sums: list[int],
         indexed: bool,
         defer: bool = True,
+        leaves: made_leaves.Kept | None = None,
     ):
         graph = self.graph = Graph("body")
         trips = Value(INT)
@@ -277,12 +313,13 @@ class Trip:
         fixed = [Value(p.inputs[k].type) for k in p.kept]
         left = append(graph, "py.sub", trips, 1, type=INT)
         cells, shorter = _cells(graph, lists, left if indexed else None)
-        flags = [Value(BOOL) for _ in p.told]
-        sources = fixed + cells + [cotangents[state.index(i)] for i in p.given] + flags
+        flags, asked = [Value(BOOL) for _ in p.told], [Value(BOOL) for _ in p.unsure]
+        sources = fixed + cells + [cotangents[state.index(i)] for i in p.given] + asked + flags
         env = dict(zip(p.backward.inputs, sources, strict=True))
         graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
         results = [env[v] for v in p.backward.outputs]
         ends, parts = results[: len(state)], results[len(state) : len(p.present)]
+        parts, more = parts[: len(sums)], parts[len(sums) :]
         told = {p.present.index(k) - len(state): env[v] for k, v in p.ways.items()}
         # The sums of what only some trips give: whether one has.
         self.unsure = [i for i in sorted(told) if i >= 0]
@@ -290,11 +327,15 @@ class Trip:
         found = [
             append(graph, "py.or_", b, told[i], type=BOOL) for i, b in zip(self.unsure, earlier)
         ]
+        earlier += asked
+        found += [self._following(p, state.index(i), env) for i in p.unsure]
         self.late: list[Deferred | None] = [
             deferred(g, set(fixed)) if defer else None for g in parts
         ]
         self.collected = self._lists_of_operands()
         totals, added = self._add_up([p.inputs[j].type for j in sums], parts)
+        if leaves is not None:
+            leaves.add_up(graph, cells, more, totals, added)
         pushed = [
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()
@@ -303,6 +344,12 @@ class Trip:
         graph.input_names = [""] * len(graph.inputs)
         graph.outputs = [left, *ends, *added, *found, *pushed, *shorter]
         prune(graph)
+
+    def _following(self, p: Parts, k: int, env: dict[Value, Value]) -> Value:
+        """Whether there is a cotangent of the state in front of this trip."""
+        if k in p.ways:
+            return env[p.ways[k]]
+        return append(self.graph, "py.constant", k not in p.filled, type=BOOL)
 
     def _lists_of_operands(self) -> dict[Value, Value]:
         """A list for each operand of a product that is made behind the loop."""

@@ -34,6 +34,8 @@ class Parts:
     told: list[Any]
     saves: frozenset[int]
     ways: dict[int, Value] = field(default_factory=dict)
+    filled: frozenset[int] = frozenset()
+    unsure: tuple[int, ...] = ()
 
 
 def part(
@@ -66,7 +68,7 @@ def part(
     prune(forward)
     present = [k for k, g in enumerate(joint.grads) if g is not None]
     asked = dict(zip(told, backward[0].outputs[len(present) :]))
-    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present, joint.told, joint.saves, asked)  # fmt: skip
+    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present, joint.told, joint.saves, asked, joint.filled, joint.unsure)  # fmt: skip
 
 
 def _reads(joint: Joint, readable: Collection[int]) -> dict[Value, Value]:

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import StagingError, StructureError
 from ..graph.ir import Node, Value
 from ..graph.types import INT
-from ..guarding import outer_lists, reads
+from ..guarding import outer_lists, outer_tables, reads
 from ..inference.shapes import SYMBOLS
 from ..recording.opaque import Held
 from ..recording.tracing import recording
@@ -191,6 +191,7 @@ def put_back(place: Place, x: Any) -> None:
             x = x.ref
     elif is_union(x):
         if place.key[0] == "contents" and not isinstance(place.get(), Held):
+            outer_tables.stand_for_list(place, reads.current())
             outer_lists.need(place, reads.current())
             raise StructureError(
                 f"{_called(place)} has a different number of items, or items of different kinds, depending on a staged "

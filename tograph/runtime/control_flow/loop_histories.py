@@ -12,7 +12,6 @@ from ...errors import Location
 from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import last_trip
 from ..graph.rewrite import lead
-from ..graph.types import BOOL
 from ..recording.tracing import recording
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
@@ -20,7 +19,6 @@ from ..values import flattening, pytrees, structure
 from ..writes import histories, rebasing, stale
 from .regions import Region
 
-WROTE = "tg.wrote_earlier"
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
 
 
@@ -74,6 +72,7 @@ class LoopHistories:
         self.outside: list[torch.Tensor] = []
         self.location = user_location()
         self.entry: dict[Any, Any] = {}
+        self.began: dict[Any, list[torch.Tensor] | None] = {}
         self.entered = 0  # of how many places that is known
         self.rewritten: dict[Storage, torch.Tensor] = {}
         self.settled = False
@@ -83,6 +82,8 @@ class LoopHistories:
     def add(self, key: Any, content: Any) -> None:
         """A place is state, with this content before the loop."""
         self.entry[key] = content
+        whole = content.value if isinstance(content, structure.Identity) else content
+        self.began[key] = None if _staged(whole) else _tensors(whole)
         if _requires_grad(content):
             self.keys.add(key)
         found = [x for x in _tensors(content) if x.requires_grad]
@@ -132,11 +133,20 @@ class LoopHistories:
             x = flattening.symbolic(value, graph)
             name = (place.key, next(numbers)) if isinstance(x, torch.Tensor) else None
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                told = histories.Told(name, name not in self.computed, place.key in self.graded)
+                graded = place.key in self.graded
+                told = histories.Told(name, name not in self.computed, graded, self._entry(name))
                 return self.earlier.state(x, graph.graph.inputs.index(value), told)
             return x
 
         return make
+
+    def _entry(self, name: Name | None) -> Any:
+        """The tensor that a placeholder stands for in the first iteration, if it requires a gradient; False where that is not known."""
+        found = self.began[name[0]] if name is not None else None
+        if found is None or name is None or name[1] >= len(found):
+            return False
+        x = found[name[1]]
+        return x if x.requires_grad else None
 
     def _leaves_behind(self, contents: Sequence[Any]) -> set[int] | None:
         """Which leaves an iteration computed its state from, by their memory; None where a content does not tell."""
@@ -190,15 +200,7 @@ class LoopHistories:
 def _written_before(storage: Storage, owner: torch.Tensor, location: Location | None) -> None:
     """An iteration begins: earlier ones may have written a tensor of the caller."""
     graph = current_graph()
-    made: list[Value] = []
-
-    def flag() -> Value:
-        if not made:
-            node = Node(WROTE, (graph.reference(storage),), {}, [BOOL], location=location)
-            graph.graph.nodes.insert(0, node)
-            made.append(node.outputs[0])
-        return made[0]
-
+    flag = stale.wrote_earlier(lambda: graph.reference(storage), graph, location)
     histories.note_outside(storage, owner)
     stale.bump(owner, graph, flag, location)
 
@@ -206,7 +208,7 @@ def _written_before(storage: Storage, owner: torch.Tensor, location: Location | 
 def tell_writes(node: Node, graph: FuncGraph) -> None:
     """Give the body of a ``While`` that was recorded just now what it asks of the writes of earlier iterations."""
     body = node.regions["body"]
-    for asked in [n for n in body.nodes if n.op == WROTE]:
+    for asked in [n for n in body.nodes if n.op == stale.WROTE]:
         last = last_trip(node, body.inputs.index(asked.args[0]), graph.graph)
         asked.op, asked.args = "py.ge", (body.inputs[last.index], 0)
 

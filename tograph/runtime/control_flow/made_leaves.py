@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..symbols.funcgraph import FuncGraph, current_graph
-from ..symbols.symbolic import SymTensor
+from ..symbols.symbolic import SymTensor, value_of
 from ..writes import histories
 
 
@@ -31,5 +31,7 @@ def join(x: Any, outcomes: Sequence[Any]) -> None:
     if not x.is_leaf:
         torch.Tensor.detach_(x)  # of torch's history only
     x.requires_grad_()
-    slots = current_graph().root.slots
+    graph = current_graph()
+    graph.root.leaves.pop(value_of(x, graph), None)  # what made it are the regions
+    slots = graph.root.slots
     x.graded_ = any(id(o) in slots and slots[id(o)].content is not None for o in outcomes)

@@ -22,7 +22,7 @@ from ..graph.types import BOOL
 from ..guarding import reads
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
-from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, last_write, user_location
 from ..symbols.open_layouts import is_open
 from ..symbols.scalars import new_scalar
 from ..symbols.symbolic import SymTensor, value_of, wrap
@@ -49,14 +49,17 @@ class Picked(Storage):
         self.which, self.options = which, tuple(options)
         for x in self.options:
             x.picked_ = True
+        self._asked: tuple[Any, Any, int] = (None, None, 0)
         super().__init__(meta, ref, home=home)
         parts(self)  # those of the options are known
 
     @property
     def version(self) -> Any:
-        return tuple(
-            map(_version, parts(self))
-        )  # asked often, of as many as constructs follow each other
+        # Asked often, of as many tensors as constructs follow each other. Each write gives a version that is larger than all before.
+        known, written = parts(self), last_write[0]
+        if self._asked[0] is not known or self._asked[1] != written:
+            self._asked = known, written, max(map(_version, known), default=0)
+        return self._asked[2]
 
     @version.setter
     def version(self, value: Any) -> None:
@@ -148,7 +151,7 @@ class Lost(Storage):
 
     @property
     def version(self) -> Any:
-        return tuple(b.version for b in self.bases)
+        return max((b.version for b in self.bases), default=0)
 
     @version.setter
     def version(self, value: Any) -> None:

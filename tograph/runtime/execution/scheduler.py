@@ -231,8 +231,7 @@ class Program:
             return
         try:
             if gpus_in(self._traced):
-                self._native, self.level = gpu.Program(self.graph), "device"
-                self.reason = "; ".join(self._native.notes)
+                self._on_device()
                 return
             with artifacts.progress(f"compiling {self._traced.name!r}"), collector.seldom():
                 self._native = self._compiled()
@@ -242,10 +241,21 @@ class Program:
         except RuntimeError as error:
             self._does_not_compile(error)
 
-    def _does_not_compile(self, error: RuntimeError) -> None:
+    def _on_device(self) -> None:
+        """Whatever goes wrong in a driver, its bindings or a compiler of the machine costs this level, not the call."""
+        try:
+            self._native, self.level = gpu.Program(self.graph), "device"
+            self.reason = "; ".join(self._native.notes)
+        except Unsupported:
+            raise
+        except Exception as error:
+            self._does_not_compile(error)
+
+    def _does_not_compile(self, error: Exception) -> None:
         code = "code of the GPU" if gpus_in(self._traced) else "native code"
-        self.reason = f"{code}: {error}"
-        warn_once(f"tograph: {code} for {self._traced.name} does not compile, it runs op by op: {error}")  # fmt: skip
+        why = str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
+        self.reason = f"{code}: {why}"
+        warn_once(f"tograph: {code} for {self._traced.name} does not compile, it runs op by op: {why}")  # fmt: skip
 
     def _compiled(self) -> Native:
         """The native code, that of an earlier process where one made it."""

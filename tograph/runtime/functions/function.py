@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import operator
 import time
 import weakref
@@ -58,6 +59,10 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
+# For the entries of the traces that ran last, the latest first: the entry, its guards and its calls, where machine code finds them.
+_SLOTS = [("_entry", "_checks", "_shape"), *((f"_entry{i}", f"_checks{i}", f"_shape{i}") for i in (1, 2))]  # fmt: skip
+
+
 class Function(Generic[P, R]):
     """A Python function that runs as a graph. Made by ``tg.function``.
 
@@ -65,7 +70,7 @@ class Function(Generic[P, R]):
     ``python_function``: the plain function. ``traces``: with all that tells when they hold.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_checks", "_entry", "_shape")
+    __slots__ = ("__dict__", "__weakref__", *itertools.chain(*_SLOTS))
     __tograph_callable__ = True
 
     def __init__(
@@ -88,10 +93,10 @@ class Function(Generic[P, R]):
         self._convert, self._name = convert, name
         self.traces = TraceCache()
         self._quick: dict[Any, Trace] = {}
-        # The entry of the trace that ran last, its guards and its calls, in slots where machine code finds them.
-        self._entry: Callable[..., Any] | None = None
-        self._checks: Callable[..., bool] | None = None
-        self._shape: tuple[str | None, ...] | None = None
+        self._entry: Callable[..., Any] | None
+        self._checks: Callable[..., bool] | None
+        self._shape: tuple[str | None, ...] | None
+        self._forget_entries()
         self._forms = Forms()
         self._openings, self._retraces = Openings(), Retraces()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
@@ -257,7 +262,7 @@ class Function(Generic[P, R]):
         if not trace.concrete.settled:
             return
         if trace.concrete.by_autograd:  # the guards would be asked in vain
-            self._entry = None
+            self._forget_entries()
             return
         entry, checks, shape = None, None, None
         called = None if trace.checks.empty else trace.checks.called
@@ -272,9 +277,27 @@ class Function(Generic[P, R]):
         if not is_usual():  # an entry is for calls without
             return
         _call_in_machine_code()
-        self._entry = None  # never with the checks or calls of another one
-        self._checks, self._shape = checks, shape
-        self._entry = entry
+        if entry is not self._entry or checks is not self._checks or shape is not self._shape:
+            with self.traces.lock:
+                self._put_first(entry, checks, shape)
+
+    def _put_first(self, *found: Any) -> None:
+        """Let an entry, with its guards and calls, be the first; those that were before it move up."""
+        first = found[0]
+        for names in _SLOTS:
+            there = tuple(getattr(self, name) for name in names)
+            # never with the guards or calls of another one
+            setattr(self, names[0], None)
+            for name, x in reversed(list(zip(names, found, strict=True))):
+                setattr(self, name, x)
+            if there[0] is None or there[0] is first:
+                return
+            found = there
+
+    def _forget_entries(self) -> None:
+        for names in _SLOTS:
+            for name in names:
+                setattr(self, name, None)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -305,7 +328,7 @@ class Function(Generic[P, R]):
             self.traces.clear()
             self._quick.clear()
             self._forms.clear()
-            self._entry = None
+            self._forget_entries()
             self._openings.families.clear()
             self._retraces.recent.clear()
 
@@ -380,7 +403,7 @@ class Function(Generic[P, R]):
 @functools.cache
 def _call_in_machine_code() -> bool:
     """Whether calls begin in machine code, from the first one on that has an entry."""
-    return install(Function, ("_entry", "_checks", "_shape"), MISS)
+    return install(Function, _SLOTS, MISS)
 
 
 def _is_plain(default: Any) -> bool:

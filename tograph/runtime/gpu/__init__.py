@@ -5,7 +5,7 @@
   ``bounded_state``, ``bounded_views``, ``bounded_draws``).
 * The plan: ``planner`` makes ``steps`` and a ``plan`` of ``places`` (``single_ops``, ``library``, ``draws``, ``conditionals``); ``ranges`` finds what
   cannot fail, ``memory`` what may be written over, ``coalescing`` copies that are not needed, ``hazards`` the order, ``stores`` the variables.
-* What runs it: ``program`` takes the highest tier of ``capture`` (``probe``, ``recording``, or ``fusing`` with ``fused_code``,
+* What runs it: ``program`` takes the highest tier of ``capture`` (``probe``, or ``fusing`` with ``fused_code``,
   ``refresh``, ``pointers``), chunks or steps
   (``execute``), or kernels one by one (``direct``); ``resume`` lets the host go on, ``loop_tuning`` measures. What the host does in loops: ``messages``
   (``message_kernels``, ``ring``) and ``visits``.

@@ -24,6 +24,7 @@ import torch
 
 from ..kernels import driver, setter
 from ..kernels.loop_ir import Unsupported
+from ..kernels.recording import Pool
 from ..kernels.triton_loops import ACTIVE
 from . import fused_code
 from .coalescing import coalesced
@@ -34,14 +35,12 @@ from .library import asserts
 from .messages import Room, told
 from .plan import Call, Conditional, Host, Plan, Run, Set, Setting, Step, View
 from .probe import probe_plan
-from .recording import Pool
 from .refresh import Refresh, separate
 from .steps import parts
-from .storage import Failed, aligned
+from .storage import aligned
 from .visits import visited
 
 Path = tuple[int, ...]
-POOL = 32  # streams that torch has of each device
 NODES = ("while", "if", "switch")
 
 
@@ -134,7 +133,7 @@ class Captured(Stepwise):
         if self.refresh.moving:
             graph.instantiate()
         self.graphs.append(graph)
-        return [graph]
+        return [driver.Launcher(graph)]
 
     def _play(self, items: Sequence[Any]) -> None:
         for item in items:
@@ -143,18 +142,13 @@ class Captured(Stepwise):
             elif isinstance(item, tuple):
                 self.decide(item[0], lambda k, bodies=item[1]: self._play(bodies[k]))
             else:
-                item.replay()
+                item.launch(torch.cuda.current_stream().cuda_stream)
 
     @property
     def stream(self) -> torch.cuda.Stream:
-        """The stream that steps are captured on now. torch takes turns with those that it has: each path needs another one."""
+        """The stream that steps are captured on now: each path has another one."""
         if self.path not in self.streams:
-            taken = {s.cuda_stream for s in self.streams.values()}
-            made = (torch.cuda.Stream(self.memory.device) for _ in range(POOL))
-            found = next((s for s in made if s.cuda_stream not in taken), None)
-            if found is None:
-                raise driver.DriverError(f"a plan that needs more than {len(taken)} streams")
-            self.streams[self.path] = found
+            self.streams[self.path] = self.pool.stream(len(self.streams))
         return self.streams[self.path]
 
     @contextlib.contextmanager
@@ -312,7 +306,7 @@ def captured(
             return _captured(form, bound, moving)
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError:  # what the host runs may be more than a body can hold
+        except Exception:  # what the host runs may be more than a body can hold; the plain form tells what else is wrong
             pass
     return _captured(plan, bound, moving)
 
@@ -325,10 +319,12 @@ def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
         return Captured(plan, bound, moving, fuse=fuse)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError:
+    except (
+        Exception
+    ):  # of the driver, of its bindings, of library functions that cannot be captured
         if fuse is None and not forks(plan.steps, plan.edges):
             raise
-        return Captured(plan, bound, moving, fork=False)
+    return Captured(plan, bound, moving, fork=False)
 
 
 def _unavailable(plan: Plan) -> str:
@@ -388,8 +384,8 @@ def _tried(make: Callable[[], Captured]) -> str:
         found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
     except torch.OutOfMemoryError:  # says nothing about the device
         raise
-    except (Unsupported, Failed, RuntimeError) as error:
-        return str(error)
     except (TypeError, AttributeError) as error:
         return f"cuda-bindings of another version: {error}"
+    except Exception as error:  # whatever it is, these nodes are not used then
+        return str(error) or type(error).__name__
     return "" if found == [15, 0, 6] else f"a WHILE node gave {found} for [15, 0, 6]"

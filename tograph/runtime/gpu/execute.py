@@ -20,6 +20,7 @@ from ..graph.arranged import arranged
 from ..graph.ir import Value
 from ..graph.types import ObjectType, ScalarType
 from ..kernels import device, triton_jit
+from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_loops import ACTIVE
 from .library import out_form
 from .plan import (
@@ -87,6 +88,7 @@ class Stepwise:
     def run(self, *inputs: Any) -> list[Any]:
         """Failed where a kernel reports an error or a library function raises one; nothing outside has changed then."""
         self.log, self.objects = [], {}
+        begun = False
         with on(self.memory.device), torch.no_grad():
             try:
                 self._follow()
@@ -94,23 +96,26 @@ class Stepwise:
                 if self.reader is not None:
                     self.reader.reset()
                 self.play()
+                begun = True
                 self._drained()
                 outputs = self.memory.results(inputs)
                 if self.behind is not None:
-                    self.behind(self.memory.of)
+                    with contextlib.suppress(Exception):  # the call has been made
+                        self.behind(self.memory.of)
                 return outputs
             except Failed as error:
                 error.log = self.log
                 raise
-            except torch.OutOfMemoryError:  # this call's error, as in eager PyTorch
-                raise
             except (
-                RuntimeError,
-                IndexError,
-                ValueError,
-            ) as error:  # in a branch that is not taken it means nothing
+                torch.OutOfMemoryError,
+                Unsupported,
+            ):  # this call's error, as in eager PyTorch; a kernel without code
+                raise
+            except Exception as error:  # in a branch that is not taken it means nothing
+                if begun and self.plan.stored:  # another run would change the variables once more
+                    raise
                 failed = Failed(f"{type(error).__name__}: {error}")
-                failed.log = self.log
+                failed.log, failed.reported = self.log, False
                 raise failed from error
 
     def _follow(self) -> None:

@@ -86,6 +86,14 @@ class Program:
             {i for i, t in enumerate(self._types) if "cpu" in {k.device for k in tensors(t)}},
         )
 
+    def _bound(self, inputs: Sequence[Any]) -> None:
+        try:
+            self._bind(inputs)
+        except (torch.OutOfMemoryError, Unsupported):
+            raise
+        except Exception as error:  # nothing has been started yet
+            raise Unsupported(f"{type(error).__name__}: {error}") from error
+
     def _bind(self, inputs: Sequence[Any]) -> None:
         """Capture again, for the inputs that stay where they are and those that are told to the graph.
 
@@ -97,11 +105,11 @@ class Program:
         del self._runner  # with its memory
         try:
             self._runner = self._captured(inputs)
-        except RuntimeError:
+        except Exception:  # of the driver or its bindings, or too little memory
             self.pointers.fixed()
             try:
                 self._runner = self._captured(inputs)
-            except RuntimeError as error:
+            except Exception as error:
                 raise Unsupported(f"the graph cannot be captured again: {error}") from error
 
     def _captured(self, inputs: Sequence[Any]) -> capture.Captured:
@@ -115,6 +123,19 @@ class Program:
     def _choose(self) -> tuple[int, Stepwise]:
         """The tier and what runs the plan. Unsupported, with one warning, where a kernel does not compile or memory is short."""
         try:
+            return self._chosen()
+        except torch.OutOfMemoryError:
+            with contextlib.suppress(RuntimeError):  # another thread captures
+                torch.cuda.empty_cache()  # torch does not do that for memory of graphs
+        try:
+            return self._chosen()
+        except torch.OutOfMemoryError as error:
+            short = f"out of device memory: the plan needs {self.plan.memory} bytes"
+            warn_once(f"tograph: {self.plan.name} runs op by op: {short}")
+            raise Unsupported(short) from error
+
+    def _chosen(self) -> tuple[int, Stepwise]:
+        try:
             if direct.worth(self.plan):
                 return 1, direct.Direct(self.plan)
             why = capture.lacking(self.plan)
@@ -124,18 +145,14 @@ class Program:
                     if why := capture.unfused(self.plan):
                         self.notes = [f"a kernel of its own sets each condition: {why}"]
                     return 1, made
-                except torch.OutOfMemoryError:
+                except (torch.OutOfMemoryError, Unsupported):
                     raise
-                except RuntimeError as error:
-                    why = str(error)
+                except Exception as error:  # whatever the driver or its bindings raise
+                    why = str(error) or type(error).__name__
             _check_bodies(self.plan, why)
             self.notes = [f"no conditional nodes: {why}"]
             warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
             return 2, Chunked(told(self.plan, self._room, visits=False))
-        except torch.OutOfMemoryError as error:
-            short = f"out of device memory: the plan needs {self.plan.memory} bytes"
-            warn_once(f"tograph: {self.plan.name} runs op by op: {short}")
-            raise Unsupported(short) from error
         except Unsupported as why:
             warn_once(f"tograph: {self.plan.name} runs op by op: {why}")
             raise
@@ -165,6 +182,10 @@ class Program:
             self._failures += 1
             if error.__cause__ is not None and str(error) not in self.notes:
                 self.notes.append(str(error))
+                if (
+                    not error.reported and self._runner.captures
+                ):  # it has only launched what ran before
+                    warn_once(f"tograph: {self.plan.name} runs op by op: {error}")
             if not error.log:
                 return None
             self._more(error.code)
@@ -183,7 +204,7 @@ class Program:
         """Run the plan; where a list has no room, another one with more. A plan that fails has changed nothing."""
         while True:
             try:
-                self._bind(inputs)
+                self._bound(inputs)
                 return self._tuning(inputs) if self.plan.trials else self._runner.run(*inputs)
             except Failed as error:
                 if error.log or not self._more(error.code):
@@ -214,7 +235,7 @@ class Program:
         self._runner.leave()
         try:
             self._make(capacity)
-        except Unsupported as why:
+        except Exception as why:  # whatever it is: there is no other plan
             self._failures = PATIENCE
             self.notes.append(str(why))
             return False

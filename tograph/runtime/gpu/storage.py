@@ -31,12 +31,14 @@ class Failed(Exception):
     """A kernel of the plan reported an error: the graph has to run another way.
 
     ``code``: what the kernel has set, where it is one. ``log``: what the steps of the host gave before it (``resume``).
+    ``reported``: whether the program has failed, and not what runs it.
     """
 
     def __init__(self, text: str, code: int = 0):
         super().__init__(text)
         self.code = code
         self.log: list[Any] = []
+        self.reported = True
 
 
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
@@ -171,12 +173,15 @@ class Memory:
             self.downloads.wait()
         if self.plan.error is not None and (code := self._block.got(found, self.plan.error).item()):
             raise Failed(f"error code {code}", int(code))
-        if self.generator is not None and self.plan.generator is not None:
-            self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()))
         count = len(self.plan.outputs) - len(self.plan.form.written)
         outputs, _ = self.plan.form.unpack(self._parts(found, self.plan.outputs[:count]))
-        self._assign(inputs, self.plan.outputs[count:])
-        return [x.cpu() if i in self.plan.form.to_host else x for i, x in enumerate(outputs)]
+        outputs = [x.cpu() if i in self.plan.form.to_host else x for i, x in enumerate(outputs)]
+        if self.generator is not None and self.plan.generator is not None:
+            self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()))
+        self._assign(
+            inputs, self.plan.outputs[count:]
+        )  # last: what fails before has changed nothing
+        return outputs
 
     def _assign(self, inputs: Sequence[Any], values: Sequence[Place]) -> None:
         """Store the new values of variables, all as if at once, and tell autograd of those that the plan has stored itself."""

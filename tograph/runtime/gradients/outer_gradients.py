@@ -11,6 +11,12 @@ from typing import Any
 
 import torch
 
+from ...errors import GradientError
+from ..graph.ir import Value
+from ..graph.types import TensorType
+from ..symbols.funcgraph import current_graph, user_location
+from ..symbols.symbolic import as_symbolic, wrap
+from ..values import flattening
 from ..writes import histories
 from . import optional_grads
 from .engine import run_backward
@@ -20,20 +26,84 @@ def run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
     """The gradients of ``inputs``, as of ``run_backward``."""
+    asked = histories.asked(histories.behind(outputs), inputs)
+    if asked:
+        return _with_leaves(outputs, grads, inputs, create, asked)
     passed = [] if create else histories.passed(outputs)
     if not passed:
         return list(run_backward(outputs, grads, inputs, create, unused))
-    for earlier in passed:
-        earlier.held = []
-    found = list(run_backward(outputs, grads, inputs, create))
-    for earlier in passed:
-        held, earlier.held = earlier.held, None
-        if held:
-            _add(found, [x for x, _ in held], [g for _, g in held], inputs)
+    found = _passing(outputs, grads, inputs, passed)
     if not unused and any(g is None for g in found):
         missing = next(i for i, g in enumerate(found) if g is None)
         raise RuntimeError(optional_grads.UNUSED.format(missing))
     return found
+
+
+def _passing(
+    outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], passed: Sequence[Any]
+) -> list[Any]:
+    """The gradients, None for those that nothing leads to; they may pass iterations to what was computed before."""
+    for earlier in passed:
+        earlier.held = []
+    found = list(run_backward(outputs, grads, inputs, False))
+    for earlier in passed:
+        held, earlier.held = earlier.held, None
+        if held:
+            _add(found, [x for x, _ in held], [g for _, g in held], inputs)
+    return found
+
+
+_REFUSED = (
+    "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a tensor that an earlier "
+    "iteration made, and {}. Compute the value in the iteration that takes the gradient, at the start of the body."
+)
+
+
+def _with_leaves(
+    outputs: Sequence[Any],
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    create: bool,
+    asked: Sequence[int],
+) -> list[Any]:
+    """The gradients, where those of the inputs ``asked`` are also by way of what the iteration that made these leaves computed of them.
+
+    An input that no iteration has made is the one from before the loop: its gradient is that of this one.
+    """
+    states = {i: inputs[i].grad_fn for i in asked}
+    if create:
+        raise GradientError(_REFUSED.format("with create_graph=True"), user_location())
+    if any(fn.told.entry is False for fn in states.values()):
+        what = "what stands for it before the loop is not followed"
+        raise GradientError(_REFUSED.format(what), user_location())
+    for fn in states.values():
+        fn.earlier.asked[fn.index] = ()
+    entries = {i: fn.told.entry for i, fn in states.items() if fn.told.entry is not None}
+    # The engine comes to the iterations before only where something from before the loop is asked for.
+    outside = [fn.earlier.outside[0] for fn in states.values()]
+    every = [*inputs, *entries.values(), *outside]
+    found = _passing(outputs, grads, every, histories.passed(outputs))
+    before = dict(zip(entries, found[len(inputs) :]))
+    for i, fn in states.items():
+        answer = fn.earlier.asked[fn.index]
+        if answer:
+            found[i] = _of_leaf(inputs[i], answer, before.get(i), found[i])
+    for fn in states.values():
+        fn.earlier.asked = {}
+    return found[: len(inputs)]
+
+
+def _of_leaf(x: Any, answer: tuple[Value, Value], before: Any, direct: Any) -> Any:
+    """The gradient of a leaf: ``answer`` is that of one which an iteration made, and whether one has."""
+    graph = current_graph()
+    made = wrap(answer[0], as_symbolic(x).meta, graph)
+    start = direct if before is None else before
+    with torch.no_grad():
+        if start is None:
+            start = torch.zeros_like(x, requires_grad=False)
+        kind = TensorType(torch.bool, (), str(x.device))
+        flag = graph.emit("aten.scalar_tensor.default", answer[1], type=kind, dtype=torch.bool, device=x.device)  # fmt: skip
+        return torch.where(flattening.symbolic(flag, graph, connected=False), made, start)
 
 
 def _add(

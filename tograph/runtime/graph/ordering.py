@@ -242,6 +242,9 @@ class _Seen:
         self.last_write: dict[Any, Node] = {}
         self.reads: dict[Any, list[Node]] = {}
         self.failing: list[Node] = []
+        self.since: dict[
+            Any, Node
+        ] = {}  # who wrote each resource last, behind the last that may fail
 
     def edges(
         self, node: Node, e: ops.Effects, homes: list[Value], tracked: set[Value]
@@ -259,11 +262,13 @@ class _Seen:
             edges.update(dict.fromkeys(self.reads.pop(resource, [])))
             if resource in self.last_write:
                 edges[self.last_write[resource]] = None
-            self.last_write[resource] = node
+            self.last_write[resource] = self.since[resource] = node
         if written or e.may_fail:
             edges.update(dict.fromkeys(self.failing[-1:]))
         if e.may_fail:
-            edges.update(dict.fromkeys(n for n in self.last_write.values() if n is not node))
+            # The one before that may fail waits for what was written before it.
+            edges.update(dict.fromkeys(n for n in self.since.values() if n is not node))
+            self.since.clear()
             self.failing.append(node)
         return edges
 

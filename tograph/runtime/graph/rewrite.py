@@ -259,13 +259,16 @@ def beside_inputs(graph: Graph, start: int) -> None:
 
     What each turn of an unrolled loop adds to them stands in that turn then.
     """
-    rank: dict[Value, int] = {}
-    at = []
-    for i, node in enumerate(graph.nodes):
-        place = i if i < start else max((rank.get(v, -1) for v in node.inputs), default=i)
-        at.append(place)
-        rank.update(dict.fromkeys(node.outputs, place))
-    order = sorted(
-        range(len(graph.nodes)), key=at.__getitem__
-    )  # which keeps the order of equal ones
-    graph.nodes = [graph.nodes[i] for i in order]
+    added = graph.nodes[start:]
+    del graph.nodes[start:]
+    rank: dict[Node, int] = {}
+    for node in added:
+        makers = [v.node for v in node.inputs]
+        for maker in makers:
+            if maker is not None and maker not in rank:
+                rank[maker] = graph.nodes.index(maker)
+        places = [-1 if maker is None else rank[maker] for maker in makers]
+        rank[node] = max(places, default=start)
+    # The last places first, so that the others stay what they are; nodes of one place keep their order.
+    for node in sorted(added, key=rank.__getitem__)[::-1]:
+        graph.nodes.insert(rank[node] + 1, node)

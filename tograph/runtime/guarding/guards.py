@@ -157,6 +157,12 @@ class Guards:
         rest = Guards([c for c in self.checks if c.test not in (IN_ORDER, CLEAR)], self.sizes, self.grads)  # fmt: skip
         return None if rest.empty else rest.called
 
+    @cached_property
+    def of_arguments(self) -> Guards:
+        """Those that look at the tensors of a call, and at what lies in their memory."""
+        checks = [c for c in self.checks if c.source.kind == "tensor"]
+        return Guards(checks, self.sizes, self.grads)
+
     def live(self, any_mode: bool) -> bool:
         """Whether what was read outside is what it was; what its own tensors require is for a call to tell, and its mode if ``any_mode``."""
         asked = {CLEAR, ANSWER} if any_mode else {CLEAR}
@@ -180,12 +186,17 @@ class Guards:
 
     def change(self, tensors: Any = ()) -> str | None:
         """What has changed, in words; None when nothing has."""
-        for check in self.checks:
-            program, namespace = _write([check])
-            exec(compile(program, "<tograph guard>", "exec"), namespace)
-            if not namespace["hold"](tensors):
-                return f"{check.source.label} changed {check.words(namespace)}"
+        found = self.failed(tensors)
+        if isinstance(found, Check):
+            return f"{found.source.label} changed {found.words()}"
         return self._grad_changed(tensors)
+
+    def failed(self, tensors: Any) -> Any:
+        """What does not hold: a check, a size guard, or in words; None where all do."""
+        for check in _first_changed(self.checks, tensors):
+            return check
+        wrong = (pair for pair in self.sizes if _evaluate(pair[0], tensors) != pair[1])
+        return next(wrong, None) or self._grad_changed(tensors)
 
     def _grad_changed(self, tensors: Any) -> str | None:
         for owner, missing in self.grads:
@@ -197,9 +208,9 @@ class Guards:
 
     def replaced(self, tensors: Any = ()) -> set[str]:
         """The labels of the places that hold another tensor than the one that was captured."""
-        found = set()
-        for check in self.checks:
-            if check.test == SAME_TENSOR:
+        found, places = set(), [c for c in self.checks if c.test == SAME_TENSOR]
+        if _first_changed(places, tensors):  # else all hold what they held
+            for check in places:
                 try:
                     now = current_value(check.source)(tensors)
                 except LOST:
@@ -268,14 +279,6 @@ HOOKS, NO_HOOKS = "hooks_of({0}) == {1}", ((), ())
 OF_TENSORS = ("{0}.requires_grad", "not {0}.requires_grad", "({0}.requires_grad and {0}.is_leaf) is True", "({0}.requires_grad and {0}.is_leaf) is False")  # fmt: skip
 
 
-def of_tensor(i: int, test: str) -> Check | None:
-    """The check of the ``i``-th tensor of the arguments that has this test (``Check.of_call``)."""
-    if test not in (*OF_TENSORS, HOOKS):
-        return None
-    source = Source(None, "tensor", i, f"tensor {i}")
-    return Check(source, test, NO_HOOKS if test == HOOKS else None)
-
-
 class Check:
     """One test of the value at a source: ``test`` is its expression, with ``{0}`` for the value and ``{1}`` for ``old``."""
 
@@ -285,12 +288,13 @@ class Check:
         self.source, self.test, self.old, self.text = source, test, old, text
 
     def of_call(self) -> bool:
-        """Whether it is about a gradient that a tensor of the arguments requires, and tells no more than ``of_tensor`` takes."""
-        return self.source.kind == "tensor" and (self.test in OF_TENSORS or (self.test == HOOKS and self.old == NO_HOOKS))  # fmt: skip
+        """Whether it is about a tensor of the arguments, and can be told without objects of the program (``call_checks.record``)."""
+        known = self.test in _OF_CALLS or (self.test == HOOKS and self.old == NO_HOOKS)
+        return self.source.kind == "tensor" and known
 
-    def words(self, namespace: dict[str, Any]) -> str:
+    def words(self) -> str:
         try:
-            now = show(namespace["now"]())
+            now = show(current_value(self.source)())
         except LOST:
             now = "nothing"
         return f"from {self.text} to {now}" if self.text and self.text != now else "its content"
@@ -313,7 +317,27 @@ NO_ITEMS = "len({0}) == 0"
 ANSWER = "{0}() is {1}"  # of a question that ``questions`` has
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
 IN_ORDER = "{0}.is_contiguous()"
+STRIDES, OFFSET = "{0}.stride() == {1}", "{0}.storage_offset() == {1}"
+PARAMETER = {found: f"(type({{0}}) is {{1}}) is {found}" for found in (True, False)}
+CAPTURED = "{0} is {1}()"  # an argument that is also a captured tensor
+APART = "apart({0}, tensors)"  # one that is written
 CLEAR = "clear(tensors, {1})"
+_OF_CALLS = frozenset((*OF_TENSORS, IN_ORDER, STRIDES, OFFSET, *PARAMETER.values(), CAPTURED, APART, CLEAR))  # fmt: skip
+
+
+def _first_changed(checks: Sequence[Check], tensors: Any) -> list[Check]:
+    """The first of some checks that does not hold, if there is one."""
+    low, high = 0, len(checks)
+    while low < high:
+        program, namespace = _write(checks[low : (middle := (low + high + 1) // 2)])
+        exec(compile(program, "<tograph guard>", "exec"), namespace)
+        if namespace["hold"](tensors):
+            low = middle
+        elif middle == low + 1:
+            return [checks[low]]
+        else:
+            high = middle
+    return []
 
 
 def current_value(source: Source) -> Callable[..., Any]:

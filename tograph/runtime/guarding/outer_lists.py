@@ -1,7 +1,8 @@
 """Lists from outside of a function that grow by a staged condition: ``if c: self.log.append(x)``.
 
 What a call adds to such a list is a list of the graph, by which the call extends it; nothing of what it held before is needed. Tracing begins
-again where a list turns out to be one (``Retrace.grown``), and once more, without any, where that fails (``ungrown``, the error).
+again where a list turns out to be one (``Retrace.grown``), and once more, without any, where that fails (``ungrown``, the error): one that is read, or changed otherwise, is then a list of the
+graph from the beginning of the call (``outer_tables``), with a trace for each content.
 
 Invariants: the list itself does not change in a trace after the first addition; a look at it then, or in a staged construct, is an error, and so is a
 second name for it, by which it could be read unseen.
@@ -30,7 +31,7 @@ from ..values.reach import own_variables
 def need(place: Location, watch: Any) -> None:
     """The number of items in a list depends on a staged condition: one from outside is traced as a list that grows."""
     x = place.keep
-    if not _is_outer(place, watch):
+    if not is_outer(place, watch):
         return
     root = current_graph().root
     if root.ungrown is not None:
@@ -42,7 +43,7 @@ def need(place: Location, watch: Any) -> None:
 
 def prefer(place: Location, contents: Sequence[list], watch: Any) -> None:
     """A list gets as many items on every path, with other contents: as one that grows it needs no trace for each length."""
-    if not _is_outer(place, watch):
+    if not is_outer(place, watch):
         return
     root, old = current_graph().root, place.get()
     if root.ungrown is not None or id(place.keep) in root.grown:
@@ -53,7 +54,7 @@ def prefer(place: Location, contents: Sequence[list], watch: Any) -> None:
         raise Retrace(grown=frozenset([id(place.keep)]))
 
 
-def _is_outer(place: Location, watch: Any) -> bool:
+def is_outer(place: Location, watch: Any) -> bool:
     """Whether a location is the content of a list from outside."""
     x = place.keep
     return place.key[0] == "contents" and type(x) is list and watch is not None and watch.source_of(x) is not None  # fmt: skip

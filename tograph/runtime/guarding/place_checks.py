@@ -54,6 +54,9 @@ class PlaceChecks:
         self.sources: dict[int, tuple[Any, Source]] = {}
         self.steps: dict[Any, Source] = {}
         self.checks: dict[Any, Check] = {}
+        self._whole: set[tuple[int, int]] = (
+            set()
+        )  # containers, with their sources, all of which is checked
         self.given: Any = ()  # the tensors of the arguments, and which of them are captured
         self.real: frozenset[int] = frozenset()
         self.stands: dict[int, Any] = {}  # dicts and sets that tables stand for
@@ -172,6 +175,15 @@ class PlaceChecks:
         source = self.source_of(x)
         if source is None or id(x) in seen:
             return
+        at = (id(x), id(source))
+        if now is None and at in self._whole:
+            return  # what it held before the call does not change
+        self._parts(x, source, seen, now)
+        if now is None:
+            self._whole.add(at)
+
+    def _parts(self, x: Any, source: Source, seen: frozenset[int], now: Any) -> None:
+        """The checks of what a container at a source holds."""
         if not is_container(x):
             if extends_container(x):
                 held = remembered(held_items(pre_content(x)))
@@ -206,6 +218,7 @@ class PlaceChecks:
 
     def drop(self, source: Source, what: Any = None, keep: Any = ()) -> None:
         """Forget checks of a source: one, or all but some."""
+        self._whole.clear()
         for key in [k for k in self.checks if k[0] == id(source)]:
             if key[1] == what or (what is None and key[1] not in keep):
                 del self.checks[key]
@@ -222,10 +235,26 @@ class PlaceChecks:
 
 def in_two_places(first: str, second: str) -> StagingError:
     return StagingError(
-        f"{first} and {second} are one dict or set from outside of the function, which gets a key that is known only when the graph runs: use it by one "
+        f"{first} and {second} are one dict, set or list from outside of the function, which gets keys or items that are known only when the graph runs: use it by one "
         "of the two",
         user_location(),
     )
+
+
+def pre_entry(x: Any, key: Any) -> Any:
+    """What a mapping or set held under a key before the traced code changed it, MISSING where it held nothing; of a set the key itself."""
+    if not isinstance(x, MAPPINGS):
+        return key if key in pre_content(x) else MISSING
+    for log in journal.open_journals():
+        if ("contents", id(x)) in log.entries:
+            return dict.get(log.entries[("contents", id(x))][1], key, MISSING)
+    for log in journal.open_journals():
+        held = log.before.get(id(x), {})
+        if key in held:
+            return held[key]
+    if key not in x:
+        return MISSING
+    return x[key]
 
 
 def pre_content(x: Any) -> Any:

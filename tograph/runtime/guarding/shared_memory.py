@@ -36,14 +36,12 @@ class SharedMemory:
         written = [s for s in known if id(s) in root.assigned]
         self._guard(written)
         real = {id(s): self._real(s) for s in known if isinstance(self._real(s), torch.Tensor)}
+        sharing = _by_memory(known, real)
         for s in written:
             if id(s) not in real:
                 continue
-            others = [
-                o
-                for o in known
-                if o is not s and id(o) in real and _shares(real[id(s)], real[id(o)])
-            ]
+            mine = real[id(s)]
+            others = [o for o in sharing.get(memory(mine), ()) if real[id(o)] is not mine]
             if s.argument is not None:
                 self.watch.apart(s.argument)
             if not others:
@@ -75,5 +73,10 @@ class SharedMemory:
         return storage.external if storage.argument is None else self.given[storage.argument]
 
 
-def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a is not b and memory(a) == memory(b) != 0
+def _by_memory(known: Sequence[Any], real: dict[int, Any]) -> dict[int, list[Any]]:
+    """Storages by the memory that their tensors lie in, of those that have some."""
+    found: dict[int, list[Any]] = {}
+    for storage in known:
+        if id(storage) in real and memory(real[id(storage)]):
+            found.setdefault(memory(real[id(storage)]), []).append(storage)
+    return found

@@ -37,8 +37,10 @@ class Kind:
         self.others: list[Getter] | None = None  # the inputs that it may not share memory with
 
     def __call__(self, x: Any, tensors: Sequence[Any] = ()) -> bool:
-        if not movable(x) or _known(x) != self.known:
-            return False
+        return movable(x) and _known(x) == self.known and self.apart(x, tensors)
+
+    def apart(self, x: torch.Tensor, tensors: Sequence[Any]) -> bool:
+        """Whether it shares memory with no other input, where that matters."""
         at = memory(x) if self.others is not None else 0
         if not at:
             return True
@@ -118,6 +120,8 @@ def moves(
     x: torch.Tensor, root: FuncGraph, watch: Watch, replaced: Container[int], hints: Container[str]
 ) -> bool:
     """Whether a captured tensor is looked up at every call (``found``)."""
+    if id(x) not in replaced and not hints:
+        return False
     if not movable(x) or id(x) in watch.compared or any(x is g for g in root.root.given):
         return False
     if x.requires_grad and (watch.differentiated or id(x) in root.root.slots):

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..symbols.funcgraph import Storage
 from ..symbols.symbolic import SymTensor
 from . import sources
-from .guards import CLEAR, HOOKS, IN_ORDER
+from .guards import APART, CAPTURED, CLEAR, HOOKS, IN_ORDER, OFFSET, PARAMETER, STRIDES
 from .place_checks import PlaceChecks
 from .sources import Source, holder
 from .tensor_facts import hooks_of, unconnected
@@ -29,7 +29,7 @@ class TensorChecks(PlaceChecks):
 
     def argument(self, i: int, x: torch.Tensor) -> None:
         """The ``i``-th tensor of the arguments is also one that was captured."""
-        self.check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
+        self.check(Source(None, "tensor", i, f"tensor {i}"), "same", CAPTURED, holder(x))
 
     def history(self) -> None:
         """Whether tensors require a gradient matters, those of the arguments and what is captured: another answer traces anew."""
@@ -76,14 +76,14 @@ class TensorChecks(PlaceChecks):
         """Where the ``i``-th tensor of the arguments begins in its memory was asked."""
         found = x.storage_offset()
         source = Source(None, "tensor", i, f"tensor {i}")
-        self.check(source, "offset", "{0}.storage_offset() == {1}", found)
+        self.check(source, "offset", OFFSET, found)
         return found
 
     def parameter(self, i: int, x: torch.Tensor) -> bool:
         """Whether the ``i``-th tensor of the arguments is a parameter was asked."""
         found, kind = type(x) is torch.nn.Parameter, torch.nn.Parameter
         source = Source(None, "tensor", i, f"tensor {i}")
-        self.check(source, "class", f"(type({{0}}) is {{1}}) is {found}", kind)
+        self.check(source, "class", PARAMETER[found], kind)
         return found
 
     def layout(self) -> None:
@@ -94,7 +94,7 @@ class TensorChecks(PlaceChecks):
         for i, x in enumerate(self.given):
             if isinstance(x, torch.Tensor) and x.layout is torch.strided:
                 source = Source(None, "tensor", i, f"tensor {i}")
-                test = IN_ORDER if x.is_contiguous() else "{0}.stride() == {1}"
+                test = IN_ORDER if x.is_contiguous() else STRIDES
                 self.check(source, "layout", test, x.stride())
 
     def captured(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -117,9 +117,7 @@ class TensorChecks(PlaceChecks):
 
     def apart(self, i: int) -> None:
         """The ``i``-th tensor of the arguments is written: no other one may share its memory."""
-        self.check(
-            Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", "apart({0}, tensors)"
-        )
+        self.check(Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", APART)
 
     def clear(self, captured: Sequence[torch.Tensor], places: Sequence[tuple[int, ...]]) -> None:
         """The arguments at these places overlap none of the captured tensors, of each of which one of both is written."""

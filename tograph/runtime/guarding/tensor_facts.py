@@ -12,10 +12,9 @@ from ..symbols.symbolic import memory
 
 def apart(x: torch.Tensor, tensors: Any) -> bool:
     """Whether no other tensor lies in the memory of ``x``."""
-    at = x.untyped_storage().data_ptr()
-    return all(
-        y is x or not isinstance(y, torch.Tensor) or y.untyped_storage().data_ptr() != at
-        for y in tensors
+    at = memory(x)
+    return not at or all(
+        y is x or not isinstance(y, torch.Tensor) or memory(y) != at for y in tensors
     )
 
 

@@ -33,7 +33,7 @@ from .lookups import (
     module_store,
     of_a_user,
 )
-from .place_checks import in_two_places, pre_content
+from .place_checks import in_two_places, pre_content, pre_entry
 from .sources import Source, holder
 
 
@@ -204,13 +204,13 @@ class Watch(FunctionReads):
         if isinstance(key, slice) or (isinstance(x, deque) and self.written(("contents", id(x)))):
             self.whole(x)
         elif isinstance(x, MAPPINGS):
-            now = pre_content(x)
             if self.written(journal.key_place(x, key)):
                 return
-            if key in now and now[key] is value:
-                self.value(value, self.entry(source, x, key))
-            elif key not in now:
+            now = pre_entry(x, key)
+            if now is MISSING:
                 self.missing_key(x, key)
+            elif now is value:
+                self.value(value, self.entry(source, x, key))
         elif type(key) is int:
             if self.written(("contents", id(x))):
                 self.whole(x)
@@ -225,7 +225,7 @@ class Watch(FunctionReads):
         """A mapping or set was asked for something that it did not hold."""
         source = self.source_of(x)
         if source is not None and not self.written(journal.key_place(x, key)):
-            inside = key in pre_content(x)
+            inside = pre_entry(x, key) is not MISSING
             at = ("key", type(key), key if isinstance(key, ATOMS) else id(key))
             self.check(source, at, f"({{1}} in {{0}}) is {inside}", key)
 
@@ -234,7 +234,8 @@ class Watch(FunctionReads):
         source = self.source_of(x)
         if source is not None:
             outer_lists.look(x, self)
-            self.check(source, "length", f"len({{0}}) == {len(pre_content(x))}", None, show(x))
+            if (id(source), "length") not in self.checks:
+                self.check(source, "length", f"len({{0}}) == {len(pre_content(x))}", None, show(x))
 
     def module(self, m: torch.nn.Module) -> None:
         """Code that is not converted read what it liked of a module: all of it counts."""

@@ -26,7 +26,7 @@ from ...errors import InterchangeError
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ops import OpaqueObject, overload
 from ..graph.rewrite import copied
-from ..graph.types import ScalarType, TensorType
+from ..graph.types import OBJECT, ScalarType, TensorType
 from ..passes import optimize
 from ..passes.inline import inline
 from .elements import close_elements
@@ -77,7 +77,16 @@ def to_fx(graph: Graph, captured: list[torch.Tensor], list_capacity: int | None 
     for value, name in zip(graph.inputs[count:], names):
         writer.env[value] = writer.graph.get_attr(name)
     writer.nodes(graph)
+    _check_results(graph)
     return writer.finish([writer.env[v] for v in graph.outputs])
+
+
+def _check_results(graph: Graph) -> None:
+    """InterchangeError for a text among the results."""
+    for v in graph.outputs:
+        if str(OBJECT) in str(v.type):
+            at = v.node.location if v.node is not None else None
+            raise InterchangeError(SYSTEM, "a text that the graph makes, as a result", at)
 
 
 def _labels(names: list[str], count: int) -> list[str]:

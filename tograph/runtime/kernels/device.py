@@ -47,8 +47,10 @@ class Start:
             return True
         try:
             launch(self.source, arguments)
-        except Unsupported as why:
-            self.reason = str(why)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as why:  # of the compiler, the driver or its bindings; the kernel writes fresh memory only
+            self.reason = str(why) or type(why).__name__
             warn_once(f"tograph: kernel {self.source.name} does not start, its ops run one by one: {why}")  # fmt: skip
             return False
         self._ran = True

@@ -32,7 +32,7 @@ class DriverError(RuntimeError):
 def _cu() -> Any:
     try:
         return importlib.import_module("cuda.bindings.driver")
-    except ImportError as error:
+    except Exception as error:  # bindings that do not fit the driver raise anything
         return str(error)
 
 
@@ -69,11 +69,51 @@ def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
         return why
     try:
         known = version()
-    except RuntimeError as error:  # the bindings do not find the driver that torch has found
+    except Exception as error:  # the bindings do not find the driver that torch has found
         return f"the driver does not answer: {error}"
     if known < wanted:
         return f"the driver knows CUDA {known[0]}.{known[1]}, conditional nodes need {wanted[0]}.{wanted[1]}"
     return ""
+
+
+# ---- contexts, streams and graphs
+
+
+def context() -> Any:
+    """The current context: of torch's device, where nothing in this thread has made one current yet."""
+    cu = _cu()
+    found = _checked(cu.cuCtxGetCurrent())
+    if not int(found):
+        device = _checked(cu.cuDeviceGet(torch.cuda.current_device()))
+        found = _checked(cu.cuDevicePrimaryCtxRetain(device))
+        _checked(cu.cuCtxSetCurrent(found))
+    return found
+
+
+def stream() -> int:
+    """A new stream of the current device, which does not wait for the default one. It stays."""
+    context()
+    return int(_checked(_cu().cuStreamCreate(_cu().CUstream_flags.CU_STREAM_NON_BLOCKING)))
+
+
+class Launcher:
+    """Launches a graph that torch has instantiated. torch's own ``replay`` also starts two kernels for its generator, which plans do not use."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph):
+        self.graph = graph
+        self._instance = None
+        if not loadable():
+            with contextlib.suppress(RuntimeError, AttributeError):  # another version of torch
+                self._instance = _cu().CUgraphExec(graph.raw_cuda_graph_exec())
+
+    def launch(self, stream: int) -> None:
+        if self._instance is not None:
+            try:
+                _checked(_cu().cuGraphLaunch(self._instance, _cu().CUstream(stream)))
+                return
+            except DriverError:  # torch may know better
+                self._instance = None
+        self.graph.replay()
 
 
 # ---- kernels from images
@@ -84,6 +124,7 @@ class Function:
 
     def __init__(self, image: bytes, name: str, shared: int = 0):
         cu = _cu()
+        context()
         self.module = _checked(cu.cuModuleLoadData(image))  # keeps the module alive
         self.handle = _checked(cu.cuModuleGetFunction(self.module, name.encode()))
         self.shared = shared
@@ -100,6 +141,9 @@ class Function:
 
     def start(self, programs: int, threads: int, arguments: Sequence[Any], stream: int) -> None:
         """``arguments`` are ctypes values in the order of the kernel's parameters."""
+        if not programs:
+            return
+        context()
         block = (ctypes.c_void_p * max(len(arguments), 1))(*map(ctypes.addressof, arguments))
         _checked(_cu().cuLaunchKernel(self.handle, programs, 1, 1, threads, 1, 1, self.shared,
                                       _cu().CUstream(stream), ctypes.addressof(block), 0))  # fmt: skip
@@ -138,9 +182,8 @@ class Handle:
 
     def __init__(self, stream: torch.cuda.Stream):
         cu = _cu()
-        context = _checked(cu.cuCtxGetCurrent())
         graph = _capture(stream)[0]
-        self.value = _checked(cu.cuGraphConditionalHandleCreate(graph, context, 0, 0))
+        self.value = _checked(cu.cuGraphConditionalHandleCreate(graph, context(), 0, 0))
 
     @property
     def number(self) -> int:
@@ -160,7 +203,7 @@ class Handle:
         params.conditional.handle = self.value
         params.conditional.type = getattr(cu.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{kind.upper()}")  # fmt: skip
         params.conditional.size = bodies
-        params.conditional.ctx = _checked(cu.cuCtxGetCurrent())
+        params.conditional.ctx = context()
         edges = (None,) if _edges() else ()
         node = _checked(cu.cuGraphAddNode(graph, before, *edges, count, params))
         flag = cu.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
@@ -240,8 +283,9 @@ class Node:
         elif self.kind == "KERNEL":
             _checked(cu.cuGraphExecKernelNodeSetParams(instance, self.handle, self.params))
         else:
-            context = _checked(cu.cuCtxGetCurrent())
-            _checked(cu.cuGraphExecMemcpyNodeSetParams(instance, self.handle, self.params, context))
+            _checked(
+                cu.cuGraphExecMemcpyNodeSetParams(instance, self.handle, self.params, context())
+            )
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ Statistics are computed in f32 for f16 and bf16.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -87,11 +88,17 @@ def fold(b: Elements, node: Node, index: Index, kind: str, dims: tuple[int, ...]
     return b.fold(kind, widen(index, dims, len(size)), dims, size, body)
 
 
-def count(b: Elements, node: Node, dims: Sequence[int]) -> int:
-    size, n = b.size(node.args[0]), 1
-    for d in dims:
-        n *= size[d]
-    return n
+def count(b: Elements, node: Node, dims: Sequence[int], dtype: str) -> int | Term:
+    """The number of elements of the folded dims; a term of ``dtype`` where only the run knows some of them."""
+    size = b.size(node.args[0])
+    n = math.prod(size[d] for d in dims if not isinstance(size[d], Open))
+    opened = [size[d] for d in dims if isinstance(size[d], Open)]
+    if not opened:
+        return n
+    number = b.maker.const(n, dtype)
+    for m in opened:
+        number = number * b.count(m).cast(dtype)
+    return number
 
 
 def accumulator(b: Elements, node: Node) -> str:
@@ -100,7 +107,7 @@ def accumulator(b: Elements, node: Node) -> str:
     return "f32" if name in ("f16", "bf16") else name
 
 
-def mean_of(b: Elements, node: Node, x: Value, index: Index, dims: tuple[int, ...], n: int) -> Term:
+def mean_of(b: Elements, node: Node, x: Value, index: Index, dims: tuple[int, ...], n: int | Term) -> Term:  # fmt: skip
     """The mean of ``n`` elements of ``x`` around ``index``."""
     return fold(b, node, index, "sum", dims, lambda at: b.compute_at(x, at)) / n
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import llvm_math, turns
+from . import far_reads, llvm_math, turns
 from .folds import Fold
 from .llvm_text import MEMORY, REGISTER, Text
 from .loop_ir import ITEM_SIZES, Affine, Expr, Kernel, Size, Store
@@ -116,6 +116,7 @@ class Values:
     def _compute(self, e: Expr) -> str:
         if e.op == "load":
             assert e.address is not None
+            self._fetch_ahead(e.name, e.address)
             return self.read(self.pointers[e.name], self.buffers[e.name].dtype, e.address)
         if e.op == "index":
             assert e.address is not None
@@ -203,6 +204,19 @@ class Values:
                 return found
         place, lanes = self._pointer(pointer, dtype, address)
         return self.emitter.load(dtype, place, lanes)
+
+    def _fetch_ahead(self, buffer: str, address: Affine) -> None:
+        """Ask for what a later step of the row loop reads, where that is far away."""
+        dtype = self.buffers[buffer].dtype
+        found = far_reads.step(self.kernel, self.plan, address, ITEM_SIZES[dtype])
+        if found is None or found[0] not in self.variables or self.emitter.width == 1:
+            return
+        text, base = self.text, self._base(address.shifted(far_reads.STEPS * found[1]))
+        text.declarations[far_reads.FETCH] = f"declare void @{far_reads.FETCH}(ptr, i32, i32, i32)"
+        for byte in range(0, self.emitter.width * ITEM_SIZES[dtype], far_reads.LINE):
+            at = text.set(f"add nsw i64 {base}, {byte // ITEM_SIZES[dtype]}")
+            place = self._place(self.pointers[buffer], MEMORY[dtype], at)
+            text.line(f"call void @{far_reads.FETCH}(ptr {place}, i32 0, i32 3, i32 1)")
 
     def _lane_gathers(self, address: Affine) -> list[tuple[Expr, Size]]:
         """The gathers that differ from lane to lane."""

@@ -79,7 +79,7 @@ def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
         raise Unsupported("a normalised shape that only the run knows")
     rank = len(b.size(x))
     dims = _normalized(node, rank)
-    n = count(b, node, dims)
+    n = count(b, node, dims, accumulator(b, node))
     mean = mean_of(b, node, x, index, dims, n)
     if which == 1:
         return mean

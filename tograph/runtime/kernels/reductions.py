@@ -29,7 +29,7 @@ from .elements import (
     widen,
 )
 from .exprs import Term
-from .loop_ir import Affine, Open, Unsupported
+from .loop_ir import Affine, Unsupported
 from .views import ZERO, Index
 
 REDUCERS: dict[str, Reducer] = {}
@@ -46,13 +46,7 @@ def row_of(nodes: Sequence[Node], full: tuple, metas: Mapping[Value, Meta]) -> t
 
 def _averaged(b: Elements, node: Node, total: Term, dims: Sequence[int]) -> Term:
     """``total`` by the number of elements of the folded dims, some of which may be known only at run time."""
-    size = b.size(node.args[0])
-    n = math.prod(size[d] for d in dims if not isinstance(size[d], Open))
-    number = b.maker.const(n, total.dtype)
-    for d in dims:
-        if isinstance(size[d], Open):
-            number = number * b.count(size[d]).cast(total.dtype)
-    return total / number
+    return total / count(b, node, dims, total.dtype)
 
 
 def _simple(kind: str, dims: Dims, mean: bool = False) -> Reducer:
@@ -114,14 +108,16 @@ def _variance(what: str, dims: Dims) -> Reducer:
         x = node.args[0]
         size = b.size(x)
         folded = dims(node, len(size))
-        n = count(b, node, folded)
+        n = count(b, node, folded, accumulator(b, node))
         correction = argument(node, 2, "correction", 1)
         correction = 1 if correction is None else correction
         mean = mean_of(b, node, x, index, folded, n)
         if which == 1:
             return mean
         total = squares(b, node, x, index, folded, mean)
-        var = total / max(n - correction, 0)
+        rest = n - correction
+        rest = max(rest, 0) if isinstance(rest, (int, float)) else (rest < 0).where(0, rest)
+        var = total / rest
         return var.sqrt() if what == "std" else var
 
     return Reducer(dims, formula)

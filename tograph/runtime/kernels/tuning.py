@@ -31,6 +31,7 @@ from ..graph.types import DTYPES
 from . import triton_jit
 from .loop_ir import ITEM_SIZES, Affine, Kernel, Unsupported
 from .planning import number
+from .recording import Pool
 from .split_rows import LONG, MOST_PARTS, PART, Split, split
 from .stages import Stages, staged
 from .tiles import MOST_WARPS, Tile, product, tiles
@@ -153,17 +154,17 @@ class Clock:
 
     def seconds(self, start: Callable[[], None], times: int) -> float:
         """Of one start, after one that does not count, by a CUDA graph of ``times`` of them."""
-        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        pool, graph = (
+            Pool(torch.device("cuda", torch.cuda.current_device())),
+            torch.cuda.CUDAGraph(),
+        )
+        stream = pool.stream(0)
         before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start()
-        torch.cuda.synchronize()
+        with pool.recording(graph, stream):
+            for _ in range(times):
+                start()
         with torch.cuda.stream(stream):
-            graph.capture_begin(capture_error_mode="thread_local")
-            try:
-                for _ in range(times):
-                    start()
-            finally:
-                graph.capture_end()
             graph.replay()
             before.record()
             graph.replay()
@@ -227,7 +228,7 @@ class Tuner:
             except Unsupported:  # such as more shared memory than there is
                 continue
             # Too little memory, or a driver that cannot do it: a plan does not need this.
-            except RuntimeError:
+            except Exception:
                 self._launches = 0
                 return None
         if not found:

@@ -16,7 +16,7 @@ from ...errors import GradientError
 from ..gradients import broadcasts, optional_grads, outer_gradients
 from ..gradients.grad_fields import read, slot, write
 from ..guarding import reads
-from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
+from ..symbols.funcgraph import current_graph, is_tracing, user_location
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
@@ -67,7 +67,7 @@ def engine(
     if not _transforms.depth:
         reads.follow_grad_mode()
     torn.check(current_graph())
-    _check_iterations(outputs, inputs, every)
+    current_graph().note_gradient()
     if not every:
         outer_histories.check_grad(lambda: leaves(outputs), inputs)
     outer_histories.take_hooks(inputs)
@@ -84,15 +84,6 @@ def engine(
     if not keep:
         freed.free(nodes, outputs)
     return found
-
-
-def _check_iterations(outputs: Sequence[Any], inputs: Sequence[Any], leaves: bool) -> None:
-    graph: FuncGraph | None = current_graph()
-    graph.note_gradient()
-    while graph is not None and not graph.repeats:
-        graph = graph.outer
-    if graph is not None:
-        histories.check(histories.behind(outputs), inputs, leaves)
 
 
 def _several(x: Any) -> tuple[Any, ...]:
@@ -208,7 +199,7 @@ def backward(
     if not any(o.requires_grad for o in outs):
         raise RuntimeError(optional_grads.UNREACHED)
     every = inputs is None
-    with _behind_hooks([x for x in wrt if every and not x.is_leaf]) as retained:
+    with _behind_hooks([x for x in wrt if every and not histories.is_leaf(x)]) as retained:
         found = engine(outs, cotangents, wrt, keep, create_graph, True, every) if wrt else ()
     some, ways = WAYS(outs, wrt)
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
@@ -283,6 +274,7 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if leaf is not None:
             leaf = getattr(leaf, "shown_", leaf)
             found[id(leaf)] = leaf
+    found.update((id(x), x) for x in histories.leaves_led_to(seen))
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     return list(found.values())
 

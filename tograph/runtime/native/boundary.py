@@ -13,6 +13,7 @@ from ..graph.ir import Value
 from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
 from ..kernels.loop_ir import LONGEST
 from . import extents, list_items, list_memory, text_code
+from .code import SIZE
 from .groups import one_element
 from .values import (
     Listed,
@@ -21,6 +22,7 @@ from .values import (
     Operand,
     Reg,
     laid_out,
+    row_major,
     strides,
     with_alias,
 )
@@ -37,6 +39,8 @@ def take(low: Lowering, i: int, v: Value) -> Operand:
         return Reg(low.code.load(dtype, low.slot(i)), dtype)
     if list_items.listed(kind):
         return _list_input(low, i, kind)
+    if extents.several(kind):
+        return _wide_input(low, i, v)
     if _grows(v):
         return _long_input(low, i, v)
     dtype, size = low.tensor(v)
@@ -70,6 +74,19 @@ def _long_input(low: Lowering, i: int, v: Value) -> Mem:
     return with_alias(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, parts.owners), "true")
 
 
+def _wide_input(low: Lowering, i: int, v: Value) -> Mem:
+    """A tensor with several sizes that only the run knows: the slot points to these and the address."""
+    code, kind = low.code, v.type
+    block = code.do(f"load ptr, ptr {low.slot(i)}")
+    size, dims = list(kind.shape), [d for d, n in enumerate(kind.shape) if n is None]
+    for k, d in enumerate(dims):
+        at = code.do(f"getelementptr i64, ptr {block}, i64 {k}")
+        size[d] = low.sizes.new(code.do(f"load i64, ptr {at}"), LONGEST)
+    pointer = code.do(f"load ptr, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {len(dims)}')}")
+    owners = frozenset([low.arena.pin()])
+    return Mem(pointer, DTYPE_NAMES[kind.dtype], tuple(size), row_major(size), owners, alias="true")
+
+
 def place(low: Lowering, i: int, v: Value) -> Mem | None:
     """The caller's memory for output number ``i``; None where it leaves in a slot or in a buffer."""
     if one_element(v) or _grows(v):
@@ -91,6 +108,9 @@ def deliver(low: Lowering, i: int, v: Value, x: Operand, dest: Mem | None) -> No
     place = low.slot(len(low.graph.inputs) + i)
     if isinstance(x, Listed):
         _hand_over(low, place, v, x)
+    elif extents.several(v.type):
+        lengths = [low.sizes.text(n) for n, m in zip(x.size, v.type.shape) if m is None]
+        _tell(low, place, [*(("i64", n) for n in lengths), ("ptr", x.place)])
     elif v.type == STR:
         block = low.code.do(f"load ptr, ptr {place}")
         low.code.store("text", x.text, block)
@@ -117,7 +137,11 @@ def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand
     """The results, those that leave in buffers each in buffers of their own."""
     out, seen = [], set()
     for v, x in zip(low.graph.outputs, results):
-        if _grows(v) and v.type != STR:
+        if extents.several(v.type):
+            x = _in_buffer(low, x)
+            seen |= x.owners
+            low.arena.hold(x.owners)
+        elif _grows(v) and v.type != STR:
             x = x if isinstance(x, Listed) else _rows(low, v, x)
             if x.fixed or x.begin != "0" or not x.owners.isdisjoint(seen) or len(x.owners) != len(x.places):  # fmt: skip
                 x = list_memory.copied(low, x)
@@ -125,6 +149,17 @@ def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand
             low.arena.hold(x.owners)
         out.append(x)
     return out
+
+
+def _in_buffer(low: Lowering, x: Operand) -> Mem:
+    """A tensor row by row at the start of a buffer where nothing else is."""
+    place, owner = low.buffers.new()
+    owners = frozenset([owner])
+    nbytes = low.code.multiply(low.sizes.elements(x.size), SIZE[x.dtype])
+    data = low.buffers.room(place, "0", nbytes, owners)
+    made = Mem(data, x.dtype, x.size, row_major(x.size), owners, place=place)
+    low.copy(x, made)
+    return replace(made, alias=x.alias)
 
 
 def _rows(low: Lowering, v: Value, x: Operand) -> Listed:
@@ -140,8 +175,14 @@ def _hand_over(low: Lowering, place: str, v: Value, x: Listed) -> None:
     code = low.code
     if list_items.inside(v.type) == STR:
         text_code.left(low, code.do(f"load ptr, ptr {x.places[0]}"), x.length)
+    _tell(low, place, [("i64", x.length), *(("ptr", p) for p in x.places)])
+
+
+def _tell(low: Lowering, place: str, words: list[tuple[str, str]]) -> None:
+    """Write the words of a result that leaves in buffers to the block that a slot points to."""
+    code = low.code
     block = code.do(f"load ptr, ptr {place}")
-    for k, (kind, text) in enumerate([("i64", x.length), *(("ptr", p) for p in x.places)]):
+    for k, (kind, text) in enumerate(words):
         code.line(f"store {kind} {text}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}")
 
 

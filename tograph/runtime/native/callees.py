@@ -19,7 +19,7 @@ from ..graph.ordering import node_effects
 from ..graph.types import DTYPES
 from ..kernels.loop_ir import Open
 from .code import SIZE
-from .values import NO_OWNERS, Mem, alike, strides
+from .values import NO_OWNERS, Mem, Span, alike, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
 
@@ -42,7 +42,9 @@ class Call:
         self.random = node_effects(node).random
         self._inputs, self._operands, self._results = inputs, operands, results
         self._exact, self._wanted = exact, wanted
-        opened = [n for x in (*operands, *results) if isinstance(x, Mem) for n in x.size if isinstance(n, Open)]  # fmt: skip
+        held = [x for x in (*operands, *results) if isinstance(x, Mem)]
+        opened = [n for x in held for n in x.size if isinstance(n, Open)]
+        opened += [n for x in held for s in x.stride if isinstance(s, Span) for n in s.sizes]
         self.opened = list(dict.fromkeys(opened))
         self.words = len(operands) + len(results) + len(self.opened)
         self.later = [x for x in results if isinstance(x, Later)]
@@ -115,31 +117,41 @@ class Call:
 
     def _view(self, x: Mem, address: int, sizes: dict[Open, int]) -> torch.Tensor:
         size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
-        key = (address, x.dtype, size, x.stride)
+        stride = tuple(s.value(sizes) if isinstance(s, Span) else s for s in x.stride)
+        key = (address, x.dtype, size, stride)
         found = self._views.get(key)
         if found is None:
             if len(self._views) >= KEPT:
                 self._views.clear()
-            length = 1 + sum((n - 1) * s for n, s in zip(size, x.stride))
+            length = 1 + sum((n - 1) * s for n, s in zip(size, stride))
             if 0 in size:
                 found = torch.empty(size, dtype=DTYPES[x.dtype])
             else:
                 memory = (ctypes.c_char * (length * SIZE[x.dtype])).from_address(address)
                 flat = torch.frombuffer(memory, dtype=DTYPES[x.dtype])
-                found = flat.as_strided(size, x.stride)
+                found = flat.as_strided(size, stride)
             self._views[key] = found
         return found
 
 
 @dataclass(frozen=True)
 class Later:
-    """A result whose size in dimension ``dim`` only the op tells."""
+    """A result some sizes of which only the op tells."""
 
     dtype: str
     shape: tuple[int | None, ...]
-    dim: int
 
     owners = NO_OWNERS
+
+    @property
+    def dims(self) -> list[int]:
+        """The dimensions whose sizes only the op tells."""
+        return [d for d, n in enumerate(self.shape) if n is None]
+
+    @property
+    def words(self) -> int:
+        """The words that tell of it: where it is, and these sizes."""
+        return 1 + len(self.dims)
 
     def fits(self, x: torch.Tensor) -> bool:
         """Whether a result is what the graph says, and contiguous."""
@@ -148,9 +160,9 @@ class Later:
 
 
 class _Kept:
-    """Such a result, with the dimension that has no bound first, until the next one."""
+    """Such a result, until the next one; one dimension without a bound is laid out first."""
 
-    __slots__ = ("tensor", "what")
+    __slots__ = ("sizes", "tensor", "what")
 
     def __init__(self, what: Later):
         self.what = what
@@ -158,11 +170,13 @@ class _Kept:
     def put(self, x: torch.Tensor) -> bool:
         if not self.what.fits(x):
             return False
-        self.tensor = x.movedim(self.what.dim, 0).contiguous()
+        dims = self.what.dims
+        self.sizes = [x.shape[d] for d in dims]
+        self.tensor = x.movedim(dims[0], 0).contiguous() if len(dims) == 1 else x
         return True
 
-    def words(self) -> tuple[int, int]:
-        return self.tensor.data_ptr(), len(self.tensor)
+    def words(self) -> tuple[int, ...]:
+        return self.tensor.data_ptr(), *self.sizes
 
 
 class _Place:

@@ -1,10 +1,10 @@
-"""``Function.__call__`` in machine code: it hands a call to the entry of the trace that ran last, else to Python.
+"""``Function.__call__`` in machine code: it hands a call to the entry of one of the traces that ran last, else to Python.
 
-``install(cls, slots, miss)`` replaces ``cls.__call__``. Objects of the class have three slots: for an entry (see ``entry``) or None, for a
+``install(cls, slots, miss)`` replaces ``cls.__call__``. Objects of the class have three slots for each entry: for an entry (see ``entry``) or None, for a
 function of the same arguments that says whether the entry may be used (the guards of a trace), or None, and for the
 calls that the entry takes. That is None for all calls without keywords; or a tuple for calls of one shape (see ``forms``), which has None for each
-positional argument, then the keywords in their order: the entry gets all values by position. Where there is no entry or the call is another
-one, where the function says False, where the entry answers ``miss``, while a torch profiler
+positional argument, then the keywords in their order: the entry gets all values by position. The entries are asked in turn, so that calls whose sizes
+alternate stay here. Where there is no entry or the call is another one, where the function says False, where the entry answers ``miss``, while a torch profiler
 runs or while ``EAGER`` is set, the method that was there before gets the call unchanged. So the fast path of a call has no Python in it
 but the guards and the forms.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ..kernels import jit
@@ -35,8 +36,9 @@ declare i64 @PyTuple_Size(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) {{
-  %place = getelementptr i8, ptr %self, i64 {offset}
+; What an entry gives, or @missed, which nobody has to let go of.
+define internal ptr @attempt(ptr %self, ptr %args, i64 %count, ptr %names, i64 %entry_at, i64 %checks_at, i64 %shape_at) {{
+  %place = getelementptr i8, ptr %self, i64 %entry_at
   %entry = load ptr, ptr %place
   %unset = icmp eq ptr %entry, null
   %empty = icmp eq ptr %entry, @none
@@ -45,16 +47,16 @@ define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) {{
   %eagerly = icmp ne i8 %flag, 0
   %no1 = or i1 %unset, %empty
   %no = or i1 %no1, %eagerly
-  br i1 %no, label %python, label %which
+  br i1 %no, label %no_entry, label %which
 which:
-  %shape_place = getelementptr i8, ptr %self, i64 {shape}
+  %shape_place = getelementptr i8, ptr %self, i64 %shape_at
   %shape = load ptr, ptr %shape_place
   %no_shape1 = icmp eq ptr %shape, null
   %no_shape2 = icmp eq ptr %shape, @none
   %no_shape = or i1 %no_shape1, %no_shape2
   br i1 %no_shape, label %free, label %shaped
 free:
-  br i1 %named, label %python, label %watched
+  br i1 %named, label %no_entry, label %watched
 shaped:
   br i1 %named, label %keyed, label %counted
 keyed:
@@ -65,7 +67,7 @@ counted:
   %total = add i64 %count, %keyed_count
   %expected = call i64 @PyTuple_Size(ptr %shape)
   %complete = icmp eq i64 %total, %expected
-  br i1 %complete, label %positional, label %python
+  br i1 %complete, label %positional, label %no_entry
 positional:
   %shape_items = getelementptr i8, ptr %shape, i64 {items}
   %key_items = getelementptr ptr, ptr %shape_items, i64 %count
@@ -75,7 +77,7 @@ last:
   %last_place = getelementptr ptr, ptr %key_items, i64 -1
   %last_item = load ptr, ptr %last_place
   %by_position = icmp eq ptr %last_item, @none
-  br i1 %by_position, label %next_key, label %python
+  br i1 %by_position, label %next_key, label %no_entry
 next_key:
   %k = phi i64 [0, %positional], [0, %last], [%k1, %key]
   %unseen = icmp slt i64 %k, %keyed_count
@@ -88,13 +90,13 @@ key:
   %key_place = getelementptr ptr, ptr %key_items, i64 %k
   %wanted = load ptr, ptr %key_place
   %same_key = icmp eq ptr %name, %wanted
-  br i1 %same_key, label %next_key, label %python
+  br i1 %same_key, label %next_key, label %no_entry
 watched:
   %passed = phi i64 [%count, %free], [%total, %next_key]
   %profile = call zeroext i1 @profiled()
-  br i1 %profile, label %python, label %checked
+  br i1 %profile, label %no_entry, label %checked
 checked:
-  %checks_place = getelementptr i8, ptr %self, i64 {checks}
+  %checks_place = getelementptr i8, ptr %self, i64 %checks_at
   %checks = load ptr, ptr %checks_place
   %no_checks1 = icmp eq ptr %checks, null
   %no_checks2 = icmp eq ptr %checks, @none
@@ -116,7 +118,7 @@ answered:
   br i1 %holds, label %take, label %changed
 changed:
   call void @Py_DecRef(ptr %entry)
-  br label %python
+  br label %no_entry
 direct:
   call void @Py_IncRef(ptr %entry)
   br label %take
@@ -129,7 +131,17 @@ done:
   ret ptr %result
 other:
   call void @Py_DecRef(ptr %result)
-  br label %python
+  br label %no_entry
+no_entry:
+  ret ptr @missed
+}}
+define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) {{
+  %named = icmp ne ptr %names, null
+  br label %attempt0
+{attempts}
+found:
+  %found_result = phi ptr {found}
+  ret ptr %found_result
 python:
   br i1 %named, label %keywords, label %all
 keywords:
@@ -149,6 +161,11 @@ all:
   ret ptr %answer
 }}
 """
+_ATTEMPT = """attempt{k}:
+  %r{k} = call ptr @attempt(ptr %self, ptr %args, i64 %count, ptr %names, i64 {entry}, i64 {checks}, i64 {shape})
+  %miss{k} = icmp eq ptr %r{k}, @missed
+  br i1 %miss{k}, label %{following}, label %found
+"""
 _FASTCALL_KEYWORDS = 0x80 | 0x02
 
 
@@ -163,12 +180,12 @@ class Method(ctypes.Structure):
     ]
 
 
-def install(cls: type, slots: tuple[str, str, str], miss: object) -> bool:
-    """Give ``cls`` a ``__call__`` in machine code; ``slots`` names those of the entry, its check and its calls. Whether it was done."""
+def install(cls: type, slots: Sequence[tuple[str, str, str]], miss: object) -> bool:
+    """Give ``cls`` a ``__call__`` in machine code; ``slots`` names those of each entry, its check and its calls. Whether it was done."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or jit.host() is None:
         return False
-    found, (entry, checks, shape) = _symbols(), (slot_offset(cls, s) for s in slots)
-    if found is None or entry is None or checks is None or shape is None:
+    found, places = _symbols(), [tuple(slot_offset(cls, s) for s in names) for names in slots]
+    if found is None or any(None in p for p in places):
         return False
     python = cls.__call__
     _kept.extend((cls, python, miss))
@@ -182,7 +199,7 @@ def install(cls: type, slots: tuple[str, str, str], miss: object) -> bool:
     }
     try:
         code = jit.compile_module(
-            _TEXT.format(offset=entry, checks=checks, shape=shape, items=tuple.__basicsize__),
+            _text(places),
             ["call"],
             imports,
             level=0,
@@ -196,6 +213,16 @@ def install(cls: type, slots: tuple[str, str, str], miss: object) -> bool:
     new.restype, new.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
     cls.__call__ = new(cls, ctypes.addressof(method))
     return True
+
+
+def _text(places: Sequence[tuple[int | None, ...]]) -> str:
+    """The module for entries at these places, which are asked in turn."""
+    attempts = [
+        _ATTEMPT.format(k=k, entry=entry, checks=checks, shape=shape, following=f"attempt{k + 1}" if k + 1 < len(places) else "python")
+        for k, (entry, checks, shape) in enumerate(places)
+    ]  # fmt: skip
+    found = ", ".join(f"[%r{k}, %attempt{k}]" for k in range(len(places)))
+    return _TEXT.format(attempts="".join(attempts), found=found, items=tuple.__basicsize__)
 
 
 def slot_offset(cls: type, slot: str) -> int | None:

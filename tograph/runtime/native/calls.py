@@ -27,9 +27,10 @@ from ..inference.shapes import RULES, Meta
 from ..kernels.loop_ir import LONGEST
 from . import list_items, text_code
 from .callees import Call, Later, without_gaps
-from .extents import unknown
+from .code import SIZE
+from .extents import several
 from .groups import one_element
-from .values import Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
+from .values import Decline, Mem, Reg, alike, in_a_row, laid_out, numel, strides
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -77,8 +78,6 @@ def lower(low: Lowering, node: Node) -> None:
     used = [v for v in node.outputs if v in low.used]
     layouts = _layouts(node, inputs, operands)
     targets = [_target(low, v, layouts[v.index] or None) for v in used]
-    if any(isinstance(s, Span) for x in (*operands, *targets) if isinstance(x, Mem) for s in x.stride):  # fmt: skip
-        raise Decline(f"{node.op} of two sizes that have no bound")
     for x in targets:
         low.arena.hold(x.owners)
     exact = [layouts[v.index] is not False for v in used]
@@ -99,14 +98,15 @@ def _arrived(low: Lowering, call: Call, slots: str, targets: list[Mem | Later]) 
         if not isinstance(x, Later):
             made.append(x)
             continue
-        pointer, length = (
+        pointer, *lengths = (
             code.do(f"load {kind}, ptr {code.do(f'getelementptr i64, ptr {slots}, i64 {first + k}')}")
-            for k, kind in enumerate(("ptr", "i64"))
+            for k, kind in enumerate(("ptr", *["i64"] * (x.words - 1)))
         )  # fmt: skip
-        first += 2
-        n = low.sizes.new(length, LONGEST)
-        size = (*x.shape[: x.dim], n, *x.shape[x.dim + 1 :])
-        found = laid_out(pointer, x.dtype, tuple(map(low.sizes.fixed, size)))
+        first += x.words
+        size = list(map(low.sizes.fixed, (n or 0 for n in x.shape)))
+        for d, length in zip(x.dims, lengths, strict=True):
+            size[d] = low.sizes.new(length, LONGEST)
+        found = laid_out(pointer, x.dtype, tuple(size))
         kept = low.new(x.dtype, found.size)
         low.copy(found, kept)
         low.arena.hold(kept.owners)
@@ -117,8 +117,11 @@ def _arrived(low: Lowering, call: Call, slots: str, targets: list[Mem | Later]) 
 def _target(low: Lowering, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     """Memory for a result, of those strides; contiguous where they are not known."""
     if v not in low.sizes.of and None in v.type.shape:
-        list_items.part(v.type)
-        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type))
+        if not several(v.type):
+            list_items.part(v.type)
+        elif DTYPE_NAMES[v.type.dtype] not in SIZE:
+            raise Decline(f"a value of type {v.type}")
+        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape))
     dtype, size = low.tensor(v)
     if 0 in v.type.shape:  # torch's own ops for one library give None instead, which they take back
         raise Decline("an empty result of an op that torch runs")
@@ -134,7 +137,7 @@ def block(low: Lowering, call: Call, operands: list[Any]) -> str:
     """The slots of a call, filled."""
     code = low.code
     slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
-    made = code.cell(f"[{max(len(slots) + 2 * len(call.later) + call.spare, 1)} x i64]")
+    made = code.cell(f"[{max(len(slots) + sum(x.words for x in call.later) + call.spare, 1)} x i64]")
     for i, x in enumerate(slots):
         place = code.do(f"getelementptr i64, ptr {made}, i64 {i}")
         if isinstance(x, Later):

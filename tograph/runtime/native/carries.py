@@ -14,6 +14,7 @@ from ..graph.ir import Graph, Value
 from ..graph.types import DTYPE_NAMES, ScalarType
 from . import list_memory
 from .code import REGISTER
+from .groups import updated
 from .values import Decline, Listed, Mem, Operand, Reg, alike, strides, with_alias
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ class Carry:
         if self.mode == "register":
             return typed(self.value, low.register(x))
         dtype, size = low.tensor(self.value)
-        self.order = self._turned(x) if self.mode == "memory" else None
+        elsewhere = self.mode == "memory" or not updated(self.graph, self.number)
+        self.order = self._turned(x) if elsewhere else None
         self.places = [self._place(dtype, size) for _ in range(1 if self.mode == "in place" else 2)]
         for p in self.places:
             low.arena.hold(p.owners)
         first = self.places[0]
-        if self.order and x.stride == first.stride:
+        if self.order and x.stride == first.stride and self.mode == "memory":
             return x
         if self.order or self.mode == "in place" or not (isinstance(x, Mem) and x.contiguous):
             low.copy(x, first)
@@ -70,10 +72,8 @@ class Carry:
         return x.order
 
     def _place(self, dtype: str, size: tuple[int, ...]) -> Mem:
-        if self.there is not None:
-            return self.there
         if self.order is None:
-            return self.low.new(dtype, size)
+            return self.there or self.low.new(dtype, size)
         made = self.low.new(dtype, tuple(size[d] for d in self.order))
         step = dict(zip(self.order, made.stride))
         return replace(made, size=size, stride=tuple(step[d] for d in range(len(size))))

@@ -125,7 +125,7 @@ def each(low: Lowering, mask: Mem, cell: str, cheap: bool = False) -> Iterator[t
 def unraveled(low: Lowering, i: str, size: Sequence[int]) -> list[str]:
     """The index of element number ``i``."""
     code, out = low.code, []
-    for n in reversed(size[1:]):
+    for n in map(low.sizes.text, reversed(size[1:])):
         out.append(code.do(f"urem i64 {i}, {n}"))
         i = code.do(f"udiv i64 {i}, {n}")
     return [i, *reversed(out)]

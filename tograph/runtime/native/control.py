@@ -19,11 +19,11 @@ from . import ahead, extents, list_items, list_memory, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
-from .grown import Grown, Shrunk, Swapped
+from .grown import Grown, Remade, Shrunk, Swapped
 from .polling import Strip, poll
 from .telling import Text
 from .text_sweeps import Sweep, makes_texts, sweeps
-from .values import Decline, Fill, Listed, Mem, Operand, Reg, laid_out, numel
+from .values import Decline, Fill, Listed, Mem, Operand, Reg, laid_out, numel, row_major
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -121,6 +121,8 @@ def _settled(low: Lowering, v: Value, x: Operand, dest: Mem | None) -> Operand:
     elif dest is not None:
         made = low.moved(x, dest)
         made = replace(made, dense=x.settled, alias=x.alias if made is x else "false", owners=dest.owners)  # fmt: skip
+    elif extents.several(v.type):
+        made = replace(low.row_by_row(x), dense=x.settled)
     elif extents.opened(v):
         made = extents.where_it_is(low, extents.unknown(v.type), x)
     elif isinstance(x, Mem) and x.contiguous:
@@ -152,6 +154,9 @@ def _merge(low: Lowering, v: Value, found: list[tuple[Operand, str]]) -> Operand
     size = first.size if all(x.size == first.size for x, _ in found) else _merged_size(low, v, found)  # fmt: skip
     pointer = _phi(low, "ptr", [(x.pointer, end) for x, end in found])
     owners = low.arena.either(*(x.owners for x, _ in found))
+    if extents.several(v.type):
+        gaps = any(x.gaps for x, _ in found)
+        return Mem(pointer, first.dtype, size, row_major(size), owners, all(x.dense for x, _ in found), alias, gaps=gaps)  # fmt: skip
     places = {x.place for x, _ in found}
     made = laid_out(pointer, first.dtype, size, owners, places.pop() if len(places) == 1 else "")
     dense = all(x.dense for x, _ in found)
@@ -162,9 +167,11 @@ def _merged_size(low: Lowering, v: Value, found: list[tuple[Mem, str]]) -> tuple
     """The size of a tensor that branches give in different sizes."""
     if not extents.opened(v):
         raise Decline("a tensor whose size depends on the branch")
-    d, size = extents.unknown(v.type), found[0][0].size
-    text = _phi(low, "i64", [(low.sizes.text(x.size[d]), end) for x, end in found])
-    return (*size[:d], low.sizes.new(text, LONGEST), *size[d + 1 :])
+    size = list(found[0][0].size)
+    for d in (d for d, n in enumerate(v.type.shape) if n is None):
+        text = _phi(low, "i64", [(low.sizes.text(x.size[d]), end) for x, end in found])
+        size[d] = low.sizes.new(text, LONGEST)
+    return tuple(size)
 
 
 def _merged_list(low: Lowering, found: list[tuple[Listed, str]], alias: str) -> Listed:
@@ -264,7 +271,7 @@ def _loop(
         sweep.close(carries)
     cost = max(low.work - work, 1.0)
     if not strip:
-        poll(low, counter, start, cost, [c.length for c in longer])
+        poll(low, counter, start, cost, [n for c in longer for n in c.lengths])
     for c in carries:
         c.swap()
     end = code.block
@@ -309,7 +316,7 @@ def _iteration(low: Lowering, body: Graph, carries: list[Any], inputs: list[Oper
     low.release(results)
 
 
-_OPEN = {"grown": Grown, "shrunk": Shrunk, "swapped": Swapped}
+_OPEN = {"grown": Grown, "shrunk": Shrunk, "swapped": Swapped, "remade": Remade}
 
 
 def _carry(low: Lowering, body: Graph, i: int, start: Operand, mode: str, result: Value) -> Any:
@@ -347,6 +354,8 @@ def _mode(body: Graph, i: int) -> str:
     if list_items.listed(value.type):
         return "in place"
     if extents.opened(value):
+        if extents.several(value.type):
+            return "remade"
         return "grown" if updated(body, i) else "shrunk" if _is_part(value, result) else "swapped"
     if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
         return "in place"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Value
-from ..graph.types import TensorType
+from ..graph.types import TensorType, Type
 from ..kernels.loop_ir import LONGEST, Open
 from .values import Decline, Mem, Operand, Room, endless, laid_out
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 def opened(v: Value) -> bool:
     """Whether a value is a tensor with a size that only the run knows."""
     return isinstance(v.type, TensorType) and None in v.type.shape
+
+
+def several(kind: Type) -> bool:
+    """Whether only the run knows more than one size of a tensor of this type. Such a tensor lies in memory row by row."""
+    return isinstance(kind, TensorType) and kind.shape.count(None) > 1
 
 
 def unknown(kind: TensorType) -> int:

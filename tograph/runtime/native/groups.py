@@ -26,7 +26,7 @@ from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
 from ..kernels.reductions import REDUCERS
-from . import chosen, joined
+from . import chosen, joined, producers
 from .views import VIEWS
 
 R = TypeVar("R")
@@ -324,7 +324,9 @@ def schedule(graph: Graph) -> list[Group]:
     for node in joined.order(graph, before):
         wanted = Group("scalar") if node in copies else Group("products") if node in sums else place(node)  # fmt: skip
         made.add(node, wanted, (*node.control_inputs, *before.get(node, ())))
-    return made.groups
+    pinned = {n for nodes in before.values() for n in nodes}
+    pinned.update(n for node in graph.nodes for n in node.control_inputs)
+    return producers.moved(graph, made.groups, pinned, MOST)
 
 
 class _Schedule:

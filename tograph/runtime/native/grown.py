@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from ..graph.ir import Graph, Value
 from ..kernels.loop_ir import LONGEST
 from .carries import Carry
+from .code import SIZE
 from .extents import alone, unknown, where_it_is
-from .values import Decline, Mem, Operand, Room, laid_out, with_alias
+from .values import NO_OWNERS, Decline, Mem, Operand, Room, laid_out, row_major, with_alias
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -39,6 +40,7 @@ class _OpenCarry(Carry):
         code, x = self.low.code, self.start
         self.before = before
         self.alias, self.length, self.name = ("%" + code.fresh(n) for n in ("alias", "length", "carry"))  # fmt: skip
+        self.lengths = [self.length]
         self.alias_phi, self.length_phi, self.phi = (code.later() for _ in range(3))
         d = self.dim
         n = self.low.sizes.new(self.length, LONGEST)
@@ -148,3 +150,68 @@ class Swapped(_OpenCarry):
     def latch(self, end: str, again: str = "") -> None:
         super().latch(end, again)
         self._fill(self.next_phi, self.next, "ptr", self.rooms[0].place, self.swapped, end, again)
+
+
+class Remade(Carry):
+    """A tensor with several sizes that only the run knows: row by row, each iteration's in the one of two buffers where the one before is not."""
+
+    start: Mem
+    result: Mem
+
+    def _prepare(self, x: Operand) -> Mem:
+        low = self.low
+        made = [low.buffers.new() for _ in range(2)]
+        self.rooms = [place for place, _ in made]
+        own = frozenset(owner for _, owner in made)
+        low.arena.hold(own)
+        found = replace(low.row_by_row(x), dense=x.settled)
+        low.arena.hold(found.owners)
+        self.owners, self.held = low.arena.either(found.owners, own), (own, found.owners)
+        return found
+
+    def head(self, before: str) -> Mem:
+        low, code, x = self.low, self.low.code, self.start
+        self.before = before
+        self.dims = [d for d, n in enumerate(self.value.type.shape) if n is None]
+        self.alias, self.name, self.next = ("%" + code.fresh(n) for n in ("alias", "carry", "next"))
+        self.lengths = ["%" + code.fresh("length") for _ in self.dims]
+        self.phis = [code.later() for _ in range(3 + len(self.dims))]
+        size = list(x.size)
+        for d, name in zip(self.dims, self.lengths):
+            size[d] = low.sizes.new(name, LONGEST)
+        dense = x.dense and self.value not in low.strided
+        return Mem(self.name, x.dtype, tuple(size), row_major(size), self.owners, dense, self.alias)
+
+    def dest(self) -> None:
+        return None
+
+    def close(self, x: Operand, others: Sequence[Operand] = ()) -> None:
+        self.expect(x.settled)
+        low, dtype = self.low, x.dtype
+        for n, wanted in zip(x.size, self.value.type.shape, strict=True):
+            if wanted is not None:
+                low.sizes.require(n, wanted)
+        nbytes = low.code.multiply(low.sizes.elements(x.size), SIZE[dtype])
+        data = low.buffers.room(self.next, "0", nbytes, NO_OWNERS)
+        self.result = Mem(data, dtype, x.size, row_major(x.size), alias=x.alias)
+        low.copy(x, self.result)
+
+    def latch(self, end: str, again: str = "") -> None:
+        a, text = self.rooms[0], self.low.sizes.text
+        values = [
+            (self.alias, "i1", self.start.alias, self.result.alias),
+            (self.name, "ptr", self.start.pointer, self.result.pointer),
+            (self.next, "ptr", a, self.swapped),
+            *((name, "i64", text(self.start.size[d]), text(self.result.size[d])) for d, name in zip(self.dims, self.lengths)),
+        ]  # fmt: skip
+        for phi, (name, kind, start, following) in zip(self.phis, values, strict=True):
+            self._fill(phi, name, kind, start, following, end, again)
+
+    def swap(self) -> None:
+        a, b = self.rooms
+        code = self.low.code
+        self.swapped = code.do(f"select i1 {code.do(f'icmp eq ptr {self.next}, {a}')}, ptr {b}, ptr {a}")  # fmt: skip
+
+    def finish(self) -> None:
+        for owners in self.held:
+            self.low.arena.release(owners)

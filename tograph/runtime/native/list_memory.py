@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Value
 from ..graph.types import DTYPE_NAMES, ListType, ScalarType, TensorType, Type
-from ..kernels.loop_ir import LONGEST
+from ..kernels.loop_ir import LONGEST, Open
+from . import walks
 from .code import Code
 from .extents import unknown, where_it_is
 from .list_items import depth, inside, item_bytes, paired
@@ -107,6 +108,18 @@ def contents(low: Lowering, x: Listed) -> Listed:
     first, end = _if_any(low, x.length, span)
     length = code.do(f"sub i64 {end}, {first}")
     return Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias)
+
+
+def same_size(low: Lowering, x: Listed) -> Open:
+    """How many parts each tensor in a list has; the code declines where they differ, and where there is none."""
+    code = low.code
+    low.fail(code.do(f"icmp eq i64 {x.length}, 0"))
+    first, end = _pair(low, x, x.begin)
+    size = code.do(f"sub i64 {end}, {first}")
+    with walks.counted(code, x.length) as i:
+        first, end = _pair(low, x, code.add(x.begin, i))
+        low.fail(code.do(f"icmp ne i64 {code.do(f'sub i64 {end}, {first}')}, {size}"))
+    return low.sizes.new(size, LONGEST)
 
 
 def append(low: Lowering, target: Listed, at: str, x: Listed) -> None:

@@ -29,9 +29,10 @@ from .list_memory import (
     pushed,
     put,
     reserve,
+    same_size,
 )
 from .list_slices import clamped, sliced, spread
-from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
+from .values import Decline, Listed, Mem, Operand, Reg, numel, row_major, strides
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -273,8 +274,34 @@ def _extend(low: Lowering, node: Node) -> Listed:
 def _stack(low: Lowering, node: Node) -> Mem:
     x = low.operand(node.args[0])
     if paired(x.item):
-        raise Decline("a stack of items whose sizes only the run knows")
+        return _stacked(low, node, x)
     return _joined(low, node, x, (x.length,), tuple(getattr(x.item, "shape", ())))
+
+
+def _stacked(low: Lowering, node: Node, x: Listed) -> Mem:
+    """Items of a size that only the run knows, which stand one after the other; the code declines where they differ."""
+    if not isinstance(x.item, TensorType) or x.item.dtype is not node.args[1] or 0 in x.item.shape:
+        raise Decline("a stack of lists, or of items of another type")
+    d, size = unknown(x.item), same_size(low, x)
+    parts, shape = contents(low, x), x.item.shape
+    order = (d, *(i for i in range(len(shape)) if i != d))
+    known = node.outputs[0].type.shape[0]
+    length: Any = low.sizes.new(x.length, LONGEST)
+    if known is not None:
+        low.sizes.require(length, known)
+        length = known
+    packed = row_major((length, size, *(shape[i] for i in order[1:])))
+    step = dict(zip(order, packed[1:]))
+    whole = (length, *(size if n is None else n for n in shape))
+    steps = (packed[0], *(step[i] for i in range(len(shape))))
+    place = address(low, parts, parts.begin)
+    low.sizes.note(node.outputs[0], whole)
+    found = Mem(place, DTYPE_NAMES[x.item.dtype], whole, steps, x.owners)
+    if d == 0 and (x.fixed or not low.rewrites):
+        return found
+    made = low.new(found.dtype, found.size)
+    low.copy(found, made)
+    return made
 
 
 def _concat(low: Lowering, node: Node) -> Mem:

@@ -5,7 +5,7 @@ Nodes that do not fit into one nest get one each; a node without loops is asked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +13,21 @@ import torch
 
 from ..graph.ir import Node, Value, map_values
 from ..graph.types import DTYPES, ScalarType, TensorType
-from ..inference.shapes import RULES, Meta, is_packed
+from ..inference.shapes import RULES, Meta
 from ..kernels.build import Region, build
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, settled
-from ..kernels.loop_ir import Kernel, Unsupported
+from ..kernels.loop_ir import Kernel, Open, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import REDUCERS
 from . import calls, nests
+from .callees import without_gaps
 from .code import literal
 from .groups import CLONE, one_element
 from .loops import Place, emit
 from .parts import Part
-from .values import Decline, Fill, Mem, Operand, Reg, in_a_row, numel, strides
+from .values import Decline, Fill, Mem, Operand, Reg, alike, in_a_row, numel, strides
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -45,6 +46,13 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
     copies, placed = _copies(low, outputs), _strided(low, outputs)
     written = [*outputs, *(n.outputs[0] for n in copies)]
     placed |= {n.outputs[0]: place.stride for n, (_, place) in copies.items()}
+    region = Region([*fills, *nodes, *copies], written)
+    packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
+    made = [x for x in map(low.env.get, _used(nodes)) if isinstance(x, Fill)]
+    ordered = packed or all(x.ordered for x in (*map(low.operand, region.inputs), *made))
+    steps = None if ordered else _strides_there(low, region, made)
+    turned = {} if steps is None else _turned(low, steps, outputs, placed)
+    placed |= turned
     try:
         kernel = _kernel(low, [*fills, *nodes, *copies], written, placed)
     except Decline:
@@ -55,24 +63,23 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
             return
         _apart(low, nodes)
         return
-    region = Region([*fills, *nodes, *copies], written)
-    packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
-    made = [x for x in map(low.env.get, _used(nodes)) if isinstance(x, Fill)]
-    ordered = packed or all(x.ordered for x in (*map(low.operand, region.inputs), *made))
-    packed_there = None if ordered else _packed_there(low, region, made)
     results: list[Any] = []
     for v in outputs:
         dtype, size = low.tensor(v)
-        place = low.direct.place(v, kernel, region) or low.target(v)
+        if v in turned:
+            place = _in_its_order(low, v, turned[v])
+        else:
+            place = low.direct.place(v, kernel, region) or low.target(v)
         results.append(place if numel(size) > 1 else _cell(low, dtype, size))
     nests.call(low, kernel, region, [*results, *(place for _, place in copies.values())])
     low.parts.stored.update(part for part, _ in copies.values())
     for v, x in zip(outputs, results):
-        low.bind(v, _as_result(low, v, x, packed_there is None or v in packed_there))
+        known = steps is None or v in turned or _packed_by(low, v, steps)
+        low.bind(v, _as_result(low, v, x, known))
 
 
 def _as_result(low: Lowering, v: Value, x: Any, packed: bool) -> Any:
-    """What a value is behind its nest; ``packed``: whether it is contiguous in eager PyTorch."""
+    """What a value is behind its nest; ``packed``: whether eager PyTorch's has the same strides."""
     if isinstance(x, Mem) and one_element(v):
         return Reg(low.code.load(x.dtype, x.pointer), x.dtype, x.size)
     if isinstance(x, Mem) and not packed:
@@ -80,8 +87,33 @@ def _as_result(low: Lowering, v: Value, x: Any, packed: bool) -> Any:
     return x
 
 
-def _packed_there(low: Lowering, region: Region, made: Sequence[Fill]) -> set[Value]:
-    """The results that are contiguous in eager PyTorch, as its rules for strides tell from those of the inputs.
+def _packed_by(low: Lowering, v: Value, steps: dict[Value, tuple]) -> bool:
+    """Whether a result is contiguous in eager PyTorch, of whose strides ``steps`` tells."""
+    size = low.tensor(v)[1]
+    return v in steps and alike(size, steps[v], strides(size))
+
+
+def _turned(low: Lowering, steps: dict[Value, tuple], outputs: Sequence[Value], placed: Collection[Value]) -> dict[Value, tuple]:  # fmt: skip
+    """The strides of the results that have their dims in another order in eager PyTorch: they get them here, so that what is given to the caller is known."""
+    found = {}
+    for v in outputs:
+        size = low.tensor(v)[1]
+        if v in placed or v not in steps or one_element(v) or _packed_by(low, v, steps):
+            continue
+        if not any(isinstance(n, Open) for n in size) and without_gaps(size, steps[v]):
+            found[v] = steps[v]
+    return found
+
+
+def _in_its_order(low: Lowering, v: Value, stride: tuple) -> Mem:
+    """New memory for a tensor of those strides."""
+    low.dests.pop(v, None)
+    dtype, size = low.tensor(v)
+    return replace(low.new(dtype, size), stride=stride)
+
+
+def _strides_there(low: Lowering, region: Region, made: Sequence[Fill]) -> dict[Value, tuple]:
+    """The strides of results in eager PyTorch, as far as its rules tell from those of the inputs.
 
     ``made``: the tensors of numbers among them.
     """
@@ -106,10 +138,10 @@ def _packed_there(low: Lowering, region: Region, made: Sequence[Fill]) -> set[Va
         found = rule(*given, **n.kwargs)
         found = [found] if isinstance(found, Meta) else found or []
         metas |= {v: m for v, m in zip(n.outputs, found) if isinstance(m, Meta) and m.laid_out}
-    return {v for v in region.outputs if v in metas and is_packed(metas[v])}
+    return {v: metas[v].stride for v in region.outputs if v in metas}
 
 
-def _packed_anyhow(low: Lowering, region: Region) -> set[Value]:
+def _packed_anyhow(low: Lowering, region: Region) -> dict[Value, tuple]:
     """The results that are contiguous whatever the strides of the other inputs are: new copies, and what is computed from such and from ordered tensors."""
     held = {v: x for v in _used(region.nodes) if (x := low.env.get(v)) is not None}
     packed = {v for v, x in held.items() if x.ordered}
@@ -117,7 +149,7 @@ def _packed_anyhow(low: Lowering, region: Region) -> set[Value]:
         new = n.op in PRODUCTS or n.op in GATHERS or (n.op == CLONE and n.kwargs.get("memory_format") is torch.contiguous_format)  # fmt: skip
         if new or all(v in packed for v in n.inputs if isinstance(v.type, TensorType)):
             packed.update(v for v in n.outputs if v not in held)
-    return packed.intersection(region.outputs)
+    return {v: strides(low.tensor(v)[1]) for v in region.outputs if v in packed}
 
 
 def _new(dtype: str, size: tuple[int, ...]) -> Meta:
@@ -182,7 +214,7 @@ def _kernel(
         for v in n.outputs:
             size = low.tensor(v)[1]
             stride = (placed or {}).get(v, strides(size))
-            metas[v] = Meta(v.type.dtype, size, low.sizes.strides(stride), 0, _CPU)
+            metas[v] = Meta(v.type.dtype, tuple(map(low.sizes.same, size)), low.sizes.strides(stride), 0, _CPU)  # fmt: skip
     name = f"k{len(low.kernels)}"
     try:
         kernel = build(region, metas, name)
@@ -194,7 +226,8 @@ def _kernel(
 
 def _meta(low: Lowering, v: Value, x: Operand) -> Meta:
     stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
-    return Meta(v.type.dtype, tuple(x.size or ()), low.sizes.strides(stride), 0, _CPU)
+    size = tuple(map(low.sizes.same, x.size or ()))
+    return Meta(v.type.dtype, size, low.sizes.strides(stride), 0, _CPU)
 
 
 def _apart(low: Lowering, nodes: list[Node]) -> None:

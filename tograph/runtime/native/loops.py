@@ -206,16 +206,16 @@ class _Emitter:
     def _address(self, a: Affine) -> str:
         total = str(a.offset)
         for name, factor in a.terms:
-            here = self.variables[name]
-            step = (
-                self.code.do(f"mul nsw i64 {here}, {self.bind[factor].text}")
-                if type(factor) is str
-                else self.code.multiply(here, factor)
-            )
-            total = self.code.add(total, step)
+            total = self.code.add(total, self._times(self.variables[name], factor))
         for e, factor in a.gathers:
-            total = self.code.add(total, self.code.multiply(self.value(e), factor))
+            total = self.code.add(total, self._times(self.value(e), factor))
         return total
+
+    def _times(self, index: str, factor: int | str) -> str:
+        """An index times a stride, which may be a parameter of the kernel."""
+        if type(factor) is str:
+            return self.code.do(f"mul nsw i64 {index}, {self.bind[factor].text}")
+        return self.code.multiply(index, factor)
 
     def _store(self, store: Store) -> None:
         place, value = self.bind[store.buffer], self.value(store.value)

@@ -132,7 +132,7 @@ def by_rows(low: Lowering, node: Node) -> Iterator[None]:
     if len(opened) != 1 or opened[0] != y.size[-1] or y.stride[-1] == 1 or a is b or few or b in low.written:  # fmt: skip
         yield
         return
-    made = low.in_order(y, opened[0], numel(y.size[:-1]))
+    made = low.row_by_row(y)
     low.arena.hold(made.owners)
     low.env[b] = made
     yield
@@ -185,11 +185,22 @@ def broadcast(low: Lowering, x: Operand, size: tuple[int, ...]) -> Mem:
     return Mem(x.pointer, x.dtype, size, tuple(stride), x.owners)
 
 
+def paying(b: Matrix, batch: int) -> int:
+    """The rows of A from which on a copy of ``b`` that is contiguous along its columns costs less than dot products."""
+    if bound(b.rows) < SHALLOW:
+        return 8
+    return SHARED if batch > 1 or bound(b.rows) > MODERATE else 16
+
+
+def turned(a: Matrix, b: Matrix) -> bool:
+    """Whether ``a`` times ``b`` has a form without a copy, of dot products, and another with one."""
+    return b.column_stride != 1 and b.columns > 1 and b.row_stride == 1 and a.column_stride == 1
+
+
 def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
     # folding many short dot products costs more than a copy
-    shallow = a.rows >= 8 and bound(b.rows) < SHALLOW
-    shallow = shallow or (batch == 1 and a.rows >= (16 if bound(b.rows) <= MODERATE else SHARED))
+    shallow = a.rows >= paying(b, batch)
     if b.column_stride == 1 or (b.row_stride == 1 and a.column_stride == 1 and not shallow):
         return b
     if b.columns == 1 and b.row_stride == 1 and a.column_stride == 1:

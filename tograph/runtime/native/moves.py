@@ -19,7 +19,7 @@ from .groups import CAT, UPDATES
 from .indices import index_of, slice_of
 from .parts import Part
 from .scalar_parts import cast
-from .values import NO_OWNERS, Decline, Mem, Operand, Room, endless, in_a_row, laid_out, numel
+from .values import NO_OWNERS, Decline, Fill, Mem, Operand, Room, endless, in_a_row, laid_out, numel
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -56,7 +56,7 @@ def place(low: Lowering, node: Node) -> Mem:
     if found is None:
         found = low.target(node.outputs[0])
         nbytes = math.prod(map(usual, found.size)) * SIZE[found.dtype]
-        if nbytes > COPIED:
+        if nbytes > COPIED and not isinstance(base, Fill):  # which is written either way
             raise Decline(f"an update of a part that copies {nbytes} bytes")
         low.copy(base, found)
     return found if base.ordered else replace(found, dense=in_a_row(found.size))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
-from ..kernels.kernel import COSTLY_WORK, WORK_PER_THREAD, make, work_of
-from ..kernels.loop_ir import BINARY, LONGEST, TERNARY, UNARY, Expr, Kernel, Unsupported
+from ..kernels.kernel import WORK_PER_THREAD, make, work_of
+from ..kernels.loop_ir import BINARY, ITEM_SIZES, LONGEST, TERNARY, UNARY, Expr, Kernel, Unsupported
 from ..kernels.split_rows import Split, split
 from . import threading
 from .code import REGISTER, Code
@@ -31,6 +31,9 @@ MANY = 64  # calls of all nests beyond which all do
 VECTORS = 256  # points from which on a loop nest is written with explicit vectors
 USUAL = 1 << 8  # what a size without a bound is taken to be where work is estimated
 FEW, MOST_PARTS = 64, 16  # rows that are folded in parts, and parts of a row
+# A fold over rows that lie in as many pages goes through them strip by strip, and for each strip through all pages: more than a processor keeps the
+# addresses of. In parts of fewer it asks for each once.
+PAGE, MOST_PAGES, PART_PAGES = 1 << 12, 1 << 11, 1 << 8
 LIBRARY = 16  # ... and one that would call the C library for each point
 
 
@@ -98,8 +101,18 @@ def call(low: Lowering, kernel: Kernel, region: Region, results: list[Mem]) -> N
 
 
 def _in_parts(kernel: Kernel) -> Split | None:
-    """A fold of a few long rows as one of many parts for all threads, and one of what those give."""
-    if kernel.sizes or not kernel.row or not threading.available():
+    """A fold of a few long rows, or of rows in many pages, as one of many parts, and one of what those give.
+
+    Parts are equal, and what they leave has a nest of its own: loads of this renderer have no masks to end a part that is shorter.
+    """
+    if kernel.sizes or not kernel.row:
+        return None
+    pages = _strided_pages(kernel)
+    if pages > MOST_PAGES:
+        found = split(kernel, -(-pages // PART_PAGES), first=True, equal=True)
+        if found is not None:
+            return found
+    if not threading.available():
         return None
     points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
     most = min(MOST_PARTS, points * work_of(kernel) // (2 * WORK_PER_THREAD))
@@ -108,9 +121,19 @@ def _in_parts(kernel: Kernel) -> Split | None:
         return None
     length = kernel.row[0].size
     whole = [n for n in range(most, most // 2, -1) if length % n == 0]
-    # Parts of unequal length are masked, which costs a plain sum more than it gains.
-    equal = not whole and work_of(kernel) < COSTLY_WORK
-    return split(kernel, whole[0] if whole else most, first=True, equal=equal)
+    return split(kernel, whole[0] if whole else most, first=True, equal=True)
+
+
+def _strided_pages(kernel: Kernel) -> int:
+    """The most pages of memory that a fold over the rows of a matrix touches for each strip of columns."""
+    row, most = kernel.row[0], 0
+    for e in kernel.body:
+        if e.op != "load" or e.address is None or e.address.gathers or not kernel.outer:
+            continue
+        apart, beside = e.address.factor(row.name), e.address.factor(kernel.outer[-1].name)
+        if beside == 1 and isinstance(apart, int):
+            most = max(most, row.size * min(abs(apart) * ITEM_SIZES[e.dtype], PAGE) // PAGE)
+    return most
 
 
 def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]]) -> None:

@@ -26,7 +26,7 @@ from . import pool, results, rows
 from .buffers import Buffers
 from .callees import Call
 from .drawing import draws
-from .entry import MISS, MOST, Code, Results, Wanted, make_entry
+from .entry import MISS, MOST, Code, Results, Wanted, make_entry, opened
 from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
 from .nests import Nest
@@ -209,7 +209,8 @@ class Native:
             return None
         if len(self._inputs) - len(captured) > MOST or self._tells or self._later:
             return None
-        if self._lists and (owner is not None or self._assigned):  # others have no ``Rows``
+        lists = [i for i in self._lists if not opened(self._inputs[i])]
+        if lists and (owner is not None or self._assigned):  # others have no ``Rows``
             return None
         left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
         code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip
@@ -223,7 +224,7 @@ class Native:
             if isinstance(kind, ScalarType):
                 if type(x) is not kind.kind or (kind.kind is int and not -_WORD <= x < _WORD):
                     return False
-            elif type(x) is rows.Rows:
+            elif type(x) in rows.IN_CELLS:
                 continue
             elif not (_fits(x, kind, grad) and alike(x.shape, x.stride(), self._strides[i])):
                 return False
@@ -233,7 +234,7 @@ class Native:
         """Whether a tensor that is written shares memory with another input."""
         spans: list[tuple[int, int, int]] = []
         for i, x in enumerate(inputs):
-            if type(x) is rows.Rows:
+            if type(x) in rows.IN_CELLS:
                 spans += [(*span, i) for span in x.spans()]
             elif isinstance(x, torch.Tensor):
                 start, count = x.data_ptr(), extent(x.shape, x.stride())
@@ -249,7 +250,7 @@ class Native:
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
         slots = self._slots
         for i, (x, kind) in enumerate(zip(inputs, self._inputs)):
-            if type(x) is rows.Rows:
+            if type(x) in rows.IN_CELLS:
                 slots[i] = x.address()
             else:
                 slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
 from ..kernels.loop_ir import LONGEST, Open
-from .values import Decline, Mem, Operand, Reg, alike, numel, row_major, view_of
+from .values import Decline, Mem, Operand, Reg, numel, row_major, view_of
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -26,6 +26,8 @@ def reshape(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     opened = [d for d, (n, m) in enumerate(zip(x.size, node.args[0].type.shape)) if m is None or isinstance(n, Open)]  # fmt: skip
     if _merges(x, opened, shape):
         return [_across(low, x, shape, node.args[1])]
+    if shape.count(None) != len(opened) and max(shape.count(None), len(opened)) > 1:
+        return [_anew(low, x, shape, node.args[1])]
     size = _new_size(low, [x.size[d] for d in opened], shape, node.args[1])
     found = _regrouped(x, size)
     if found is not None:
@@ -47,7 +49,7 @@ def _merges(x: Mem, opened: Sequence[int], shape: tuple) -> bool:
 
 def _across(low: Lowering, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
     """Such a view: of elements that follow each other in eager PyTorch's order, which takes a copy where they do not here."""
-    code, row = low.code, row_major(x.size)
+    code = low.code
     rest = numel(tuple(n for n in x.size if not isinstance(n, Open)))
     known = numel(tuple(n for n in shape if n is not None))
     opened: list[Any] = [n for n in x.size if isinstance(n, Open)]
@@ -57,7 +59,7 @@ def _across(low: Lowering, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
             low.sizes.agree(rest // known, given[shape.index(None)])
         return view_of(low.contiguous(x), size, row_major(size))
     (n,) = opened
-    flat = x if alike(x.size, x.stride, row) else low.in_order(x, n, rest)
+    flat = low.row_by_row(x)
     total = code.multiply(low.sizes.text(n), rest)
     count = code.do(f"udiv i64 {total}, {known}")
     low.fail(code.do(f"icmp ne i64 {code.multiply(count, known)}, {total}"))
@@ -67,6 +69,22 @@ def _across(low: Lowering, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
     m = low.sizes.new(count, LONGEST if n.endless else max(n.bound * rest // known, 2))
     size = tuple(m if k is None else k for k in shape)
     return replace(x, pointer=flat.pointer, size=size, stride=row_major(size), owners=flat.owners, lead=None, place="", gaps=False)  # fmt: skip
+
+
+def _anew(low: Lowering, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
+    """A view of the elements in eager PyTorch's order, where the sizes of several dimensions are only the run's."""
+    code = low.code
+    flat, total = low.row_by_row(x), low.sizes.elements(x.size)
+    size = [low.sizes.known(low.register(low.operand(m))) if n is None and isinstance(m, Value) else n for n, m in zip(shape, given)]  # fmt: skip
+    if size.count(None) > 1:
+        raise Decline("a view of several sizes that are known only at run time")
+    if None in size:
+        known = low.sizes.elements(tuple(n for n in size if n is not None))
+        low.fail(code.do(f"icmp eq i64 {known}, 0"))
+        count = code.do(f"udiv i64 {total}, {known}")
+        size[size.index(None)] = low.sizes.new(count, LONGEST)
+    low.fail(code.do(f"icmp ne i64 {low.sizes.elements(tuple(size))}, {total}"))
+    return replace(x, pointer=flat.pointer, size=tuple(size), stride=row_major(size), owners=flat.owners, lead=None, place="", gaps=False)  # fmt: skip
 
 
 def _new_size(low: Lowering, unknown: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,12 +20,30 @@ from torch.utils._pytree import register_pytree_node
 from ..gradients.transforms import is_wrapped
 from ..graph.types import STR, ListType, ScalarType, TensorType, Type
 from .buffers import Buffers
-from .extents import unknown
+from .extents import several, unknown
 from .list_items import depth, inside, paired
 from .text_pool import taken
 
 _WORD = torch.int64
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Sized:
+    """A tensor with several sizes that only the run knows, as an input. ``address``: where these are, and behind them where it is."""
+
+    __slots__ = ("_words", "tensor")
+
+    def __init__(self, x: torch.Tensor, kind: TensorType):
+        given = *(n for n, m in zip(x.shape, kind.shape) if m is None), x.data_ptr()
+        self.tensor, self._words = x, (ctypes.c_int64 * len(given))(*given)
+
+    def address(self) -> int:
+        """What a slot points to."""
+        return ctypes.addressof(self._words)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Where it begins and ends."""
+        return [(self.tensor.data_ptr(), self.tensor.data_ptr() + self.tensor.nbytes)]
 
 
 class Rows:
@@ -84,6 +103,9 @@ def _items(item: Type, parts: tuple[torch.Tensor, ...], first: int, end: int) ->
     return tuple(found.tolist() if isinstance(item, ScalarType) else found.unbind(0))
 
 
+IN_CELLS = (Sized, Rows)  # inputs whose slots point to words
+
+
 def plain(x: Any) -> Any:
     """A value as the host has it."""
     return x.items() if type(x) is Rows else x
@@ -99,6 +121,8 @@ def grows(kind: Type) -> bool:
 
 def block(kind: Type) -> Any:
     """Memory for the length of a result and the places of its buffers."""
+    if several(kind):
+        return (ctypes.c_int64 * (kind.shape.count(None) + 1))()
     return (ctypes.c_int64 * (1 + (0 if kind == STR else depth(inside(kind)))))()
 
 
@@ -106,6 +130,8 @@ def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[
     """What gives the result that a call left in buffers."""
     if kind == STR:
         return lambda: taken(block[0])
+    if several(kind):
+        return lambda: _sized(block, kind, buffers)
     item = inside(kind)
     if item == STR:
         return lambda: _strings(buffers.read(block[1], 8 * block[0]))
@@ -122,6 +148,13 @@ def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[
         return _turned(x, d) if d else x
 
     return tensor
+
+
+def _sized(block: Any, kind: TensorType, buffers: Buffers) -> torch.Tensor:
+    """A tensor with several sizes that only the run knew."""
+    *lengths, place = block
+    rest = iter(lengths)
+    return buffers.take(place, kind.dtype, tuple(next(rest) if n is None else n for n in kind.shape))
 
 
 def _strings(words: bytes) -> tuple[str, ...]:
@@ -163,8 +196,12 @@ def _apart(items: Any) -> Any:
     return items.clone() if isinstance(items, torch.Tensor) else items
 
 
-def packed(x: Any, kind: Type) -> Rows | None:
-    """A list as ``Rows``; None where its items are not what the type says."""
+def packed(x: Any, kind: Type) -> Rows | Sized | None:
+    """A list as ``Rows``, a tensor as ``Rows`` or ``Sized``; None where it is not what the type says."""
+    if several(kind):
+        fits = type(x) in _PLAIN and len(x.shape) == len(kind.shape) and x.is_contiguous()
+        wanted = replace(kind, shape=tuple(n if m is None else m for n, m in zip(x.shape, kind.shape))) if fits else kind  # fmt: skip
+        return Sized(x, kind) if fits and _fits(x, wanted) else None
     item = inside(kind)
     if type(x) is Rows:
         return x if x.item == item else None

@@ -266,7 +266,7 @@ def _masked(low: Lowering, orders: list[Value], first: int, size: Any, source: O
         if many:
             count = low.code.do(f"load i64, ptr {cell}")
             low.fail(low.code.do(f"icmp ne i64 {count}, {low.sizes.text(source.size[0])}"))
-        low.work += bound(there.size[0]) * (1 + numel(rest) * 0.5)
+        low.work += min(bound(there.size[0]), chosen.USUAL) * (1 + numel(rest) * 0.5)
 
     return sweep
 

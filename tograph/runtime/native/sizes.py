@@ -16,7 +16,7 @@ from ..graph.ir import Node, Value
 from ..graph.types import TensorType
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS
-from ..kernels.loop_ir import LONGEST, Open
+from ..kernels.loop_ir import LONGEST, Open, bound
 from ..kernels.pointwise import ROWS
 from ..kernels.products import SHARED
 from ..kernels.reductions import REDUCERS
@@ -103,6 +103,16 @@ class Sizes:
         if not isinstance(a, Open) and not isinstance(b, Open):
             raise Decline("sizes that differ")
         self._equal(self.text(a), self.text(b))
+        if isinstance(a, Open) and isinstance(b, Open):
+            a, b = sorted((self.same(a), self.same(b)), key=lambda n: (n.bound, n.name))
+            if a != b:
+                self.low.found["same", b] = a
+
+    def same(self, n: int | Open) -> int | Open:
+        """The one name for all sizes that were found to be equal to ``n``: a loop nest sees that its tensors have one size."""
+        while ("same", n) in self.low.found:
+            n = self.low.found["same", n]
+        return n
 
     def agree(self, n: int | Open, given: Any) -> None:
         """Decline where a number is not the size ``n``."""
@@ -127,16 +137,18 @@ class Sizes:
         self.registers[name] = self.span(step)
         return name
 
-    def volume(self, size: Size) -> str:
-        """How many elements a tensor with two sizes without a bound has; too many decline."""
-        ends = [self.text(n) for n in size if isinstance(n, Open) and n.endless]
+    def elements(self, size: Size) -> str:
+        """How many elements a tensor has; where several sizes without a bound are too large for a product the code declines."""
+        opened = [n for n in size if isinstance(n, Open)]
+        ends = [n for n in opened if n.endless]
         if len(ends) > 2:
             raise Decline("a tensor with three sizes that have no bound")
-        code = self.low.code
-        for n in ends:
-            self.low.fail(code.do(f"icmp ugt i64 {n}, {WIDEST}"))
-        whole = code.do(f"mul nsw i64 {ends[0]}, {ends[1]}")
-        return code.multiply(whole, numel(tuple(n for n in size if not (isinstance(n, Open) and n.endless))))  # fmt: skip
+        code, whole = self.low.code, str(numel(tuple(n for n in size if not isinstance(n, Open))))
+        for n in opened:
+            if len(ends) > 1 and n in ends:
+                self.low.fail(code.do(f"icmp ugt i64 {self.text(n)}, {WIDEST}"))
+            whole = code.multiply(self.text(n), int(whole)) if whole.isdigit() else code.do(f"mul nsw i64 {whole}, {self.text(n)}")  # fmt: skip
+        return whole
 
     def _equal(self, *texts: str) -> None:
         pair = ("equal", *sorted(texts))
@@ -214,6 +226,8 @@ class Sizes:
         if op in _INTO:
             size = self._size(node.args[0])
             return self._broadcast([size, self._size(node.args[1])]) and size
+        if op == "aten.diag_embed.default":
+            return self._on_diagonal(*node.args, **node.kwargs)
         if op in ROWS:
             return self._broadcast([self._size(a) for a in node.args])
         if op in GATHERS and all(n is not None for n in v.type.shape):
@@ -286,9 +300,23 @@ class Sizes:
             node.op == "aten.arange.start" and node.args[0] == 0
         ):
             return (self.known(self.low.register(self.low.operand(node.args[-1]))),)
+        if node.op.startswith("aten.eye."):
+            rows, *columns = (self.known(self.low.register(self.low.operand(n))) for n in node.args)
+            return (rows, *(columns or [rows]))
         if not node.args or not isinstance(node.args[0], (list, tuple)):
             raise Decline(f"{node.op} of a size that is known only at run time")
         return tuple(self.known(self.low.register(self.low.operand(n))) for n in node.args[0])
+
+    def _on_diagonal(self, x: Value, offset: Any = 0, *dims: int) -> Size:
+        *lead, n = self._size(x)
+        if dims or type(offset) is not int:
+            raise Decline("a diagonal over other dims")
+        if offset:
+            if isinstance(n, Open):  # of an empty one there is no element to look at
+                self.low.fail(self.low.code.do(f"icmp eq i64 {self.text(n)}, 0"))
+            longer = self.low.code.add(self.text(n), str(abs(offset)))
+            n = self.new(longer, min(bound(n) + abs(offset), LONGEST)) if isinstance(n, Open) else n + abs(offset)  # fmt: skip
+        return (*lead, n, n)
 
     def _product(self, node: Node) -> Size:
         (left, own), (right, other) = SHARED[node.op]

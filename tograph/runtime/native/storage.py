@@ -12,7 +12,7 @@ from typing import Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import DTYPE_NAMES, TensorType
-from ..kernels.loop_ir import Open
+from ..kernels.loop_ir import LONGEST, Open
 from . import buffers, direct, extents, loop_nodes, text_code, transposes
 from .arena import Arena
 from .code import REGISTER, SIZE, Code, literal
@@ -25,6 +25,7 @@ from .values import (
     Operand,
     Reg,
     Room,
+    alike,
     endless,
     laid_out,
     numel,
@@ -142,7 +143,7 @@ class Storage:
         """Memory in the arena that nobody holds yet; in a buffer, where only the run knows how much."""
         if wide(size):
             place, owner = self.buffers.new()
-            nbytes = self.code.multiply(self.sizes.volume(size), SIZE[dtype])
+            nbytes = self.code.multiply(self.sizes.elements(size), SIZE[dtype])
             owners = frozenset([owner])
             return laid_out(self.buffers.room(place, "0", nbytes, owners), dtype, size, owners)
         if any(isinstance(n, Open) for n in size) and numel(size) * SIZE[dtype] > _PLANNED:
@@ -152,10 +153,16 @@ class Storage:
         pointer = self.code.do(f"getelementptr i8, ptr {self.base}, i64 {offset}")
         return laid_out(pointer, dtype, size, frozenset([owner]))
 
-    def in_order(self, x: Mem, n: Open, rest: int) -> Mem:
-        """``x``, whose one open size is ``n``, in memory without room for more, in eager PyTorch's order."""
-        made = self.new(x.dtype, (n, rest))
-        found = replace(made, size=x.size, stride=row_major(x.size), place="")
+    def row_by_row(self, x: Operand) -> Mem:
+        """``x`` in eager PyTorch's order without room for more: where it is, if it lies so, else in new memory."""
+        size = x.size or ()
+        if not any(isinstance(n, Open) for n in size):
+            return self.contiguous(x)
+        stride = row_major(size)
+        if isinstance(x, Mem) and alike(size, x.stride, stride):
+            return replace(x, stride=stride, lead=None, place="")
+        count = self.sizes.new(self.sizes.elements(size), min(numel(size), LONGEST))
+        found = replace(self.new(x.dtype, (count,)), size=size, stride=stride, place="")
         self.copy(x, found)
         return found
 

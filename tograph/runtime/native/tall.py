@@ -40,8 +40,27 @@ def lower(low: Lowering, node: Node) -> None:
     target = low.target(out)
     added = matmul.broadcast(low, bias[0], size) if bias else None
     left, right, result = matmul.matrices("mm", a, b, target)
-    right = matmul.usable(low, replace(left, rows=MANY), right, b, 1)
-    count, first = low.sizes.text(size[0]), "0"
+    count = low.sizes.text(size[0])
+
+    def write(rows: int) -> None:
+        """Write the product where there are about so many rows."""
+        there = matmul.usable(low, replace(left, rows=rows), right, b, 1)
+        _in_blocks(low, dtype, count, left, there, result, added)
+
+    least = matmul.paying(right, 1)
+    if matmul.turned(left, right):
+        with walks.either(low, code.do(f"icmp uge i64 {count}, {least}")) as other:
+            write(least)
+            other()
+            write(1)
+    else:
+        write(MANY)
+    low.work += 0.05 * MANY * left.columns * right.columns
+    low.bind(out, target)
+
+
+def _in_blocks(low: Lowering, dtype: str, count: str, left: Matrix, right: Matrix, result: Matrix, added: Mem | None) -> None:  # fmt: skip
+    code, first = low.code, "0"
     for rows in BLOCKS:
         if rows == BLOCKS[0] and (rows * left.columns * right.columns < threading.PRODUCT or not threading.available()):  # fmt: skip
             continue
@@ -53,8 +72,6 @@ def lower(low: Lowering, node: Node) -> None:
             here = None if added is None else _bias_of(low, added, rows, row)
             matmul.product(low, dtype, 1, parts[0], right, parts[1], here)
         first = code.add(first, code.multiply(number, rows))
-    low.work += 0.05 * MANY * left.columns * right.columns
-    low.bind(out, target)
 
 
 def _block(low: Lowering, x: Matrix, rows: int, row: str, dtype: str) -> Matrix:

@@ -6,7 +6,7 @@ return that very tensor or a view of it, so a program whose output has it true d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -179,6 +179,16 @@ class Span(int):
         made = super().__new__(cls, factor * numel(sizes))
         made.factor, made.sizes = factor, sizes
         return made
+
+    def __reduce__(self) -> Any:
+        return Span, (self.factor, self.sizes)
+
+    def value(self, sizes: Mapping[Open, int]) -> int:
+        """The stride for the sizes of a run."""
+        out = self.factor
+        for n in self.sizes:
+            out *= sizes[n]
+        return out
 
     def __mul__(self, by: Any) -> Any:
         if isinstance(by, Open):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from ..kernels.loop_ir import Open
+from ..kernels.loop_ir import LONGEST, Open
 from .code import FLOATS, REGISTER, UNSIGNED, Code
 from .scalar_parts import compare, zero
 from .values import Decline, Mem, Operand, Reg, numel
@@ -48,6 +48,25 @@ def where(code: Code, condition: str) -> Iterator[None]:
     code.jump(on)
 
 
+@contextmanager
+def either(low: Lowering, condition: str) -> Iterator[Callable[[], None]]:
+    """What is written inside happens where the condition is true; what is written behind a call of what this gives, where it is not."""
+    code, known = low.code, low.found
+    then, orelse, on = (code.fresh(n) for n in ("first", "second", "both"))
+    code.branch(condition, then, orelse)
+    code.label(then)
+    low.found = dict(known)
+
+    def other() -> None:
+        code.line(f"br label %{on}")
+        code.label(orelse)
+        low.found = dict(known)
+
+    yield other
+    code.jump(on)
+    low.found = known
+
+
 def offset(code: Code, index: Sequence[str], stride: Sequence[int]) -> str:
     """The place of an element."""
     at = "0"
@@ -85,10 +104,11 @@ def flat(low: Lowering, x: Operand) -> Mem:
     x = low.memory(x)
     if len(x.size) == 1:
         return x
-    if x.open:  # else its positions could not be told apart in an index
-        raise Decline("the elements of a tensor of a size that is known only at run time")
-    x = low.contiguous(x)
-    return Mem(x.pointer, x.dtype, (numel(x.size),), (1,), x.owners)
+    x = low.row_by_row(x)
+    count: int | Open = numel(x.size)
+    if x.open:
+        count = low.sizes.new(low.sizes.elements(x.size), min(count, LONGEST))
+    return Mem(x.pointer, x.dtype, (count,), (1,), x.owners)
 
 
 def truth(code: Code, x: Reg) -> str:

@@ -7,11 +7,13 @@ knows, and their gradients; on a CPU torch's kernel stays, which gives tensors o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch.nn.attention import SDPBackend
+from torch.utils._python_dispatch import _disable_current_modes
 
 _MATH = int(SDPBackend.MATH)  # type: ignore[call-overload]
 
@@ -19,9 +21,12 @@ _MATH = int(SDPBackend.MATH)  # type: ignore[call-overload]
 @contextmanager
 def by_formula() -> Iterator[None]:
     """Inside, ``scaled_dot_product_attention`` of tensors on a GPU is its formula."""
-    if not torch.cuda.is_available():
+    there = torch.cuda.is_available()
+    if not there and not torch.backends.cuda.is_built():
         yield
         return
+    if torch.cuda.is_initialized() or not there:  # else it would begin to use the device
+        _order_of_the_device()
     c = torch._C
     # The switch of the flash kernel is the CPU's too: that one is put behind the formula instead.
     order = list(c._get_sdp_priority_order())
@@ -31,6 +36,30 @@ def by_formula() -> Iterator[None]:
         yield
     finally:
         _set(order, *switches)
+
+
+@functools.cache
+def _order_of_the_device() -> None:
+    """Have torch set its order of kernels now, if it has not yet.
+
+    It does so where it is first asked for a kernel, and puts cuDNN's first on Hopper: in a trace the formula would no longer be the first one.
+    """
+    with suppress(RuntimeError), _disable_current_modes(), torch._C.DisableTorchFunction():
+        _ask_for_a_kernel()
+
+
+class _Outline(torch.Tensor):
+    """A tensor without memory; what is done with it is an error."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        raise RuntimeError(f"{func} of no memory")
+
+
+def _ask_for_a_kernel() -> None:
+    """An error, behind the question."""
+    q = torch.Tensor._make_wrapper_subclass(_Outline, (1, 1, 1, 8), dtype=torch.float16, device="cuda:0")  # fmt: skip
+    torch.nn.functional.scaled_dot_product_attention(q, q, q)
 
 
 def _set(order: list[int], efficient: bool, cudnn: bool) -> None:

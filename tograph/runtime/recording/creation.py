@@ -6,6 +6,8 @@ computed there and then, and the guards of the trace compare with the state *aft
 branch does anything else that later calls would not do (prints, other values), the trace keeps the guards of the
 state before and serves one call only.
 
+What an object draws at random when it is made, it draws at its place among the draws of the graph (``now``).
+
 Invariant: an object made on every call, or in a staged branch or loop, is an error; a module without tensors is none of these.
 """
 
@@ -19,15 +21,13 @@ from typing import Any
 import torch
 
 from ...errors import CreationError
-from ..graph import interp
-from ..graph.ir import Node, Value
 from ..graph.ordering import node_effects
-from ..inference.infer import meta_of
 from ..symbols import journal
-from ..symbols.funcgraph import FuncGraph, Storage, current_graph, is_tracing, user_location
+from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
 from ..symbols.journal import Location
-from ..symbols.symbolic import SymTensor, value_of
+from ..symbols.symbolic import SymTensor
 from ..values import structure
+from . import now
 from .tracing import suspended
 
 
@@ -112,7 +112,7 @@ def check(what: str) -> None:
 
 def make(build: Callable[[], Any], lasting: Callable[[Any], bool] = lambda made: True) -> Any:
     """Make an object for good, which something has to keep where it is ``lasting``."""
-    with suspended():
+    with now.in_order(current_graph()), suspended():
         made = build()
     if lasting(made):
         current_graph().root.created.append((made, user_location()))
@@ -146,69 +146,6 @@ def check_reached(created: Sequence[tuple[Any, Any]], contents: Sequence[Any]) -
 def _is_bare(x: Any) -> bool:
     """Whether an object is a module without tensors, such as a loss: each call may have its own."""
     return isinstance(x, torch.nn.Module) and next(chain(x.parameters(), x.buffers()), None) is None
-
-
-# ---- initial values that need the graph
-
-
-def value_now(x: Any) -> Any:
-    """The value that a tensor of the graph has in the call that is being traced."""
-    if not isinstance(x, SymTensor):
-        return x
-    graph = current_graph()
-    value = value_of(x, graph)
-    with suspended(), torch.no_grad():
-        return _Now(graph).of(value, graph)
-
-
-class _Now:
-    """Computes values of graphs that are being recorded, with the arguments of the call."""
-
-    def __init__(self, graph: FuncGraph):
-        self.root = graph.root
-        self.known: dict[Value, Any] = {}
-
-    def of(self, value: Value, graph: FuncGraph) -> Any:
-        if value not in self.known:
-            if value.node is None:
-                self.known[value] = self._input(value, graph)
-            else:
-                self._run(value.node, graph)
-        return self.known[value]
-
-    def _input(self, value: Value, graph: FuncGraph) -> Any:
-        key = next(k for k, v in graph.captures.items() if v is value)
-        if not isinstance(key, Storage):
-            return self.of(graph.arguments[key], graph.outer)
-        if key.external is not None:
-            return key.external
-        found = self.root.given[key.argument] if key.argument is not None else None
-        if not isinstance(found, torch.Tensor):
-            raise self._unknown("depends on an argument that has no value here")
-        return found
-
-    def _run(self, node: Node, graph: FuncGraph) -> None:
-        effects = node_effects(node)
-        if effects.io or effects.writes or (effects.reads and self.root.assigned):
-            raise self._unknown("depends on effects of the same call")
-        args = {v: self.of(v, graph) for v in node.inputs}
-        results = interp.step(node, args)
-        self.known.update(zip(node.outputs, results, strict=False))
-        if effects.random:
-            self._settle(node, graph, results)
-
-    @staticmethod
-    def _settle(node: Node, graph: FuncGraph, results: Sequence[Any]) -> None:
-        """What was drawn for a variable is drawn once: later calls find the number, not the draw."""
-        if len(node.outputs) != 1:
-            return
-        storage = Storage(meta_of(results[0]), external=results[0])
-        graph.root.keep.append(results[0])
-        node.op, node.args, node.kwargs = "tg.read", (graph.reference(storage),), {}
-
-    @staticmethod
-    def _unknown(why: str) -> CreationError:
-        return CreationError(f"the initial value of a variable {why}", user_location())
 
 
 def without_symbols(args: Any) -> bool:

@@ -12,7 +12,7 @@ from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import is_tracing, user_location
 from ..symbols.symbolic import SymTensor
 from ..writes.mutation import VARIABLE
-from . import creation
+from . import creation, now
 
 
 class Variable(torch.Tensor):
@@ -141,7 +141,7 @@ def _made_in_a_trace(cls: Any, value: Any, *rest: Any) -> Variable:
     if isinstance(value, Callable) and not isinstance(value, torch.Tensor):
         value = value()
     creation.check("a tg.Variable")
-    data = creation.value_now(value)
+    data = now.value_now(value)
     return creation.make(lambda: cls(data, *rest))
 
 

@@ -13,7 +13,8 @@ from ...errors import UnsavableError, UnsavedSignatureError
 from ..functions.function import Function
 from ..functions.trace_cache import TraceCache
 from ..guarding import reads
-from ..guarding.guards import OF_TENSORS, Guards
+from ..guarding.call_checks import WORDS
+from ..guarding.guards import Guards
 from ..symbols.funcgraph import is_tracing
 from ..traces.binding import binder
 from ..traces.call_effects import Finder, GradOf
@@ -213,13 +214,10 @@ def _mode(trace: Trace) -> str:
     return "" if mode is None else f", called with gradients {'on' if mode else 'off'}"
 
 
-_WORDS = dict(zip(OF_TENSORS, ("requires a gradient", "requires no gradient", "is a leaf that requires a gradient", "is no leaf that requires a gradient")))  # fmt: skip
-
-
 def _requires(trace: Trace) -> str:
-    """Which tensors have to require a gradient, and which not to."""
-    found = {c.source.key: _WORDS[c.test] for c in trace.checks.checks if c.test in _WORDS}
-    return "".join(f", where tensor {i} {words}" for i, words in found.items())
+    """What the tensors have to be besides their kinds."""
+    found = [(c.source.key, WORDS[c.test]) for c in trace.checks.checks if c.test in WORDS]
+    return "".join(f", where tensor {i} {words}" for i, words in found)
 
 
 def _copied(trace: Trace, memo: dict) -> Trace:

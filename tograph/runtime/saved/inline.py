@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
-from ...errors import StagingError
+from ...errors import SharedMemoryError, StagingError
 from ..autodiff.replay import replay
 from ..graph.ordering import graph_effects
-from ..symbols.funcgraph import FuncGraph, Ref, current_graph, moment, user_location
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location, write_moment
 from ..symbols.journal import Location
 from ..symbols.symbolic import as_symbolic
 from ..traces.concrete import ConcreteFunction
@@ -28,6 +28,7 @@ def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Locat
     graph = current_graph()
     given = [*tensors, *concrete.captured_inputs]
     effects = graph_effects(concrete.graph)
+    _check_apart(given, effects.writes)
     by_reference = {*effects.reads, *effects.writes}
     inputs = [_reference(x, graph) if i in by_reference else as_symbolic(x) for i, x in enumerate(given)]  # fmt: skip
     with _mode(concrete):
@@ -39,6 +40,16 @@ def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Locat
     for (_, spec), place in zip(concrete._effects, places):
         place.set(flattening.unflatten(spec, outputs, _same, known))
     return result
+
+
+def _check_apart(given: Sequence[Any], written: Iterable[int]) -> None:
+    """SharedMemoryError where a tensor that the graph writes is another input too, by its memory."""
+    storages = [as_symbolic(x).storage_ for x in given]
+    if any(storages[i] is s for i in written for j, s in enumerate(storages) if i != j):
+        raise SharedMemoryError(
+            "a loaded function writes an argument that shares memory with another tensor which it takes: pass a clone of one of both",
+            user_location(),
+        )
 
 
 def _mode(concrete: ConcreteFunction) -> Any:
@@ -73,4 +84,4 @@ def _forget(storage: Any, graph: FuncGraph) -> None:
     while at is not None:
         at.known.pop(storage, None)
         at = at.outer
-    storage.version = moment()
+    storage.version = write_moment()

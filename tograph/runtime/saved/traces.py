@@ -14,8 +14,8 @@ from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import OpaqueObject
 from ..graph.text import python_objects
 from ..graph.verification import verify
-from ..guarding import questions
-from ..guarding.guards import Check, Guards, of_tensor
+from ..guarding import call_checks, questions
+from ..guarding.guards import Check, Guards
 from ..symbols.journal import Location
 from ..traces.call_effects import Finder, GradOf, no_places
 from ..traces.commits import Plan
@@ -40,7 +40,7 @@ _FORBIDDEN = (
 
 def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
     """(record, graph text) of a trace; UnsavableError names what cannot be kept, and the line that made it."""
-    concrete = trace.concrete
+    concrete, captured = trace.concrete, trace.concrete.captured_inputs
     try:
         result = encoder.spec(concrete._result)
         effects = [encoder.spec(spec) for _, spec in concrete._effects]
@@ -49,7 +49,7 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
     record = {
         "key": _key(trace.key, encoder, label),
         "specs": [encoder.value(_exact(s, v)) for s, v in zip(trace.specs, concrete.inputs)],
-        "captured": [encoder.tensors.add(x) for x in concrete.captured_inputs],
+        "captured": [encoder.tensors.add(x) for x in captured],
         "result": result,
         "effects": effects,
         "identities": concrete.identities.record,
@@ -57,7 +57,7 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "made_leaves": list(concrete.made_leaves),
         "where": [_place(i, at, encoder) for i, at in getattr(trace.finder, "where", [])],
         "grads": [[encoder.value(owner), missing] for owner, missing in trace.checks.grads],
-        "given": [[c.source.key, c.test] for c in trace.checks.checks if c.of_call()],
+        "given": [encoder.value(row) for row in call_checks.record(_given(trace), captured)],
         "late": [[i, encoder.value(owner)] for i, owner in concrete.late],
         "numbers": [encoder.value(x) for x in trace.numbers],
         "open_numbers": list(trace.open_numbers),
@@ -158,7 +158,7 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     concrete.mode, concrete.made_leaves = record.get("mode"), tuple(record.get("made_leaves", ()))
     where = [_location(place, decoder) for place in record["where"]]
     missing = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
-    given = [_given(i, test, len(specs)) for i, test in record.get("given", ())]
+    given = [_asked(row, decoder, len(specs)) for row in record.get("given", ())]
     checks = Guards(
         [*given, *mode_checks(concrete)], [decoder.value(pair) for pair in record["sizes"]], missing
     )
@@ -169,11 +169,19 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     return Trace(concrete, key, specs, checks, finder, numbers, opened, record["names"])
 
 
-def _given(i: Any, test: Any, count: int) -> Check:
+def _given(trace: Trace) -> list[Check]:
+    return [c for c in trace.checks.checks if c.of_call()]
+
+
+def _asked(row: Any, decoder: Decoder, count: int) -> Check:
     """What a trace asks of a tensor of a call."""
-    found = of_tensor(i, test) if type(i) is int and 0 <= i < count else None
+    if isinstance(row, list) and len(row) == 2:  # of an older file
+        row = (*row, None)
+    else:
+        row = decoder.value(row)
+    found = call_checks.of_record(*row, count) if isinstance(row, tuple) and len(row) == 3 else None
     if found is None:
-        raise CorruptFileError(f"not a test of a tensor: {test!r} of {i!r}")
+        raise CorruptFileError(f"not a test of a tensor: {row!r}")
     return found
 
 

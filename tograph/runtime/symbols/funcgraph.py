@@ -45,6 +45,15 @@ def moment() -> int:
     return next(_versions)
 
 
+last_write = [0]  # the moment of the last write to a storage
+
+
+def write_moment() -> int:
+    """The version of a storage that is written now."""
+    last_write[0] = next(_versions)
+    return last_write[0]
+
+
 @dataclass(frozen=True)
 class Ref:
     """A value and the graph that it belongs to."""
@@ -107,7 +116,7 @@ class Storage:
 
         def set(content):
             self.ref = content
-            self.version = next(_versions)
+            self.version = write_moment()
 
         return journal.Location(("storage", id(self)), "a tensor", lambda: self.ref, set, self)
 
@@ -130,7 +139,7 @@ class Root:
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
-    ``grown``, ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
+    ``grown``, ``grew`` (in an earlier trace), ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
     ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object, and tuples for those of arguments and staged constructs.
     """
 
@@ -141,9 +150,8 @@ class Root:
     singles: set[tuple[Value, int]] = field(default_factory=set)
     # What was captured, with its history and version.
     outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
-    before: dict[int, torch.Tensor] = field(
-        default_factory=dict
-    )  # see ``writes.histories.remember``
+    # The histories of those that were written, see ``writes.histories.remember``.
+    before: dict[int, torch.Tensor] = field(default_factory=dict)
     assigned: dict[int, bool] = field(default_factory=dict)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
@@ -176,6 +184,7 @@ class Root:
     untabled: Exception | None = None
     rewritten: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
     grown: frozenset[int] = frozenset()
+    grew: frozenset[int] = frozenset()
     ungrown: Exception | None = None
     additions: dict[int, tuple[list, Any]] = field(default_factory=dict)
     kinds: dict[int, set[Any]] = field(default_factory=dict)
@@ -211,6 +220,19 @@ class Root:
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
+    # By the value of a leaf that the code made: what used that before.
+    leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    drew: torch.Tensor | None = None  # see ``drew_from``
+
+    def drew_from(self, state: torch.Tensor) -> None:
+        """What was made may have drawn from torch's default generator, which was in this state before."""
+        if self.drew is None:
+            self.drew = state
+
+    def put_back_draws(self) -> None:
+        """The trace begins again: what it makes is made again, and draws the same."""
+        if self.drew is not None:
+            torch.set_rng_state(self.drew)
 
     def release(self) -> None:
         """The trace is over: forget what was noted for it, the tensors that stand for values above all.
@@ -224,7 +246,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves,
         ):  # fmt: skip
             noted.clear()
         self.loops = None
@@ -364,7 +386,7 @@ class FuncGraph:
             graph.known.pop(storage, None)
             graph = graph.outer
         self.known[storage] = value
-        storage.version = moment()
+        storage.version = write_moment()
 
 
 def WRITES(storage: Storage, graph: FuncGraph) -> None:

@@ -70,7 +70,9 @@ class Journal:
     """The changes of one region, in order of their first write.
 
     ``steps``: the changes of a container, while each of them is one that does not depend on what it holds. ``keys``: the entries
-    of single keys, by mapping. ``noted``: every note of a change, with the content before it where that costs nothing to tell.
+    of single keys, by mapping, and ``before``, what these keys held. ``loose``: the keys of locations that also change without a note of each
+    change: variables, attributes and whole containers. ``noted``: every note of a change, with the content before it where that costs nothing to tell.
+    ``variables``: the places among the entries that plain assignments change, of which only the first is noted.
     ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong. ``called``: it is a function that another
     one calls, and runs where it stands.
     """
@@ -79,7 +81,10 @@ class Journal:
         self.entries: dict[Hashable, tuple[Location, Any]] = {}
         self.steps: dict[Hashable, list[Step] | None] = {}
         self.keys: dict[int, list[tuple[Location, Any]]] = {}
+        self.before: dict[int, dict[Any, Any]] = {}
+        self.loose: list[Hashable] = []
         self.noted: list[tuple[Location, Any]] = []
+        self.variables: list[Location] = []
         self.tried, self.called = tried, called
 
     def add(self, location: Location, old: Any) -> None:
@@ -88,6 +93,11 @@ class Journal:
             self.entries[location.key] = (location, old)
             if location.key[0] == "key":
                 self.keys.setdefault(id(location.keep), []).append((location, old))
+                self.before.setdefault(id(location.keep), {}).setdefault(location.name_key, old)
+            if location.key[0] == "cell" or _is_namespace(location.keep):
+                self.variables.append(location)
+            if location.key[0] not in _NOTED or _is_namespace(location.keep):
+                self.loose.append(location.key)
 
     def locations(self) -> list[Location]:
         return [location for location, _ in self.entries.values()]
@@ -208,6 +218,12 @@ def _note(location: Location, step: Step | None) -> None:
 
 
 _CHANGES = ("contents", "key", "attr")
+_NOTED = ("key", "grad", "storage")  # the kinds of locations of which every change is noted
+
+
+def _is_namespace(x: Any) -> bool:
+    """Whether an object is the variables of a module, which code assigns without a note."""
+    return isinstance(x, dict) and "__builtins__" in x
 
 
 def guard(x: Any, refuse: Callable[[], None]) -> None:

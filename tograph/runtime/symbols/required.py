@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from .funcgraph import current_graph
+from ..graph.types import ScalarType
+from .funcgraph import Ref, current_graph
+
+_expected: list[tuple[bool, Exception]] = []
 
 
 def require(holds: Any, error: Exception) -> None:
@@ -15,3 +20,24 @@ def require(holds: Any, error: Exception) -> None:
         return
     graph = current_graph()
     graph.add("tg.assert", (holds.node.value(graph), type(error).__name__, error.args))
+
+
+@contextmanager
+def expecting(answer: bool, error: Exception) -> Iterator[None]:
+    """Code that torch has in C asks the values of the graph for one thing only, and raises ``error`` where the answer is another one."""
+    _expected.append((answer, error))
+    try:
+        yield
+    finally:
+        _expected.pop()
+
+
+def expected(ref: Ref) -> bool | None:
+    """The answer that running code goes on with, which the graph checks; None where it has no such question."""
+    if not _expected:
+        return None
+    graph, (answer, error) = current_graph(), _expected[-1]
+    value = graph.resolve(ref)
+    test = value if answer else graph.emit("py.not", value, type=ScalarType(bool))
+    graph.add("tg.assert", (test, type(error).__name__, error.args))
+    return answer

@@ -24,6 +24,7 @@ from .assumptions import assume, assumed, exactly, of_one_item, settled
 from .contents import asked_for
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .known import UNKNOWN, known
+from .required import expected
 
 
 class ScalarNode:
@@ -116,6 +117,8 @@ class ScalarNode:
                 return number
             if (found := asked_for(self.ref.value)) is not UNKNOWN:
                 return found
+            if self.kind is bool and (answer := expected(self.ref)) is not None:
+                return answer
             error = GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
                 f"only when the graph runs. {number_asked()}",

@@ -121,8 +121,10 @@ class SymTensor(Valueless, torch.Tensor):
         self.asked_ = requires_grad
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
-            nodes = current_graph().graph.nodes
-            self.became_ = value_of(self, current_graph()), nodes[-1] if nodes else None
+            graph = current_graph()
+            nodes, value = graph.graph.nodes, value_of(self, graph)
+            self.became_ = value, nodes[-1] if nodes else None
+            graph.root.leaves[value] = [n for n in nodes if value in n.inputs]
         return super().requires_grad_(requires_grad)
 
     def contiguous(self, memory_format=torch.contiguous_format):

@@ -50,7 +50,7 @@ class CallEffects:
         objects: list[Any],
     ):
         self.root, self.watch, self.opened, self.stood = root, watch, opened, stood
-        self.commits = Commits(self.seen)
+        self.commits = Commits(self.seen, watch.sources)
         self.spares: list[tuple[Any, Any]] = []  # copies of the containers of the arguments
         self.undo: list[tuple[Location, Any]] = []
         self.replaced: list[int] = []

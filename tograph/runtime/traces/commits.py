@@ -23,6 +23,7 @@ from ..symbols.journal import Location, joined_steps
 from ..values import flattening, joins, locations
 from ..values.flattening import flatten
 from ..values.structure import Handle, Ref, Spec, leaf_types, spec_of
+from .changes import Changes
 
 ADDED = ("added",)  # in the place of steps: the content is what a call adds to a list
 
@@ -150,17 +151,16 @@ register(
 class Commits:
     """Called before every op that may fail, with the graph that it is added to."""
 
-    def __init__(self, seen: Callable[[Location], bool]):
+    def __init__(self, seen: Callable[[Location], bool], found: dict[int, Any]):
+        """``seen``: whether the caller sees a change; ``found``: what has been found outside, by ids."""
         self.seen = seen
         self.last: dict[FuncGraph, dict[Any, Any]] = {}
         self.plans: list[Plan] = []
-        self.at: Any = None  # the graph, and how many changes were noted by then, at the last call
+        self.changes = Changes(found)
 
     def __call__(self, graph: FuncGraph) -> None:
-        now = (graph, *((log, len(log.noted)) for log in journal.open_journals()))
-        if now == self.at:
+        if not self.changes.begin(graph):
             return
-        self.at = now
         known = self._known(graph)
         parts, contents = [], []
         for key, (names, content) in self._changes().items():
@@ -184,7 +184,8 @@ class Commits:
         return {graph: dict(known) for graph, known in self.last.items()}, len(self.plans)
 
     def back(self, mark: Any) -> None:
-        (self.last, count), self.at = mark, None
+        self.last, count = mark
+        self.changes.forget()
         del self.plans[count:]
 
     def put_back(self, restored: dict[Any, Any], mark: Any) -> bool:
@@ -206,6 +207,7 @@ class Commits:
         for at, known in self.last.items():
             known.update({k: last[at][k] if k in last.get(at, ()) else restored[k] for k in there})
         self._known(current_graph()).update(restored)
+        self.changes.forget()
         return True
 
     def holds(self, graph: FuncGraph, entries: dict[Any, Any]) -> None:
@@ -231,8 +233,11 @@ class Commits:
         root = current_graph().root
         for at, log in enumerate(journal.open_journals()):
             own &= at == 0 or log.tried
-            for key, (location, _) in log.entries.items():
-                if location.scratch or not self.seen(location):
+            for key, location in self.changes.of(log):
+                if location.scratch:
+                    continue
+                if not self.seen(location):
+                    self.changes.unseen(location)
                     continue
                 steps[key] = joined_steps(steps.get(key, []), log.steps.get(key) if own else None)
                 made = steps[key]

@@ -22,6 +22,8 @@ from ..gradients.watching import calls_python, is_watched, keeps_histories, own_
 from ..graph.ir import Graph
 from ..graph.rewrite import count_nodes, ordered_copy
 from ..graph.types import TensorType
+from ..guarding import call_checks
+from ..guarding.guards import Guards
 from ..guarding.outer_numbers import NumberSlot
 from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
@@ -81,6 +83,8 @@ class ConcreteFunction(pickling.Unpicklable):
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
+        # What a direct call is asked for, and the names of its inputs.
+        self.asked: tuple[Guards, Sequence[str]] | None = None
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     def look_up(self, slots: dict[int, Slot]) -> None:
@@ -262,6 +266,8 @@ class ConcreteFunction(pickling.Unpicklable):
         if self._bind is None:
             return self.run(list(args))
         tensors, places = self._bind(self, args, kwargs)
+        if self.asked is not None:
+            call_checks.check(*self.asked, self.slots.values(), tensors)
         return self.run(tensors, places)
 
     def _with_late(self, tensors: list[Any]) -> tuple[Any, ...]:

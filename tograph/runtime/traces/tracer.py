@@ -80,7 +80,7 @@ class Tracer:
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
-        root.ungrown = known.ungrown
+        root.ungrown, root.grew = known.ungrown, known.grown
         root.grown = known.grown if known.ungrown is None else frozenset()
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
@@ -95,6 +95,7 @@ class Tracer:
             late = self._drawn_too_late(error)
             if late or isinstance(error, Retrace) or refused(error):
                 self.watch.draws.put_back()
+                self.root.root.put_back_draws()
             if late:
                 raise Retrace(drawn=True) from None
             if error is self.failed and not self.tentative:

@@ -39,6 +39,7 @@ class Trace:
         self.concrete, self.key, self.specs = concrete, key, specs
         self.checks, self.finder = checks, finder
         self.numbers, self.open_numbers, self.names = list(numbers), open_numbers, list(names)
+        concrete.asked = None if checks.of_arguments.empty and not concrete.slots else (checks, self.names)  # fmt: skip
 
     @property
     def open(self) -> bool:

@@ -66,7 +66,7 @@ def key_of(mapping, key, name: str) -> Location:
         if value is MISSING:
             kind.pop(mapping, key, None)
             return
-        back = key in order and not kind.__contains__(mapping, key)
+        back = order and not kind.__contains__(mapping, key)  # it was there, and is not now
         kind.__setitem__(mapping, key, value)
         if back:
             _put_in_order(mapping, key, order)

@@ -7,8 +7,8 @@ recorded they become functions of its output (``rebase``).
 State of a loop: inside the body a tensor has the history of the iterations before it. ``Earlier`` makes a placeholder that requires grad
 where eager's tensor would. A gradient that goes on from it to tensors outside of the loop becomes a node ``tg.earlier``:
 cotangents of the state at the start of an iteration -> cotangents of those tensors, by way of all iterations
-before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards. A tensor that an earlier
-iteration made is not outside: a gradient that other state may lead to it by is refused (``check``).
+before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards. A leaf that an earlier
+iteration made is not outside: a gradient with respect to it that other state may lead to (``asked``) is another result of that node.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import GradientError, Location
 from ..graph.ir import Node
 from ..graph.overwritten import place_of, told
+from ..graph.types import BOOL
 from ..inference.infer import tensor_type
 from ..symbols import duals
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
@@ -43,6 +44,7 @@ class Told(NamedTuple):
     name: Any
     leaf: bool
     graded: bool
+    entry: Any = None  # what was there before the loop
 
 
 class Earlier:
@@ -59,6 +61,7 @@ class Earlier:
         self.depends = depends  # names of state, and of the state that it was computed from
         self.made: list[torch.Tensor] = []
         self.held: list[tuple[torch.Tensor, Any]] | None = None  # see ``outer_gradients``
+        self.asked: dict[int, tuple[Any, Any]] = {}  # by input of the body: see ``asked``
         self._shown: list[Any] = []
         self.body = current_graph()
         self.body.root.earlier.append(self)
@@ -120,9 +123,16 @@ class _Earlier(torch.autograd.Function):
             "places": tuple(pending),
             "loop": earlier.loop,
             "again": torch.is_grad_enabled(),
+            "leaves": tuple(earlier.asked),
         }
-        node = graph.add(EARLIER, given, known, [tensor_type(m) for m in metas])
+        kinds: list[Any] = [tensor_type(m) for m in metas]
+        for i in earlier.asked:
+            kinds += [earlier.body.graph.inputs[i].type, BOOL]
+        node = graph.add(EARLIER, given, known, kinds)
+        node.location = node.location or user_location()
         made = [wrap(v, m, graph) for v, m in zip(node.outputs, metas)]
+        answers = iter(node.outputs[len(made) :])
+        earlier.asked = {i: (next(answers), next(answers)) for i in earlier.asked}
         if earlier.held is None:
             return None, *made
         computed = [x.grad_fn is not None for x in earlier.outside]
@@ -171,24 +181,26 @@ def check_graded(x: torch.Tensor) -> None:
         )
 
 
-def check(nodes: Iterable[Any], inputs: Sequence[torch.Tensor], leaves: bool) -> None:
-    """Refuse a gradient through ``nodes`` with respect to state of a loop from which an earlier iteration computed other state.
+def asked(nodes: Iterable[Any], inputs: Sequence[torch.Tensor]) -> list[int]:
+    """Which of ``inputs`` are state of a loop from which an earlier iteration computed other state that ``nodes`` lead to."""
+    states = [n for n in nodes if _is_state(n)]
+    wanted = [(i, x.grad_fn) for i, x in enumerate(inputs) if _is_state(x.grad_fn)]
+    return [i for i, fn in wanted if any(_led(node, fn) for node in states)]
 
-    ``leaves``: it is one for all leaves.
-    """
-    wanted = {x.grad_fn for x in inputs if _is_state(x.grad_fn)}
-    for node in filter(_is_state, nodes):
-        earlier = node.earlier
-        every = {x.grad_fn for x in earlier.made if x.grad_fn.told.leaf} if leaves else set()
-        others = {n for n in wanted | every if n.earlier is earlier and n is not node}
-        if any((node.told.name, n.told.name) in earlier.depends for n in others):
-            error = GradientError(
-                "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a "
-                "tensor that an earlier iteration made. Compute the value in the iteration that takes the gradient, at the start of the body.",
-                user_location(),
-            )
-            error.in_any_form = True  # of branches it is refused too, see ``autodiff.separate``
-            raise error
+
+def _led(node: Any, leaf: Any) -> bool:
+    """Whether an earlier iteration may have computed the state of ``node`` from that of ``leaf``."""
+    same = leaf.earlier is node.earlier and leaf is not node
+    return same and (node.told.name, leaf.told.name) in node.earlier.depends
+
+
+def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
+    """The leaves among the state of loops from which earlier iterations computed other state that ``nodes`` lead to."""
+    states = [n for n in nodes if _is_state(n)]
+    leaves = [
+        x for e in dict.fromkeys(n.earlier for n in states) for x in e.made if x.grad_fn.told.leaf
+    ]
+    return [x for x in leaves if any(_led(node, x.grad_fn) for node in states)]
 
 
 def _is_state(node: Any) -> bool:

@@ -20,13 +20,14 @@ from ...errors import Location
 from ..graph.ir import Node, Value
 from ..graph.overwritten import place_of, targets, told
 from ..graph.types import BOOL
-from ..symbols.funcgraph import FuncGraph, Ref, current_graph
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.packing import packing
 from ..symbols.symbolic import as_symbolic, same, value_of
 from .freed import fields
 from .rebasing import set_versions, without_history
 
 MODIFIED = "modified by an inplace operation"
+WROTE = "tg.wrote_earlier"  # asked of an input of the body of a loop, see ``control_flow.loop_histories``
 _PROBE = 1 << 30  # a version that no tensor has
 Flag = Value | bool
 
@@ -79,6 +80,10 @@ def joined(x: torch.Tensor, content: Ref, made: Value, graph: FuncGraph) -> Iter
     before, node = x._version, next((n for n in reversed(graph.graph.nodes) if n.regions), None)
     yield
     if node is None:  # the state of a loop, at the start of its body
+        if graph.repeats:
+            here = user_location()
+            earlier = wrote_earlier(lambda: made, graph, here)
+            graph.root.writes.append(Write(x, before, x._version, graph, earlier, here))
         return
     graph.root.memory[made] = content
 
@@ -88,6 +93,22 @@ def joined(x: torch.Tensor, content: Ref, made: Value, graph: FuncGraph) -> Iter
         return told(node, places[0], graph.graph) if places else True
 
     graph.root.writes.append(Write(x, before, x._version, graph, flag, node.location))
+
+
+def wrote_earlier(
+    content: Callable[[], Value], graph: FuncGraph, location: Location | None
+) -> Callable[[], Value]:
+    """Whether an earlier iteration of the loop, of which ``graph`` is the body, wrote over an input of the body."""
+    made: list[Value] = []
+
+    def flag() -> Value:
+        if not made:
+            node = Node(WROTE, (content(),), {}, [BOOL], location=location)
+            graph.graph.nodes.insert(0, node)
+            made.append(node.outputs[0])
+        return made[0]
+
+    return flag
 
 
 def _memory(content: Ref, graph: FuncGraph) -> list[Ref]:

@@ -6,15 +6,31 @@ it routes only what the captured stream itself allocates into memory of the grap
 another graph, so what a library function takes there would be ordinary memory, which others get while the graph still writes it.
 So all that this thread allocates while it records, and while it tries the steps before, goes into one pool (``Pool``), which lives as
 long as the graphs do.
+
+What has been made for a pool goes to the next one, and is never destroyed. A ``MemPool`` that dies while anybody captures ends the process, since torch
+asserts in its destructor that nobody does, and the garbage collector chooses when that is. Workspaces of library functions belong to a stream: so a pool has
+streams of its own, whose workspaces are its memory, and no two plans that are alive share one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
+import warnings
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+from . import driver
+
+STREAMS = 32  # that torch has of each device
+
+Made = tuple[Any, list[Any]]  # a MemPool and its streams
+_idle: dict[int, list[Made]] = {}  # by device: of pools that are gone
+_failed: list[Any] = []  # graphs whose captures did not end: torch still has their addresses
 
 
 class Pool:
@@ -22,23 +38,37 @@ class Pool:
 
     def __init__(self, device: torch.device):
         self.device = device
-        self.memory = torch.cuda.MemPool()
+        made = _taken(device)
+        self.memory, self._streams = made
         self.handle = torch.cuda.graph_pool_handle()
+        weakref.finalize(self, _idle.setdefault(device.index or 0, []).append, made).atexit = False
 
-    def kept(self) -> Any:
+    def stream(self, number: int) -> Any:
+        """One of the streams of this pool; those of other numbers are others."""
+        while len(self._streams) <= number:
+            self._streams.append(_stream(self.device, self._streams))
+        return self._streams[number]
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
         """A scope in which what this thread allocates is memory of the graphs, as are workspaces of library functions that torch gives a stream.
 
         In ordinary memory others might get those, once somebody has torch let go of them (as ``torch.compile`` does with "reduce-overhead"),
         while the graphs still write there.
         """
-        return torch.cuda.use_mem_pool(self.memory)
+        with _uncollected(), torch.cuda.use_mem_pool(self.memory):
+            yield
 
     @contextlib.contextmanager
     def recording(self, graph: Any, stream: torch.cuda.Stream) -> Iterator[None]:
         """What ``stream``, and streams that fork from it and join it, are given goes into ``graph``."""
         torch.cuda.synchronize()
         with torch.cuda.stream(stream), self.kept():
-            graph.capture_begin(pool=self.handle, capture_error_mode="relaxed")
+            try:
+                graph.capture_begin(pool=self.handle, capture_error_mode="relaxed")
+            except RuntimeError:
+                self._abandon(graph)
+                raise
             try:
                 yield
             except BaseException:
@@ -49,13 +79,16 @@ class Pool:
 
     def _ended(self, graph: Any) -> None:
         try:
-            graph.capture_end()
+            with warnings.catch_warnings():  # a program on no elements has no nodes
+                warnings.filterwarnings("ignore", "The CUDA Graph is empty")
+                graph.capture_end()
         except RuntimeError:
-            self._abandon()
+            self._abandon(graph)
             raise
 
-    def _abandon(self) -> None:
+    def _abandon(self, graph: Any) -> None:
         """Undo what torch has begun for a capture that CUDA does not end."""
+        _failed.append(graph)
         index = self.device.index or 0
         with contextlib.suppress(
             RuntimeError
@@ -63,6 +96,42 @@ class Pool:
             torch._C._cuda_endAllocateToPool(index, self.handle)
             torch._C._cuda_releasePool(index, self.handle)
         restored(torch.cuda.default_generators[index], self.device)
+
+
+def _taken(device: torch.device) -> Made:
+    """What a pool that is gone had, once the device is done with it; else what is new."""
+    found = _idle.get(device.index or 0)
+    if found:
+        torch.cuda.synchronize(device)
+        return found.pop()
+    made = torch.cuda.MemPool()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))  # not even when Python ends
+    return made, []
+
+
+def _stream(device: torch.device, taken: list[Any]) -> Any:
+    """A stream that nobody else has. Without the driver one of torch's, which takes turns with those that it has."""
+    if not driver.loadable():
+        with contextlib.suppress(RuntimeError):
+            return torch.cuda.ExternalStream(driver.stream(), device)
+    known = {s.cuda_stream for s in taken}
+    made = (torch.cuda.Stream(device) for _ in range(STREAMS))
+    found = next((s for s in made if s.cuda_stream not in known), None)
+    if found is None:
+        raise driver.DriverError(f"a plan that needs more than {len(known)} streams")
+    return found
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is collected: what dies then may free memory in a way that torch takes for an error in a capture."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def restored(generator: torch.Generator, device: torch.device) -> None:

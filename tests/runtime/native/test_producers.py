@@ -1,0 +1,97 @@
+"""Pointwise ops in the nests of the reductions that alone look at them."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+SHAPES = [(4096, 64), (300, 200), (33, 5000), (2049, 257), (2, 20000)]
+
+
+def native(function, *args):
+    """(results, nests) of a native call, which are eager's."""
+    expected = function(*args)
+    staged = tg.function(function)
+    for _ in range(2):
+        got = staged(*args)
+    (concrete,) = staged.concrete_functions
+    assert concrete.scheduled.level == "native", concrete.scheduled.reason
+    for a, b in zip(got, expected):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-2)
+    return got, [k.loops for k in concrete.kernels]
+
+
+def writes_all(nests, x):
+    """Whether a nest stores a tensor as large as ``x``."""
+    return any(k.store_depends(s) == {d.name for d in (*k.outer, *k.row)} and points(k) >= x.numel() for k in nests for s in k.stores)  # fmt: skip
+
+
+def points(kernel):
+    out = 1
+    for d in (*kernel.outer, *kernel.row):
+        out *= d.size
+    return out
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "fold",
+    [
+        lambda y: y.sum(0),
+        lambda y: y.mean(),
+        lambda y: y.amax(0),
+        lambda y: y.max(0).indices,
+        lambda y: y.var(0),
+        lambda y: (y > 1).any(0),
+    ],
+    ids=["sum", "mean", "amax", "indices", "var", "any"],
+)
+def test_what_only_a_fold_needs_is_not_stored(shape, fold):
+    x, w = torch.randn(shape), torch.randn(shape)
+    _, nests = native(lambda x, w: (fold((x - 0.5) * w),), x, w)
+    assert not writes_all(nests, x)
+
+
+def test_what_others_need_is_stored_once():
+    x = torch.randn(512, 300)
+    (_, y), nests = native(lambda x: ((x * 2).sum(0), x * 2), x)
+    assert torch.equal(y, x * 2) and writes_all(nests, x)
+
+
+def test_two_folds_share_what_they_need():
+    """Over different dims, so that there are two nests: neither can have it alone."""
+
+    def f(x):
+        y = x * x + 1
+        return y.sum(0), y.sum(1), y.amax(0)
+
+    native(f, torch.randn(700, 90))
+
+
+def test_costly_ops_stay_apart_from_a_fold_of_two_sweeps():
+    x = torch.randn(700, 90)
+    _, nests = native(lambda x: (torch.exp(x).var(0),), x)
+    assert writes_all(nests, x)
+
+
+def test_what_is_read_before_a_write_is_read_before_it():
+    x = torch.randn(700, 90)
+
+    def f(x):
+        s = (x * x).sum(0)
+        x.add_(1)
+        return s, (x * x).sum(0)
+
+    first, second = x.clone(), x.clone()
+    for a, b in zip(tg.function(f)(first), f(second)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-3)
+    assert torch.equal(first, second)
+
+
+def test_in_a_loop():
+    def f(x, n):
+        for _ in range(n):
+            x = x / (1 + (x * x).sum(0).sqrt())
+        return (x,)
+
+    native(f, torch.randn(700, 90), torch.tensor(4))

@@ -1,0 +1,219 @@
+"""Leaves that the iterations of a loop make, of which they compute other state: ``x = (x - g).detach().requires_grad_()``, then ``loss = f(x)``.
+
+A gradient of ``loss`` with respect to ``x`` that a later iteration takes is one of what the iteration that made ``x`` computed of it. So the body gets
+an input for each place where it makes such a leaf: behind it the value has the history of this input (``tg.written``), which nothing reads. Going through the
+iterations backwards, the cotangent of this input is the gradient in the first one, counted from the end, that made the leaf.
+Where a branch says whether one is made, the body gives a flag for each place that may have made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ...errors import GradientError, Location
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import always_fails
+from ..graph.rewrite import ALTERNATIVES, add_input, lead
+from ..graph.types import BOOL, TensorType, Type, device_of
+from ..symbols.funcgraph import FuncGraph
+from .graphs import append
+from .parting import Parts
+
+Flag = bool | Value
+Scope = tuple[Graph, Node | None]  # a region, and the node that it belongs to
+
+
+class NotFollowed(Exception):
+    """What makes a leaf is not known."""
+
+
+class MadeLeaves:
+    """Those that the body of ``node``, a ``While`` that is not recorded yet, makes.
+
+    ``tokens``: the inputs that are their histories, by the value of the leaf; ``places``: for each place of the state that is followed, the leaves
+    that an iteration may leave there, each with whether it does.
+    """
+
+    def __init__(self, node: Node, graph: FuncGraph):
+        self.node, self.graph = node, graph
+        self.known = graph.root.leaves  # the nodes that used the value of a leaf before it was one
+        self.tokens: dict[Value, Value] = {}
+        self.aliases: dict[Value, Value] = {}  # of leaves with such a history
+        self.places: dict[int, dict[Value, Flag]] = {}
+        self._place = 0
+
+    def follow(self, places: Sequence[int], location: Location | None) -> None:
+        """Let the leaves in these places of the state have histories."""
+        body = self.node.regions["body"]
+        for i in places:
+            if i not in self.places:
+                self._place = i
+                try:
+                    self.places[i] = self._made(((body, None),), body.outputs[i], body.inputs[i])
+                except NotFollowed:
+                    raise GradientError(_REFUSED, location) from None
+
+    @property
+    def histories(self) -> list[int]:
+        """The positions of the tokens among the inputs of the body."""
+        inputs = self.node.regions["body"].inputs
+        return [inputs.index(token) for token in self.tokens.values()]
+
+    @property
+    def flags(self) -> list[Value]:
+        """The flags that an iteration has to keep."""
+        return [f for found in self.places.values() for f in found.values() if isinstance(f, Value)]
+
+    def kept(self, p: Parts, present: Sequence[int]) -> Kept:
+        """Let the forward part, whose last outputs before what is saved are the flags, keep these too. ``present``: the inputs of which there are cotangents."""
+        flags, body = self.flags, self.node.regions["body"]
+        if flags:
+            last = len(p.forward.outputs) - len(p.saved)
+            at = len(p.kept) + len(p.saved)
+            p.backward.inputs[at:at] = [Value(BOOL) for _ in flags]
+            p.backward.input_names = [""] * len(p.backward.inputs)
+            p.saved = [*p.saved, *p.forward.outputs[last - len(flags) : last]]
+        order = [i for i in present if i in self.histories]
+        cells = iter(range(len(p.saved) - len(flags), len(p.saved)))
+        sums = []
+        for i, found in self.places.items():
+            sums.append(_Sum(body.inputs[i].type, []))
+            for leaf, flag in found.items():
+                at = body.inputs.index(self.tokens[leaf])
+                cell = next(cells) if isinstance(flag, Value) else None
+                sums[-1].leaves.append((order.index(at) if at in order else None, cell))
+        return Kept(list(self.places), sums)
+
+    def _made(self, scopes: tuple[Scope, ...], v: Value, state: Value) -> dict[Value, Flag]:
+        """Which leaves a value may be, each with whether it is."""
+        graph, owner = scopes[-1]
+        v = self.aliases.get(v, v)
+        if v is state:
+            return {}
+        if v in graph.inputs and owner is not None:
+            outer = owner.args[lead(owner) + graph.inputs.index(v)]
+            found = self._made(scopes[:-1], outer, state) if isinstance(outer, Value) else None
+            if found is None or any(flag is not True for flag in found.values()):
+                raise NotFollowed
+            return found
+        if v in self.known and v.node in graph.nodes:
+            self._token(scopes, v)
+            return {v: True}
+        if v.node is not None and v.node.op in (*ALTERNATIVES, "Call") and "gradient" not in v.node.regions:  # fmt: skip
+            return self._chosen(scopes, v, state)
+        raise NotFollowed
+
+    def _chosen(self, scopes: tuple[Scope, ...], v: Value, state: Value) -> dict[Value, Flag]:
+        node = v.node
+        assert node is not None
+        regions = [r for r in node.regions.values() if not always_fails(r)]
+        rows = [self._made((*scopes, (r, node)), r.outputs[v.index], state) for r in regions]
+        return {
+            leaf: self._flag(node, regions, [row.get(leaf, False) for row in rows])
+            for leaf in dict.fromkeys(leaf for row in rows for leaf in row)
+        }
+
+    def _flag(self, node: Node, regions: list[Graph], flags: list[Flag]) -> Flag:
+        """What the regions say, as a further output of their node."""
+        if all(flag is True for flag in flags):
+            return True
+        by_region = dict(zip(map(id, regions), flags))
+        for region in node.regions.values():
+            flag = by_region.get(id(region), False)
+            region.outputs.append(flag if isinstance(flag, Value) else append(region, "py.constant", flag, type=BOOL))  # fmt: skip
+        node.outputs.append(Value(BOOL, node, len(node.outputs)))
+        return node.outputs[-1]
+
+    def _token(self, scopes: tuple[Scope, ...], v: Value) -> None:
+        """Give a leaf the history of a new input of the body."""
+        node = v.node
+        if v in self.tokens or node is None:
+            return
+        inner = self.tokens[v] = self._input(v)
+        for graph, owner in scopes[1:]:
+            assert owner is not None
+            inner = add_input(owner, inner)[next(k for k, r in owner.regions.items() if r is graph)]
+        graph, made = scopes[-1][0], append(Graph("leaf"), "tg.written", inner, v, type=v.type)
+        at = graph.nodes.index(node) + 1
+        self.aliases[made] = v
+        for other in graph.nodes[at:]:
+            if other not in self.known[v]:
+                other.replace_inputs(lambda x: made if x is v else x)
+        graph.outputs = [made if x is v else x for x in graph.outputs]
+        graph.nodes.insert(at, made.node)
+
+    def _input(self, leaf: Value) -> Value:
+        """A new input of the loop, of the type of a leaf; nothing reads it."""
+        body, cond = self.node.regions["body"], self.node.regions["cond"]
+        token = Value(leaf.type)
+        for region, value in ((body, token), (cond, Value(leaf.type))):
+            region.inputs.append(value)
+            region.input_names = [""] * len(region.inputs)
+        start = self.node.args[self._place]
+        self.node.args = (
+            *self.node.args,
+            self.graph.emit("aten.detach.default", start, type=leaf.type),
+        )
+        return token
+
+
+class _Sum(NamedTuple):
+    """The gradient of the leaf in a place: for each that may be there its part of the cotangents, and the cell that says whether it is."""
+
+    type: Type
+    leaves: list[tuple[int | None, int | None]]
+
+
+class Kept(NamedTuple):
+    """What an iteration backwards adds to the gradients of the leaves in ``places``: once for each, where one was made."""
+
+    places: list[int]
+    sums: list[_Sum]
+
+    def add_up(
+        self,
+        graph: Graph,
+        cells: Sequence[Value],
+        parts: Sequence[Value],
+        totals: list[Value],
+        added: list[Value],
+    ) -> None:
+        """Record it. The state of the loop backwards: the gradients, each with whether the iteration that made the leaf is still to come."""
+        for kind, leaves in self.sums:
+            total, open_ = Value(kind), Value(BOOL)
+            totals += [total, open_]
+            for part, cell in leaves:
+                here = open_
+                if cell is not None:
+                    here = append(graph, "py.and_", open_, cells[cell], type=BOOL)
+                if part is not None:
+                    taken = _where(graph, here, parts[part])
+                    total = append(graph, "aten.add.Tensor", total, taken, type=kind)
+            added += [total, _still_open(graph, open_, [cells[c] if c is not None else None for _, c in leaves])]  # fmt: skip
+
+
+def _still_open(graph: Graph, open_: Value, flags: Sequence[Value | None]) -> Value:
+    """Whether the iteration that made the leaf is still to come: none of ``flags`` holds, one of which may hold always (None)."""
+    if None in flags:
+        return append(graph, "py.constant", False, type=BOOL)
+    for flag in flags:
+        other = append(graph, "py.not", flag, type=BOOL)
+        open_ = append(graph, "py.and_", open_, other, type=BOOL)
+    return open_
+
+
+def _where(graph: Graph, test: Value, x: Value) -> Value:
+    assert isinstance(x.type, TensorType)
+    kind = TensorType(torch.bool, (), x.type.device)
+    mask = append(graph, "aten.scalar_tensor.default", test, type=kind, dtype=torch.bool, device=device_of(x.type))  # fmt: skip
+    return append(graph, "aten.where.ScalarOther", mask, x, 0, type=x.type)
+
+
+_REFUSED = (
+    "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a tensor that an earlier "
+    "iteration made, in a way that is not followed: a loop in the body made it, or it is no leaf. Compute the value in the iteration that takes the gradient, "
+    "at the start of the body."
+)

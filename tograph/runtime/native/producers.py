@@ -1,0 +1,82 @@
+"""Pointwise ops whose results only a large reduction looks at, in the nest of the reduction.
+
+``(x * x).sum(0)`` then reads ``x`` once, and no tensor of squares is written and read again. Groups are made in the order of the nodes, and a large reduction
+begins one of its own (``groups.Group.takes``): the loops of its nest follow the reduction, so nothing of the whole shape is to be stored there. What
+is moved here is not stored. Where a reduction takes two sweeps, each computes what is moved again: costly ops stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import node_effects
+from ..kernels.gathers import sources
+from ..kernels.reductions import REDUCERS
+from ..kernels.regions import COSTLY_OPS
+
+if TYPE_CHECKING:
+    from .groups import Group
+
+_TWICE = frozenset(f"aten.{n}.correction" for n in ["std", "std_mean", "var", "var_mean"])
+_ONCE = frozenset(
+    [f"aten.{n}.default" for n in ["all", "amax", "amin", "any", "argmax", "argmin", "linalg_vector_norm", "max", "mean", "min", "prod", "sum"]]
+    + [f"aten.{n}" for n in ["all.dim", "all.dims", "any.dim", "any.dims", "max.dim", "mean.dim", "min.dim", "prod.dim_int", "sum.dim_IntList"]]
+)  # fmt: skip
+
+
+def moved(graph: Graph, groups: list[Group], pinned: Collection[Node], most: int) -> list[Group]:
+    """The groups with such ops moved; ``pinned`` nodes stay in front of what others write, and no nest gets more than ``most`` nodes."""
+    targets = [g for g in groups if g.dims is not None and all(n.op in _ONCE | _TWICE for n in g.nodes)]  # fmt: skip
+    if not targets:
+        return groups
+    home = {node: group for group in groups for node in group.nodes}
+    users = _users(graph)
+    for target in targets:
+        for node in _producers(target, home, users):
+            if len(target.nodes) < most and node not in pinned:
+                home[node].nodes.remove(node)
+                target.nodes.insert(0, node)
+                home[node] = target
+    return [g for g in groups if g.nodes]
+
+
+def _users(graph: Graph) -> dict[Value, list[Node | None]]:
+    """Who uses each value of a graph; None stands for the graph's results and for what regions capture."""
+    users: dict[Value, list[Node | None]] = {v: [None] for v in graph.outputs}
+    for node in graph.nodes:
+        for v in node.inputs:
+            users.setdefault(v, []).append(node)
+    return users
+
+
+def _producers(target: Group, home: dict[Node, Group], users: dict[Value, list[Node | None]]) -> Iterator[Node]:  # fmt: skip
+    """The nodes that may be moved, each behind those of the nest that use it: it is asked for before the next is looked for."""
+    twice = any(n.op in _TWICE for n in target.nodes)
+    stack = list(reversed(target.nodes))
+    while stack:
+        user = stack.pop()
+        if home[user] is not target:
+            continue
+        for v in user.inputs:
+            node = v.node
+            if node is None or node not in home or not _pointwise(node, home[node], target):
+                continue
+            inside = all(u is not None and home.get(u) is target and v not in sources(u) for u in users[v])  # fmt: skip
+            if inside and not (twice and node.op in COSTLY_OPS):
+                yield node
+                stack.append(node)
+
+
+def _pointwise(node: Node, group: Group, target: Group) -> bool:
+    """Whether a node is computed by a nest of the same space that folds nothing, and may be computed later."""
+    same = group is not target and group.kind == "loop" and group.dims is None and group.shape == target.shape  # fmt: skip
+    plain = len(node.outputs) == 1 and node.outputs[0].type.shape == target.shape
+    return (
+        same
+        and plain
+        and node.op not in REDUCERS
+        and not node.control_inputs
+        and node_effects(node).pure
+    )
