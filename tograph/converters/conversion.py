@@ -20,7 +20,7 @@ from .call_rules import is_straight, is_unconverted, is_user_function
 
 _convert: Callable[[types.FunctionType], types.FunctionType]
 
-_convert_generator: Callable[[types.FunctionType], Any]
+_convert_generator: Callable[[types.FunctionType, str], Any]
 
 
 def set_converter(

@@ -212,7 +212,8 @@ def exit_of(manager: Any) -> Exit:
     """``manager.__exit__``, converted where it is a user's."""
     found = getattr(type(manager), "__exit__", None)
     if type(manager) is contextlib.ExitStack:
-        return lambda *error: call(_unwound, tuple(manager._exit_callbacks), *error)
+        entered = vars(manager)["_exit_callbacks"]
+        return lambda *error: call(_unwound, tuple(entered), *error)
     if is_user_function(found):
         return lambda *error: call(found, manager, *error)
     return _from_outside(manager)

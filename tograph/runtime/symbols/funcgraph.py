@@ -150,9 +150,8 @@ class Root:
     singles: set[tuple[Value, int]] = field(default_factory=set)
     # What was captured, with its history and version.
     outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
-    before: dict[int, torch.Tensor] = field(
-        default_factory=dict
-    )  # see ``writes.histories.remember``
+    # The histories of those that were written, see ``writes.histories.remember``.
+    before: dict[int, torch.Tensor] = field(default_factory=dict)
     assigned: dict[int, bool] = field(default_factory=dict)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
