@@ -55,7 +55,7 @@ def _loss(formula: Formula, b: Elements, node: Node, which: int, index: Index) -
         return body(index)
     dims = all_dims(node, len(b.size(x)))
     total = fold(b, node, index, "sum", dims, body)
-    return total / count(b, node, dims) if reduction == 1 else total
+    return total / count(b, node, dims, total.dtype) if reduction == 1 else total
 
 
 def _difference(b: Elements, node: Node, at: Index) -> Term:
