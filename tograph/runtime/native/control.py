@@ -18,7 +18,7 @@ from ..kernels.loop_ir import LONGEST
 from . import ahead, extents, list_items, list_memory, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
-from .groups import one_element, schedule, updated
+from .groups import group_numbers, one_element, readers, schedule, updated
 from .grown import Grown, Remade, Shrunk, Swapped, is_part
 from .polling import Strip, poll
 from .telling import Text
@@ -311,8 +311,10 @@ def _iteration(low: Lowering, body: Graph, carries: list[Any], inputs: list[Oper
     results = low.region(body, inputs, dests)
     low.coming = outside
     for c in sorted(carries, key=lambda c: c.mode == "in place"):
-        others = [x for i, x in enumerate(results[: len(carries)]) if i != c.number]
-        c.close(results[c.number], others)
+        if isinstance(c, ListCarry):
+            c.close(results[c.number], [x for i, x in enumerate(results[: len(carries)]) if i != c.number])  # fmt: skip
+        else:
+            c.close(results[c.number])
     low.release(results)
 
 
@@ -374,23 +376,20 @@ def _in_place(body: Graph, value: Value, result: Value) -> bool:
     """Whether ``result`` may be written over ``value``: element by element, and nobody reads the old one later."""
     if value in body.outputs or body.outputs.count(result) > 1 or result.node is None:
         return False
-    groups = schedule(body)
-    number = {id(n): g for g, group in enumerate(groups) for n in group.nodes}
-    own = number[id(result.node)]
+    groups, number, read = schedule(body), group_numbers(body), readers(body)
+    own = number[result.node]
     if groups[own].kind != "loop" or groups[own].dims is not None:
         return False
     if result.type.shape != value.type.shape:
         return False
     names, aliases = {value}, [value]
     for v in aliases:
-        for n in body.nodes:
-            if v not in n.inputs:
-                continue
-            if n.regions or number[id(n)] > own:
+        for n in read.get(v, ()):
+            if n.regions or number[n] > own:
                 return False
-            if number[id(n)] == own and (v is not value or v in sources(n)):
+            if number[n] == own and (v is not value or v in sources(n)):
                 return False
-            if groups[number[id(n)]].kind == "scalar":
+            if groups[number[n]].kind == "scalar":
                 aliases += [o for o in n.outputs if o not in names]
                 names.update(n.outputs)
     # A view of the old value that goes on reads it at the end.

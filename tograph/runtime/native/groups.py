@@ -329,6 +329,22 @@ def schedule(graph: Graph) -> list[Group]:
     return producers.moved(graph, made.groups, pinned, MOST)
 
 
+@_once
+def group_numbers(graph: Graph) -> dict[Node, int]:
+    """The number of each node's group in ``schedule``."""
+    return {n: i for i, group in enumerate(schedule(graph)) for n in group.nodes}
+
+
+@_once
+def readers(graph: Graph) -> dict[Value, list[Node]]:
+    """The nodes that read each value, in their order."""
+    found: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for v in dict.fromkeys(node.inputs):
+            found.setdefault(v, []).append(node)
+    return found
+
+
 class _Schedule:
     """The groups so far. ``ready``: the first group that may use a value; ``fused``: (the group that may use it itself, its shape)."""
 

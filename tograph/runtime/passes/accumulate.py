@@ -34,24 +34,30 @@ def accumulate(graph: Graph) -> Graph:
         for region in node.regions.values():
             accumulate(region)
         if node.op == "While":
+            uses, tested = _uses(node.regions["body"]), _uses(node.regions["cond"])
             for i in range(node.kwargs["carried"]):
-                _accumulate(node, i)
+                if _accumulate(node, i, uses, tested):
+                    uses = _uses(node.regions["body"])
     return graph
 
 
-def _accumulate(loop: Node, i: int) -> None:
-    """Let the body add what it adds to state ``i`` to the state itself."""
+def _accumulate(loop: Node, i: int, uses: Uses, tested: Uses) -> bool:
+    """Let the body add what it adds to state ``i`` to the state itself; False where nothing changes.
+
+    ``uses``, ``tested``: what the body uses, and the condition.
+    """
     body, cond = loop.regions["body"], loop.regions["cond"]
-    uses = _uses(body)
     terms = _terms(body.outputs[i], uses)
     state = body.inputs[i]
-    if terms.count(state) != 1 or uses[state] != 1 or cond.inputs[i] in _uses(cond):
-        return
+    if terms.count(state) != 1 or uses[state] != 1 or cond.inputs[i] in tested:
+        return False
     if not _no_sign(passed(loop)[i], state):
-        return
+        return False
     rest = [v for v in terms if v is not state]
-    if any(_taken(v, uses) for v in rest):
-        body.outputs[i] = _Writer(body, uses).sum(state, rest, body.outputs[i])
+    if not any(_taken(v, uses) for v in rest):
+        return False
+    body.outputs[i] = _Writer(body, uses).sum(state, rest, body.outputs[i])
+    return True
 
 
 def _no_sign(start: Any, state: Value) -> bool:
