@@ -44,8 +44,9 @@ from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.code_lines import per_code
-from ..runtime.symbols.funcgraph import FuncGraph, Root, current_graph, is_tracing
+from ..runtime.symbols.funcgraph import FuncGraph, current_graph, is_tracing
 from ..runtime.symbols.retrace import Retrace
+from ..runtime.symbols.root import Root
 from ..transpiler.syntax import gast
 from .context import FUNCTIONS, OPERATORS, Converter, has_yield, is_docstring, own_nodes
 from .jumps import completes

@@ -19,8 +19,8 @@ from ...errors import (
 )
 from ..guarding import reads
 from ..guarding.outer_numbers import OuterNumbers
-from ..symbols.funcgraph import Root
 from ..symbols.retrace import Retrace
+from ..symbols.root import Root
 from ..traces.tracer import Tracer
 from ..traces.traces import Trace
 from ..values.arguments import Flat

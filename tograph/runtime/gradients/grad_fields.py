@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from ..inference.infer import meta_of
-from ..symbols.funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph, is_tracing
 from ..symbols.journal import Location
+from ..symbols.root import Root
 from ..symbols.symbolic import SymTensor
 from ..values.structure import is_union
 from ..writes import histories

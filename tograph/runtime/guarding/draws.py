@@ -13,8 +13,8 @@ import numpy as np
 
 from ..recording import opaque
 from ..symbols import journal
-from ..symbols.funcgraph import Root
 from ..symbols.retrace import Retrace
+from ..symbols.root import Root
 from . import sources
 
 

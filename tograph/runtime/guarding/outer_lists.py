@@ -20,9 +20,10 @@ import torch
 from ...errors import StructureError
 from ..inference.shapes import SYMBOLS
 from ..symbols import journal
-from ..symbols.funcgraph import Root, current_graph, is_tracing, user_location
+from ..symbols.funcgraph import current_graph, is_tracing, user_location
 from ..symbols.journal import Location
 from ..symbols.retrace import Retrace
+from ..symbols.root import Root
 from ..symbols.symbolic import SymTensor
 from ..values.growing import StagedList
 from ..values.reach import own_variables

@@ -1,0 +1,156 @@
+"""What all graphs of one trace share: facts that are found out while the code runs, each with the module that uses it.
+
+A trace that finds an assumption wrong begins again with another ``Root``, on which the new assumption stands. When a trace is over its root is released:
+tensors that stand for values refer to their graph by way of torch's histories, and would never be collected.
+"""
+
+from __future__ import annotations
+
+import types as pytypes
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd import forward_ad
+
+from ...errors import Location
+from ..graph.ir import Node, Value
+from ..graph.ordering import Written
+
+if TYPE_CHECKING:
+    from .funcgraph import FuncGraph, Storage
+
+
+@dataclass(eq=False)
+class Root:
+    """What all graphs of one trace share.
+
+    ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
+    ``settled``: the locations changed only by their creation. ``assigned``: the caller's storages that are written, and whether that depends
+    on which of them are leaves. ``given``: the tensors of the call, ``real`` those that are captured.
+    ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
+    ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
+    arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
+    construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
+    a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
+    it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
+    ``mixed``: see ``records``; ``draws``: numpy's random generators draw numbers when the graph runs, and ``drawn``: none does.
+    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``; ``homes``: those of dicts and objects by their ids. ``looped``: the code of functions whose calls of themselves are
+    loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
+    ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
+    ``grown``, ``grew`` (in an earlier trace), ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
+    ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object, and tuples for those of arguments and staged constructs.
+    """
+
+    __tograph_opaque__ = True  # what it holds is no state of the user's
+
+    captured: dict[int, Storage] = field(default_factory=dict)
+    # Dimensions of the state of a loop that begin with a length of one.
+    singles: set[tuple[Value, int]] = field(default_factory=set)
+    # What was captured, with its history and version.
+    outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
+    # The histories of those that were written, see ``writes.histories.remember``.
+    before: dict[int, torch.Tensor] = field(default_factory=dict)
+    assigned: dict[int, bool] = field(default_factory=dict)
+    guards: list[tuple[Any, Any]] = field(default_factory=list)
+    kept: set[Any] = field(default_factory=set)
+    # At the outermost graph: the keys of locations that a branch changes before it raises.
+    lost: set[Any] = field(default_factory=set)
+    created: list[tuple[Any, Location | None]] = field(default_factory=list)
+    settled: set[Any] = field(default_factory=set)
+    given: Sequence[Any] = ()
+    real: frozenset[int] = frozenset()
+    made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
+    lent: list[tuple[Any, Any]] = field(default_factory=list)
+    bases: frozenset[int] = frozenset()
+    flat: dict[int, Storage] = field(default_factory=dict)
+    apart: bool = False
+    gathered: bool = False
+    iterated: bool = False
+    alone: bool = False
+    alike: bool = False
+    unnested: bool = False
+    nested: bool = False
+    looped: frozenset[pytypes.CodeType] = frozenset()
+    recursive: frozenset[pytypes.CodeType] = frozenset()
+    callees: dict[pytypes.CodeType, Any] = field(default_factory=dict)
+    calls: dict[pytypes.CodeType, int] = field(default_factory=dict)
+    reserved: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
+    shrunk: dict[int, Any] = field(default_factory=dict)
+    unreserved: bool = False
+    tables: dict[int, tuple[Any, Location | None]] = field(default_factory=dict)
+    tabled: frozenset[Location | None] = frozenset()
+    untabled: Exception | None = None
+    rewritten: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
+    grown: frozenset[int] = frozenset()
+    grew: frozenset[int] = frozenset()
+    ungrown: Exception | None = None
+    additions: dict[int, tuple[list, Any]] = field(default_factory=dict)
+    kinds: dict[int, set[Any]] = field(default_factory=dict)
+    read_items: dict[int, Any] = field(default_factory=dict)
+    looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
+    items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
+    items_copied: bool = False
+    placed: list[Any] = field(default_factory=list)
+    mixed: bool = False
+    draws: bool = False
+    drawn: bool = False
+    tagged: bool = False  # a tensor got an attribute, see ``control_flow.tensor_attributes``
+    pointwise: Exception | None = None  # see ``control_flow.trying``
+    homes: dict[int, Any] = field(default_factory=dict)
+    loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
+    keep: list[Any] = field(default_factory=list)
+    before_failure: list[Any] = field(default_factory=list)
+    tries: int = 0  # bodies of ``try`` that are being recorded
+    raised: list[Any] = field(default_factory=list)  # see ``control_flow.raising``
+    slots: dict[int, Any] = field(default_factory=dict)
+    retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
+    freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
+    level: int = field(default_factory=lambda: forward_ad._current_level)  # around the trace
+    enabled: bool = False  # the code turned gradients on
+    wrote: bool = False  # some op writes over something
+    torn: dict[Any, Any] = field(default_factory=dict)  # see ``writes.torn``
+    laid_out: bool = False
+    writes: list[Any] = field(default_factory=list)  # see ``stale``
+    written: Written = field(default_factory=weakref.WeakKeyDictionary)  # by regions: ``ordering``
+    let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
+    ways: dict[Value, Value] = field(default_factory=dict)  # see ``recording.ways``
+    held: dict[Storage, list[Any]] = field(default_factory=dict)  # see ``writes.histories.hold``
+    memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
+    graphs: list[FuncGraph] = field(default_factory=list)
+    earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
+    # Leaves that regions made, each with the value that stands for them.
+    joined: list[Any] = field(default_factory=list)
+    # By the value of a leaf that the code made: what used that before.
+    leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    drew: torch.Tensor | None = None  # see ``drew_from``
+
+    def drew_from(self, state: torch.Tensor) -> None:
+        """What was made may have drawn from torch's default generator, which was in this state before."""
+        if self.drew is None:
+            self.drew = state
+
+    def put_back_draws(self) -> None:
+        """The trace begins again: what it makes is made again, and draws the same."""
+        if self.drew is not None:
+            torch.set_rng_state(self.drew)
+
+    def release(self) -> None:
+        """The trace is over: forget what was noted for it, the tensors that stand for values above all.
+
+        torch holds their histories, and these hold them: what refers to such a tensor and is referred to by it is never collected.
+        """
+        for graph in self.graphs:
+            graph.sources.clear()
+            graph.reads.clear()
+        for iterations in self.earlier:
+            iterations.release()
+        for noted in (
+            self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
+        ):  # fmt: skip
+            noted.clear()
+        self.loops = None
