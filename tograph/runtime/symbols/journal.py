@@ -223,7 +223,8 @@ _NOTED = ("key", "grad", "storage")  # the kinds of locations of which every cha
 
 def _is_namespace(x: Any) -> bool:
     """Whether an object is the variables of a module, which code assigns without a note."""
-    return isinstance(x, dict) and "__builtins__" in x
+    # A dict of the graph says that it is a dict, and its keys are known when the graph runs.
+    return issubclass(type(x), dict) and dict.__contains__(x, "__builtins__")
 
 
 def guard(x: Any, refuse: Callable[[], None]) -> None:
