@@ -628,8 +628,11 @@ def condition_in_code_that_is_left_alone(x):
 def taken_from_a_generator(x):
     def positive(values):
         for v in values:
-            if v > 0:  # <-
-                yield v
+            try:
+                if v > 0:  # <-
+                    yield v
+            finally:
+                pass
 
     return next(positive(x))
 

@@ -185,8 +185,7 @@ def test_a_list_of_the_callers_that_a_branch_extends_by_a_display():
         if x > 0:
             other += [7]
 
-    with pytest.raises(
-        tg.errors.StructureError, match="outer, a list from outside of the function"
-    ):
-        tg.function(f)(torch.tensor(1.0))
+    tg.function(f)(torch.tensor(-1.0))
     assert outer == [1]
+    tg.function(f)(torch.tensor(1.0))
+    assert outer == [1, 7]

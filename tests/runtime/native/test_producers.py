@@ -95,3 +95,24 @@ def test_in_a_loop():
         return (x,)
 
     native(f, torch.randn(700, 90), torch.tensor(4))
+
+
+def test_beside_sizes_that_only_the_run_knows():
+    def f(x, rows):
+        found = {}
+        for i, row in enumerate(rows):
+            found[i] = (row * 2).sum()
+        return (x * x).sum(0), found[0]
+
+    spec = [tg.TensorSpec([600, 90], torch.float32), tg.TensorSpec([None, 2], torch.float32)]
+    x, rows = torch.randn(600, 90), torch.randn(3, 2)
+    got = tg.function(f, input_signature=spec)(x, rows)
+    for a, b in zip(got, f(x, rows)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-3)
+
+
+def test_what_broadcasts_stays_apart_from_a_fold_of_everything():
+    """Its loops would not be one, which threads share in parts and which adds up many lanes."""
+    x, w = torch.randn(600, 90), torch.randn(90)
+    _, nests = native(lambda x, w: ((x * w).sum(),), x, w)
+    assert writes_all(nests, x)

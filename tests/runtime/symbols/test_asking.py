@@ -9,17 +9,23 @@ from tograph.errors import GraphBoolError
 
 def by_number(x):
     n = x.item()
-    if n > 0:
-        yield x
+    try:
+        if n > 0:
+            yield x
+    finally:
+        pass
 
 
 def by_tensor(x):
-    if x > 0:
-        yield x
+    try:
+        if x > 0:
+            yield x
+    finally:
+        pass
 
 
 @pytest.mark.parametrize("generator", [by_number, by_tensor])
-def test_a_generator_whose_items_are_taken_by_next(generator):
+def test_a_generator_that_yields_in_a_try_and_whose_items_are_taken_by_next(generator):
     def f(x):
         return next(generator(x))
 

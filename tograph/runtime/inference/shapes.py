@@ -349,7 +349,7 @@ def _clone(x, *args, memory_format=None, generator=None):
 
 @rule("copy")
 def _copy(x, source, non_blocking=False):
-    size = broadcast(x.size, source.size)
+    size = broadcast(x.size, source.size) if isinstance(source, Meta) else x.size
     known = all(type(n) is int for n in (*size, *x.size))
     if known and size != tuple(x.size):
         raise RuntimeError(f"output with shape {list(x.size)} doesn't match the broadcast shape {list(size)}")  # fmt: skip

@@ -167,10 +167,18 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Strid
         for v, x in zip(inputs, operands)
     }
     args, kwargs = (map_values(known.__getitem__, a) for a in (node.args, node.kwargs))
-    rule = RULES.get(node.op.split(".")[1])
-    found = (rule and rule(*args, **kwargs)) or _on_ones(node, known)
+    found = _by_rule(node, args, kwargs) or _on_ones(node, known)
     metas = found if isinstance(found, list) else [found] * len(node.outputs)
     return [_stride(m) for m in metas]
+
+
+def _by_rule(node: Node, args: Any, kwargs: Any) -> Any:
+    """What the rule of an op gives; None where there is none, or the op raises."""
+    rule = RULES.get(node.op.split(".")[1])
+    try:
+        return rule and rule(*args, **kwargs)
+    except (RuntimeError, ValueError, IndexError, TypeError):  # so will the op, in its place
+        return None
 
 
 def _stride(m: Meta | None) -> Stride:

@@ -2,23 +2,27 @@
 
 ``(x * x).sum(0)`` then reads ``x`` once, and no tensor of squares is written and read again. Groups are made in the order of the nodes, and a large reduction
 begins one of its own (``groups.Group.takes``): the loops of its nest follow the reduction, so nothing of the whole shape is to be stored there. What
-is moved here is not stored. Where a reduction takes two sweeps, each computes what is moved again: costly ops stay where they are.
+is moved here is not stored. Few long rows are folded in parts by all threads, which takes loops that are one: what broadcasts stays apart there. Where a reduction takes two sweeps, each computes what is moved again: costly ops stay where they are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
+from ..graph.types import TensorType
 from ..kernels.gathers import sources
 from ..kernels.reductions import REDUCERS
 from ..kernels.regions import COSTLY_OPS
+from .views import VIEWS
 
 if TYPE_CHECKING:
     from .groups import Group
 
+FEW = 64  # results of a reduction from which on there is work for all threads
 _TWICE = frozenset(f"aten.{n}.correction" for n in ["std", "std_mean", "var", "var_mean"])
 _ONCE = frozenset(
     [f"aten.{n}.default" for n in ["all", "amax", "amin", "any", "argmax", "argmin", "linalg_vector_norm", "max", "mean", "min", "prod", "sum"]]
@@ -28,7 +32,7 @@ _ONCE = frozenset(
 
 def moved(graph: Graph, groups: list[Group], pinned: Collection[Node], most: int) -> list[Group]:
     """The groups with such ops moved; ``pinned`` nodes stay in front of what others write, and no nest gets more than ``most`` nodes."""
-    targets = [g for g in groups if g.dims is not None and all(n.op in _ONCE | _TWICE for n in g.nodes)]  # fmt: skip
+    targets = [g for g in groups if g.dims is not None and None not in g.shape and all(n.op in _ONCE | _TWICE for n in g.nodes)]  # fmt: skip
     if not targets:
         return groups
     home = {node: group for group in groups for node in group.nodes}
@@ -73,6 +77,8 @@ def _pointwise(node: Node, group: Group, target: Group) -> bool:
     """Whether a node is computed by a nest of the same space that folds nothing, and may be computed later."""
     same = group is not target and group.kind == "loop" and group.dims is None and group.shape == target.shape  # fmt: skip
     plain = len(node.outputs) == 1 and node.outputs[0].type.shape == target.shape
+    if _kept(target) < FEW and not all(_whole(v, target) for v in node.inputs):
+        return False
     return (
         same
         and plain
@@ -80,3 +86,15 @@ def _pointwise(node: Node, group: Group, target: Group) -> bool:
         and not node.control_inputs
         and node_effects(node).pure
     )
+
+
+def _kept(target: Group) -> int:
+    """The number of results of each reduction of a nest."""
+    return math.prod(n for d, n in enumerate(target.shape) if d not in (target.dims or ()))
+
+
+def _whole(v: Value, target: Group) -> bool:
+    """Whether an operand has the whole shape by itself, or one element: then the loops of the nest are one, which threads share in parts."""
+    if not isinstance(v.type, TensorType) or all(n == 1 for n in v.type.shape):
+        return True
+    return v.type.shape == target.shape and (v.node is None or v.node.op not in VIEWS)
