@@ -22,6 +22,7 @@ from ..graph.ordering import graph_effects, prune, set_control_inputs
 from ..graph.rewrite import copied, copy_node, leave_out
 from ..symbols.carrier import differentiable
 from ..writes.freed import MESSAGE, is_freed
+from ..writes.histories import Before
 from .nodes import ShareNode, flattened, nested
 from .routes import Routes
 from .shares import Share, narrowed, shares
@@ -218,19 +219,7 @@ def _requires_grad(x: Any) -> bool:
 
 def _as_before(x: Any) -> Any:
     """A tensor that the call writes, with the history that it has before: the gradient of the gradient goes on from there."""
-    return _Same.apply(x) if isinstance(x, torch.Tensor) and x.grad_fn is not None else x
-
-
-class _Same(torch.autograd.Function):
-    """The same memory."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0]
+    return Before.apply(x) if isinstance(x, torch.Tensor) and x.grad_fn is not None else x
 
 
 def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:

@@ -211,7 +211,7 @@ def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) 
     """Give a ``While`` loops for the nodes of ``earlier`` in its body. Set by ``autodiff``."""
 
 
-class _Before(torch.autograd.Function):
+class Before(torch.autograd.Function):
     """The same memory, with the history that a tensor has now."""
 
     @staticmethod
@@ -227,7 +227,7 @@ def remember(x: torch.Tensor, before: dict[int, torch.Tensor]) -> None:
     """A tensor of the caller is about to be written while tracing: keep its history."""
     if x.grad_fn is not None and x._base is None and id(x) not in before:
         with _disable_current_modes(), torch.enable_grad():
-            before[id(x)] = _Before.apply(x)
+            before[id(x)] = Before.apply(x)
 
 
 def released(
