@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConversionError, SourceError
+from ..syntax_trees import parse
 from .syntax import children, from_ast, gast, walk
 
 
@@ -83,14 +84,14 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
         if module is None:
             module = _block(inspect.getblock(lines[start:]))
     except SyntaxError:
-        return _search(ast.parse("".join(lines)), code)
+        return _search(parse("".join(lines)), code)
     ast.increment_lineno(module, start - indented)
     first: Any = module.body[0]
     body = first.body if indented else module.body
     found = body[0] if body else None
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:
         return found
-    return _search(ast.parse("".join(lines)), code)
+    return _search(parse("".join(lines)), code)
 
 
 _ENDS = 8  # how many lines that might follow a function are tried
@@ -123,7 +124,7 @@ def _indent(line: str) -> int:
 
 def _block(lines: list[str]) -> ast.Module:
     head = "if 1:\n" if lines[0][:1].isspace() else ""
-    return ast.parse(head + "".join(lines))
+    return parse(head + "".join(lines))
 
 
 def _search(module: ast.Module, code: types.CodeType) -> ast.AST:
@@ -159,7 +160,7 @@ def _class_at(lines: list[str], line: int) -> str | None:
     """The innermost class of a file that a line stands in, for a function whose names tell another one."""
     classes = [
         node
-        for node in ast.walk(ast.parse("".join(lines)))
+        for node in ast.walk(parse("".join(lines)))
         if isinstance(node, ast.ClassDef) and node.lineno < line <= (node.end_lineno or line)
     ]
     return max(classes, key=lambda node: node.lineno).name if classes else None
@@ -173,7 +174,7 @@ def _lambda_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     key = (code.co_filename, hash(text))
     if key not in _TREES:
         _TREES.clear()
-        _TREES[key] = ast.parse(text)
+        _TREES[key] = parse(text)
     wanted = {p for p in code.co_positions() if p[0] is not None and p[2] is not None}
     found = [
         n for n in ast.walk(_TREES[key]) if isinstance(n, ast.Lambda) and _covers(n, wanted, lines)
