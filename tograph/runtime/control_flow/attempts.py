@@ -9,11 +9,13 @@ from typing import Any
 
 from ..graph.ir import Node
 from ..graph.rewrite import count_nodes
+from ..guarding import reads
 from ..symbols import journal
 from ..symbols.funcgraph import current_graph
+from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..values import conditional_items, facts
-from .regions import with_ambient
+from .regions import is_module_globals, with_ambient
 
 
 class Attempt:
@@ -53,6 +55,17 @@ class Attempt:
     def size(self) -> int:
         """How many nodes it recorded so far, with those of regions."""
         return sum(map(_size, self.graph.graph.nodes[self.mark :]))
+
+    def makes_state(self) -> bool:
+        """Whether it gave an object from outside a key or attribute that was not there: whatever follows finds it."""
+        return any(
+            p.key[0] in ("key", "attr")
+            and (old is None or old is MISSING)
+            and not is_module_globals(p)
+            and reads.is_outside(p.keep)
+            and p.get() is not old
+            for p, old in self.log.entries.values()
+        )
 
     def commit(self) -> None:
         """Keep what was done; where no ``try`` is around it, nothing asks whether it fits."""
