@@ -37,14 +37,6 @@ class Attempt:
         for place in with_ambient(places):
             journal.record(place)
 
-    def trying(self, body: Callable[[], Any]) -> Any:
-        """Run the body of a ``try``: what may not fit in it is noted."""
-        self.graph.root.tries += 1
-        try:
-            return body()
-        finally:
-            self.graph.root.tries -= 1
-
     def run(self, function: Callable[[], Any]) -> Any:
         try:
             return function()
@@ -68,9 +60,7 @@ class Attempt:
         )
 
     def commit(self) -> None:
-        """Keep what was done; where no ``try`` is around it, nothing asks whether it fits."""
-        if not self.graph.root.tries:
-            _settle(self.graph.graph.nodes[self.mark :])
+        """Keep what was done."""
         journal.pop(self.log)
         journal.adopt(self.log)
 
@@ -92,13 +82,6 @@ class Attempt:
         del self.graph.root.created[self.created :]
         self.graph.root.settled.clear()
         self.graph.root.settled.update(self.settled)
-
-
-def _settle(nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        node.unsure = False
-        for region in node.regions.values():
-            _settle(region.nodes)
 
 
 def _size(node: Node) -> int:
