@@ -21,7 +21,7 @@ _PLAIN = {"LOAD_METHOD": "LOAD_ATTR", "PUSH_NULL": "", "EXTENDED_ARG": "", "NOP"
 def compiles_to(node: ast.AST, code: types.CodeType, owner: str | None = None) -> bool:
     """Whether a ``def`` or lambda gives a code object. ``owner``: the class whose body it stands in."""
     name = getattr(node, "name", "<lambda>")
-    body = [node if isinstance(node, ast.stmt) else ast.Expr(node, lineno=1, col_offset=0)]  # type: ignore[arg-type]
+    body = [node if isinstance(node, ast.stmt) else ast.Expr(node, lineno=1, col_offset=0)]
     if code.co_freevars:
         around = ast.parse(f"def around({', '.join(code.co_freevars)}): pass").body
         if name not in code.co_freevars and isinstance(node, ast.FunctionDef):
