@@ -1,6 +1,6 @@
 """One construct, one file: the rewrite of its syntax, and the operator that runs in its place.
 
-* Converting: ``api`` is ``tg.function``; ``conversion`` converts a function at its first call, ``pipeline`` has the passes in order (``context``), ``kept`` what
+* Converting: ``api`` is ``tg.function``; ``conversion`` converts a function at its first call, ``pipeline`` has the passes in order (``context``, ``clashes``), ``kept`` what
   earlier processes made; ``operators`` is the namespace ``ag__``.
 * Statements: ``if_stmt``, ``while_stmt``, ``for_stmt``, ``try_stmt``, ``with_stmt`` and ``context_managers``, on local functions that ``functional`` makes
   (``places``); before them ``match_stmt`` (``patterns``), ``jumps``, ``finally_jumps``, ``idle_finally``; ``asserts``, ``directives``, ``annotations``.
