@@ -28,10 +28,10 @@ def compiles_to(node: ast.AST, code: types.CodeType, owner: str | None = None) -
         around = parse(f"def around({', '.join(code.co_freevars)}): pass").body
         if name not in code.co_freevars and isinstance(node, ast.FunctionDef):
             body, name = [_named(node, "around")], "around"  # a name that it does not use itself
-        around[0].body, body = body, around  # type: ignore[attr-defined]
+        around[0].body, body = body, around
     if owner is not None:
         around = parse(f"class {owner}: pass").body
-        around[0].body, body = body, around  # type: ignore[attr-defined]
+        around[0].body, body = body, around
     flags = code.co_flags & FUTURE
     made = compile(ast.Module(body, []), code.co_filename, "exec", flags=flags, dont_inherit=True)
     return any(c.co_name == name and _same(c, code) for c in codes_in(made.co_consts))

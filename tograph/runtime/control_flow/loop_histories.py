@@ -52,7 +52,8 @@ def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
 def _graded(content: Any) -> bool:
     slots = current_graph().root.slots
     return any(
-        (id(x) in slots and slots[id(x)].content is not None) or (_mixed(x) and x.graded_)
+        (id(x) in slots and slots[id(x)].content is not None)
+        or (isinstance(x, structure.SymTensor) and x.mixed_ and x.graded_)
         for x in _tensors(content)
     )
 
