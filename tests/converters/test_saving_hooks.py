@@ -42,3 +42,37 @@ def test_derivatives_outside(f):
         y = g(x)
         found.append((y, *torch.autograd.grad(y.sin().sum(), x)))
     torch.testing.assert_close(*found, atol=1e-6, rtol=1e-6)
+
+
+def around_a_branch(x):
+    with saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+        y = x * x
+        if x.sum() > 0:
+            y = y * y
+    return torch.autograd.grad(y.sum(), x)[0]
+
+
+def in_a_branch(x):
+    y = x
+    if x.sum() > 0:
+        with saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+            y = x * x
+    return torch.autograd.grad(y.sum(), x)[0]
+
+
+@pytest.mark.parametrize("f", [around_a_branch, in_a_branch])
+def test_what_a_branch_saves_for_hooks_is_refused(f):
+    with pytest.raises(tg.errors.GradientError, match="saved_tensors_hooks"):
+        tg.function(f)(torch.ones(2, requires_grad=True))
+
+
+def test_a_branch_that_saves_nothing_may_stand_under_hooks():
+    def f(x):
+        with saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+            y = x * x
+            if x.sum() > 0:
+                y = y + 1
+        return torch.autograd.grad(y.sum(), x)[0]
+
+    x = torch.ones(2, requires_grad=True)
+    torch.testing.assert_close(tg.function(f)(x), f(x))

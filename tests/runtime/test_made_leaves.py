@@ -75,6 +75,13 @@ def sometimes_in_a_loop(x, n):
     return total
 
 
+def one_of_two(x, n):
+    p, q = x.clone().requires_grad_(), (x * 2).detach().requires_grad_()
+    p.sin().sum().backward()
+    ((p if n > 1 else q) * q * q).sum().backward()
+    return p.grad, q.grad
+
+
 def by_its_data(x, n):
     y = x.clone().requires_grad_()
     loss = (y * y).sum()
@@ -276,7 +283,7 @@ def test_of_a_tensor_that_is_no_leaf_it_is_refused():
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-@pytest.mark.parametrize("f", [in_branches, returned, in_a_loop, sign_steps, in_an_attribute, sometimes, sometimes_in_a_loop, by_its_data])  # fmt: skip
+@pytest.mark.parametrize("f", [in_branches, returned, in_a_loop, sign_steps, in_an_attribute, sometimes, sometimes_in_a_loop, one_of_two, by_its_data])  # fmt: skip
 def test_as_in_eager(f, n):
     found, wanted = tg.function(f)(X, torch.tensor(n)), f(X, torch.tensor(n))
     torch.testing.assert_close(found, wanted)

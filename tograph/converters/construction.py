@@ -32,6 +32,8 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     form = BUILTINS.get(cls)
     if form is not None:
         return _held(form(*args, **kwargs))
+    if issubclass(cls, torch.optim.Optimizer):
+        _patch_step(cls)
     if issubclass(cls, enum.Enum) and len(args) == 1 and not kwargs and standard.holds_staged(args):
         return call(standard.member_of, cls, args[0])
     if (
@@ -52,6 +54,15 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)
     return _held(instance(call, cls, args, kwargs))
+
+
+def _patch_step(cls: type[torch.optim.Optimizer]) -> None:
+    """What the first object of a class of optimisers makes of its ``step``, for good: not the work of the branch or body that makes that object."""
+    step: Any = cls.step
+    if not getattr(step, "hooked", False):
+        made: Any = torch.optim.Optimizer.profile_hook_step(step)
+        made.hooked = True
+        cls.step = made  # type: ignore[method-assign]
 
 
 def _held(made: Any) -> Any:

@@ -49,13 +49,18 @@ def _kept(made: Any) -> Any:
     """The hooks, so that what is unpacked has the history of what was packed."""
     pack, unpack = made.pack_hook, made.unpack_hook
 
+    faithful = isinstance(made, save_on_cpu)
+
     def packing(x: Any) -> Any:
+        if is_tracing() and not faithful:
+            current_graph().root.packed.add(current_graph().graph)
         return (_history_of(x), pack(x)) if is_tracing() else (None, pack(x))
 
     def unpacking(packed: Any) -> Any:
         found = unpack(packed[1])
         return _with_history(found, packed[0]) if is_tracing() else found
 
+    packing.faithful = faithful  # type: ignore[attr-defined]
     made.pack_hook, made.unpack_hook = packing, unpacking
     return made
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from ...runtime.functions import row_loops
 from ...runtime.gradients import transforms
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library import grads
@@ -262,9 +263,11 @@ def _rows(out: Any, made: _Primals) -> list[Any]:
     flat, create = out.reshape(-1), made.outer([out])
     units = torch.eye(flat.numel(), dtype=out.dtype, device=out.device)
     shapes = [(*out.shape, *x.shape) for x in made.leaves]
-    if not out.requires_grad or not flat.numel():
+    if not out.requires_grad or (type(flat.numel()) is int and not flat.numel()):
         return [x.new_zeros(shape) for x, shape in zip(made.leaves, shapes)]
-    if grads.staged(out):
+    if type(flat.numel()) is not int:  # as many rows as only the run knows
+        cells = row_loops.map_fn(lambda unit: tuple(_pulled([flat], [unit], made.leaves, create)), units)  # fmt: skip
+    elif grads.staged(out):
         rows = [_pulled([flat], [unit], made.leaves, create) for unit in units.unbind(0)]
         cells = [torch.stack(column) for column in zip(*rows)]
     else:

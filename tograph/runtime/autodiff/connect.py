@@ -58,6 +58,7 @@ class Call:
         self.saves = False  # whether eager PyTorch saves tensors in what a region runs, as far as gradients went through it
         self.versions = {i: x._version for i, x in self.tensors.items()}
         self.enabled = torch.is_grad_enabled()  # where it was recorded
+        self.hooked = _hooked(node, graph)
         histories.hold(self, graph)
 
     def keep(self, index: int) -> None:
@@ -159,9 +160,19 @@ class Call:
         wanted = [need.get(i, False) for i in range(len(self.inputs))]
         if self.node.op in REGION_RULES:
             found = REGION_RULES[self.node.op](self, by_output, wanted)
+            self._refuse_hooks()
         else:
             found = self._by_rule(by_output)
         return [found[i] if need[i] else None for i in self.tensors]
+
+    def _refuse_hooks(self) -> None:
+        """An error where hooks of the user's would get what the regions have saved, and may change it."""
+        if self.hooked and self.saves:
+            raise GradientError(
+                f"a gradient that is taken inside of the function needs what a staged `{self.node.op}` has saved under saved_tensors_hooks, which it "
+                "does not give to hooks. Leave the hooks out, or let them stand in the branch or body that takes the gradient too.",
+                self.node.location,
+            )
 
     def pushed(self, indices: Sequence[int], tangents: Sequence[Any]) -> tuple[Any, ...]:
         """The tangents of the outputs ``indices``: what those of ``tensors`` give by the product with vectors from the left, which is linear in these."""
@@ -221,6 +232,20 @@ class Call:
         )
         found = list(_aligned(self.node.args, results))
         return found + [None] * (len(self.inputs) - len(found))
+
+
+def _hooked(node: Node, graph: FuncGraph) -> bool:
+    """Whether hooks stand around a node with regions, or around ops in these, that may change what is saved."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    if top is not None and not getattr(top[0], "faithful", False):
+        return True
+    packed = graph.root.packed
+    return bool(packed) and any(_is_packed(r, packed) for r in node.regions.values())
+
+
+def _is_packed(graph: Graph, packed: set[Graph]) -> bool:
+    inner = (r for n in graph.nodes for r in n.regions.values())
+    return graph in packed or any(_is_packed(r, packed) for r in inner)
 
 
 def _has_derivative(x: torch.Tensor) -> bool:

@@ -66,10 +66,11 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         joined.append((x, spec, [as_value(c) for c in contents]))
         learn_outcome(op, heads, *joined[-1], live)
-        if all(made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)):
+        leaves = [made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)]
+        if all(leaves):
             made_leaves.join(x, contents)
         else:
-            made_leaves.mix(x, contents)
+            made_leaves.mix(x, contents, any(leaves))
         result = x if place is None else result
         if place is not None:
             inner_lists.stays(x, place.keep, contents)

@@ -52,14 +52,13 @@ def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
 def _graded(content: Any) -> bool:
     slots = current_graph().root.slots
     return any(
-        (id(x) in slots and slots[id(x)].content is not None)
-        or (isinstance(x, structure.SymTensor) and x.mixed_ and x.graded_)
+        (id(x) in slots and slots[id(x)].content is not None) or _mixed(x) == "graded"
         for x in _tensors(content)
     )
 
 
-def _mixed(x: torch.Tensor) -> bool:
-    return isinstance(x, structure.SymTensor) and x.mixed_
+def _mixed(x: torch.Tensor) -> str:
+    return x.mixed_ if isinstance(x, structure.SymTensor) else ""
 
 
 class LoopHistories:

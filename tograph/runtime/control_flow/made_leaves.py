@@ -38,20 +38,30 @@ def join(x: Any, outcomes: Sequence[Any]) -> None:
     x.graded_ = _graded(outcomes)
 
 
-def mix(x: Any, outcomes: Sequence[Any]) -> None:
-    """Note that what stands for ``outcomes`` is a leaf in a run, if each of them is one that was made here, in the regions or in an earlier iteration."""
+def mix(x: Any, outcomes: Sequence[Any], made: bool) -> None:
+    """Note that what stands for ``outcomes`` is a leaf in a run, if each of them is one that was made here, in the regions or in an earlier iteration.
+
+    ``made``: the regions made one of them, so it gets gradients itself. One of several leaves from before passes these on.
+    """
     if isinstance(x, SymTensor) and all(map(_is_own, outcomes)):
-        x.mixed_, x.graded_ = True, _graded(outcomes)
-        current_graph().root.retained.append(x)  # it gets the gradients that come to a leaf
+        graded = _graded(outcomes)
+        x.mixed_ = "graded" if graded else "mixed"
+        if made:
+            x.graded_ = graded
+            current_graph().root.retained.append(x)
 
 
 def _is_own(x: Any) -> bool:
     if not isinstance(x, SymTensor) or not x.requires_grad:
         return False
     earlier = not x.is_leaf and histories.is_leaf(x)
-    return x.mixed_ or earlier or made_in(x, current_graph())
+    return bool(x.mixed_) or earlier or made_in(x, current_graph())
 
 
 def _graded(outcomes: Sequence[Any]) -> bool:
     slots = current_graph().root.slots
-    return any(o.graded_ or (id(o) in slots and slots[id(o)].content is not None) for o in outcomes)
+    return any(
+        (id(o) in slots and slots[id(o)].content is not None)
+        or (isinstance(o, SymTensor) and (o.graded_ or o.mixed_ == "graded"))
+        for o in outcomes
+    )

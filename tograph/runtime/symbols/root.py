@@ -16,7 +16,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ...errors import Location
-from ..graph.ir import Node, Value
+from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import Written
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class Root:
     joined: list[Any] = field(default_factory=list)
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    packed: set[Graph] = field(default_factory=set)  # where hooks got what is saved
     drew: torch.Tensor | None = None  # see ``drew_from``
 
     def drew_from(self, state: torch.Tensor) -> None:
@@ -150,6 +151,7 @@ class Root:
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
+            self.packed,
         ):  # fmt: skip
             noted.clear()
         self.loops = None

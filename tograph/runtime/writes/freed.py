@@ -117,7 +117,7 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
     made: dict[Value, Value] = {}
     for v in dict.fromkeys(outputs):
         x = graph.sources.get(v)
-        if x is None or v.node is None or getattr(x, "mixed_", False):  # a leaf has nothing to free
+        if x is None or v.node is None or getattr(x, "mixed_", ""):  # a leaf has nothing to free
             continue
         if any(_refuses(*e, graph) for e in _history(x)):
             made[v] = graph.emit("tg.identity", v, True, type=v.type)
