@@ -29,10 +29,13 @@ def user_modes() -> list[TorchFunctionMode]:
 
 
 _DEVICES = ("cpu", "cuda")
+_NONE = (None, None)
 
 
 def autocast_dtypes() -> tuple[torch.dtype | None, ...]:
     """For CPU and GPU: the dtype that ops are cast to, or None."""
+    if not torch._C._is_any_autocast_enabled():
+        return _NONE
     return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in _DEVICES)  # fmt: skip
 
 
