@@ -250,16 +250,23 @@ def _spread(grads: Sequence[Any], shape: list[Any] | None) -> Sequence[Any]:
     return found
 
 
+def _needs(ctx: Any, call: _Call) -> Sequence[bool]:
+    """Which inputs a gradient is computed of."""
+    needs = ctx.needs_input_grad[3:]
+    if call.shape is not None:
+        return [any(flattened([need])[0]) for need in nested(needs, call.shape)]
+    if not call.told:
+        return needs
+    # those that this run does not reach too: one program is for all runs
+    away = {i for i in call.node.pair.wrt if not call.inputs[i].requires_grad}
+    return [need or i in away for i, need in enumerate(needs)]
+
+
 def _gradients(
     ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The inputs that get gradients, and these: None for those that nobody needs."""
-    node, needs = call.node, ctx.needs_input_grad[3:]
-    if call.told and call.shape is None:  # a program for all runs, whatever they reach
-        away = {i for i in node.pair.wrt if not call.inputs[i].requires_grad}
-        needs = [need or i in away for i, need in enumerate(needs)]
-    if call.shape is not None:
-        needs = [any(flattened([need])[0]) for need in nested(needs, call.shape)]
+    node, needs = call.node, _needs(ctx, call)
     stored = call.numbers
     if call.places:
         stored = list(stored)
