@@ -202,3 +202,22 @@ def test_a_result_that_nothing_cares_for_gives_none():
     a, b = f(x, w)
     a.sum().backward()
     assert w.grad is None and x.grad is not None
+
+
+def of_hooks(f, n):
+    """What hooks on arguments, on what these were computed from and on parameters see."""
+    seen = []
+    x, w, v = (torch.full((2,), k, requires_grad=True) for k in (1.0, 2.0, 3.0))
+    h = v * 2
+    for name, t in {"x": x, "w": w, "v": v, "h": h}.items():
+        t.register_hook(lambda g, name=name: seen.append((name, g.tolist())))
+    for name, t in {"x": x, "w": w, "v": v}.items():
+        t.register_post_accumulate_grad_hook(lambda p, name=name: seen.append((name, p.grad.sum())))
+    y, z = f(x, w, h, torch.tensor(n))
+    (y.sum() + z.sum()).backward()
+    return sorted(seen, key=str), [x.grad, w.grad, v.grad]
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_hooks_are_called_where_a_gradient_comes(n):
+    assert str(of_hooks(tg.function(late), n)) == str(of_hooks(late, n))

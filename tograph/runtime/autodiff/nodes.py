@@ -58,6 +58,8 @@ class ShareNode:
         ``box``: all that the forward program gave, which the first share runs, and the generators' states before.
         """
         shape: list[Any] | None = None
+        if self.pair.routes.told and self.flat_inputs:
+            inputs = self._reached(box, inputs)
         if not self.flat_inputs:  # cotangents of lists, where a gradient is differentiated again
             inputs, shape = flattened(inputs)
         plain = self.only_tensors and not transforms.may_wrap(inputs)
@@ -65,6 +67,17 @@ class ShareNode:
         if returned is None:
             return ()
         return returned if self.flat else nested(returned, box.pop())
+
+    def _reached(self, box: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The inputs, those to which no gradient comes in this run without their history: a hook on one of them is not called."""
+        if not box:
+            with torch.no_grad():
+                _run(self.pair, box, inputs)
+        first = len(self.pair.graph.outputs) + self.pair.saved + len(self.pair.snapshots)
+        every = [True] * len(self.positions)
+        reached = self.pair.routes.open_to(self.positions, every, tuple(box[0][first:]))
+        away = set(self.pair.wrt) - reached
+        return [x.detach() if i in away else x for i, x in enumerate(inputs)]
 
 
 def _leaves(pair: Pair) -> dict[Value, int]:
@@ -109,13 +122,17 @@ class _Call(NamedTuple):
     let: list[bool]
 
 
+def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
+    state = _generators(inputs) if pair.random else None
+    box += [pair.program.run(*inputs), state]
+
+
 class _Apply(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, node: ShareNode, box: list[Any], shape: list[Any] | None, *leaves: Any) -> Any:  # fmt: skip
         pair, inputs = node.pair, leaves if shape is None else nested(leaves, shape)
         if not box:
-            state = _generators(inputs) if pair.random else None
-            box += [pair.program.run(*inputs), state]
+            _run(pair, box, inputs)
         (outs, state), specs = box, None
         given: list[Any] = [outs[i] for i in node.given]
         stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
@@ -245,13 +262,23 @@ def _spread(grads: Sequence[Any], shape: list[Any] | None) -> Sequence[Any]:
     return found
 
 
+def _needs(ctx: Any, call: _Call) -> Sequence[bool]:
+    """Which inputs a gradient is computed of."""
+    needs = ctx.needs_input_grad[3:]
+    if call.shape is not None:
+        return [any(flattened([need])[0]) for need in nested(needs, call.shape)]
+    if not call.told:
+        return needs
+    # those that this run does not reach too: one program is for all runs
+    away = {i for i in call.node.pair.wrt if not call.inputs[i].requires_grad}
+    return [need or i in away for i, need in enumerate(needs)]
+
+
 def _gradients(
     ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The inputs that get gradients, and these: None for those that nobody needs."""
-    node, needs = call.node, ctx.needs_input_grad[3:]
-    if call.shape is not None:
-        needs = [any(flattened([need])[0]) for need in nested(needs, call.shape)]
+    node, needs = call.node, _needs(ctx, call)
     stored = call.numbers
     if call.places:
         stored = list(stored)

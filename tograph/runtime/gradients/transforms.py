@@ -19,12 +19,15 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils import _pytree as pytree
 
-from ...errors import GradientError, UnsupportedOpError
+from ...errors import UnsupportedOpError
 from ..graph.interp import attempt
-from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.ops import lookup, overload_packet, plain
-from ..graph.ordering import graph_effects
+from ..graph.ordering import graph_effects, node_effects
+from .one_by_one import one_by_one
+from .own_gradients import with_own_gradient
 
 _functorch = torch._C._functorch
 _are_active = torch._C._are_functorch_transforms_active
@@ -88,8 +91,33 @@ def _differs(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and _opened(x)[1]
 
 
+class _ApartError(UnsupportedOpError):
+    """All examples at once cannot run what differs between them."""
+
+
 def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of a graph, example by example where ``vmap`` is open."""
+    """The outputs of a graph, for all examples at once where ``vmap`` is open; else one by one, where it only computes."""
+    try:
+        return _run(graph, inputs)
+    except _ApartError as error:
+        if not all(map(_only_computes, all_nodes(graph))):
+            raise error.__cause__ or UnsupportedOpError(str(error)) from None
+        return one_by_one(functools.partial(_run, graph), inputs)
+
+
+def _only_computes(node: Node) -> bool:
+    """Whether a node may run for one example after the other: it computes, or is part of what catches exceptions."""
+    effects = node_effects(node)
+    acts = effects.io or effects.writes or effects.random
+    return not acts or bool(node.regions) or node.op in ("tg.cell_new", "tg.caught", "tg.reraise")
+
+
+def as_tensors(outputs: Sequence[Any]) -> list[Any]:
+    """Results under ``vmap``, which takes tensors only: a number of the run may be the same in all examples, or not."""
+    return [torch.tensor(x, dtype=_DTYPES[type(x)]) if type(x) in _DTYPES else x for x in outputs]
+
+
+def _run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=False))
     for node in graph.nodes:
         with torch.set_grad_enabled(torch.is_grad_enabled() and node.grad):
@@ -119,19 +147,38 @@ def _torch(node: Node, row: Any, args: tuple, kwargs: dict) -> Any:
     if node.op == "aten.select.int" and _differs(args[2]):
         at = torch.remainder(args[2], args[0].size(args[1])).reshape(1)
         return torch.index_select(args[0], args[1], at).squeeze(args[1])
+    if node.op == "aten.select_scatter.default":
+        return _select_scatter(*args)
     if node.op == "aten.scalar_tensor.default" and isinstance(args[0], torch.Tensor):
         return args[0].to(kwargs.get("dtype"))
     try:
         return row.run(*args, **kwargs)
-    except (TypeError, RuntimeError):
-        numbers = [
-            v
-            for v, a in zip(node.args, args)
-            if isinstance(v, Value) and not hasattr(v.type, "shape")
-        ]
-        if not any(_differs(a) for a in args) or not numbers:
+    except (TypeError, RuntimeError) as error:
+        if not any(map(_differs, pytree.tree_leaves((args, kwargs)))):
             raise
-        return overload_packet(node.op.rpartition(".")[0])(*args, **kwargs)
+        return _otherwise(node, args, kwargs, error)
+
+
+def _otherwise(node: Node, args: tuple, kwargs: dict, error: Exception) -> Any:
+    """What torch did not compute for all examples at once: as an op of tensors where a number differs, else one by one."""
+    numbers = [v for v, a in zip(node.args, args) if isinstance(v, Value) and not hasattr(v.type, "shape")]  # fmt: skip
+    if numbers:
+        try:
+            return overload_packet(node.op.rpartition(".")[0])(*args, **kwargs)
+        except (TypeError, RuntimeError) as other:
+            error = other
+    raise _ApartError(f"vmap cannot run {node.op} here: {error}", node.location) from error
+
+
+def _select_scatter(x: torch.Tensor, item: torch.Tensor, dim: int, index: Any) -> torch.Tensor:
+    """The second derivative of torch's own is wrong where ``vmap`` maps a forward derivative (``jacrev(jacfwd(f))``)."""
+    size = x.size(dim)
+    if not isinstance(index, torch.Tensor):
+        at = index % size
+        return torch.slice_scatter(x, item.unsqueeze(dim), dim, at, at + 1)
+    shape = [size if i == dim % x.ndim else 1 for i in range(x.ndim)]
+    there = torch.arange(size, device=x.device) == torch.remainder(index, size)
+    return torch.where(there.reshape(shape), item.unsqueeze(dim), x)
 
 
 _NUMBERS = {
@@ -150,7 +197,7 @@ def _number(node: Node, args: tuple) -> Any:
     name = node.op.removeprefix("py.")
     form = _NUMBERS.get(name) or getattr(torch, name.removeprefix("math."), None)
     if form is None:
-        raise UnsupportedOpError(
+        raise _ApartError(
             f"{node.op} of a number that differs between examples of vmap", node.location
         )
     if name in ("min", "max", "select"):
@@ -171,7 +218,7 @@ def _choice(
     results = []
     for name, condition in zip(names, [*conditions, others]):
         with _taking_part(condition):
-            results.append(run(node.regions[name], [_gated(condition, a) for a in args]))
+            results.append(_run(node.regions[name], [_gated(condition, a) for a in args]))
     out = results[-1]
     for condition, result in zip(reversed(conditions), reversed(results[:-1])):
         out = [_merge(condition, a, b, node) for a, b in zip(result, out)]
@@ -240,7 +287,7 @@ def _merge(condition: Any, a: Any, b: Any, node: Node) -> Any:
         )
         if a.shape == b.shape:
             return torch.where(condition, a, b)
-    raise UnsupportedOpError(
+    raise _ApartError(
         f"under vmap the condition of this `{node.op}` differs between examples, and so does the size or kind of a result",
         node.location,
     )
@@ -260,7 +307,7 @@ def _truth(x: Any) -> Any:
 def _if(node: Node, args: tuple) -> Sequence[Any]:
     test = _truth(args[0])
     if isinstance(test, bool):
-        return run(node.regions["then" if test else "orelse"], args[1:])
+        return _run(node.regions["then" if test else "orelse"], args[1:])
     return _choice(node, ["then", "orelse"], [test], args[1:])
 
 
@@ -268,7 +315,7 @@ def _case(node: Node, args: tuple) -> Sequence[Any]:
     names, index = list(node.regions), args[0]
     if not _differs(index):
         i = int(index)
-        return run(node.regions[names[i] if 0 <= i < len(names) else names[-1]], args[1:])
+        return _run(node.regions[names[i] if 0 <= i < len(names) else names[-1]], args[1:])
     return _choice(node, names, [index == i for i in range(len(names) - 1)], args[1:])
 
 
@@ -277,72 +324,31 @@ def _while(node: Node, args: tuple) -> Sequence[Any]:
     state, rest = list(args[:carried]), args[carried:]
     going: Any = _live.masks[-1] if _live.masks else True
     while True:
-        test = _truth(run(node.regions["cond"], [*state, *rest])[0])
+        test = _truth(_run(node.regions["cond"], [*state, *rest])[0])
         going = test if going is True else going & test
         if going is False or (
             isinstance(going, torch.Tensor) and not bool(_opened(going)[0].any())
         ):
             return state
         if going is True:
-            state = list(run(node.regions["body"], [*state, *rest]))
+            state = list(_run(node.regions["body"], [*state, *rest]))
             continue
         _require_pure(node, "body")
         with _taking_part(going):
-            new = run(node.regions["body"], [_gated(going, a) for a in [*state, *rest]])
+            new = _run(node.regions["body"], [_gated(going, a) for a in [*state, *rest]])
         state = [_merge(going, a, b, node) for a, b in zip(new, state)]
-
-
-class _Custom(torch.autograd.Function):
-    """A ``Call`` with a gradient of its own. Forward mode has none: torch says so."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(node: Node, *args: Any) -> Any:
-        outs = run(node.regions["function"], args)
-        return tuple(x.view_as(x) if isinstance(x, torch.Tensor) else x for x in outs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        node, *args = inputs
-        ctx.node = node
-        ctx.places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-        ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in args]
-        results = output if "results" in node.kwargs else ()
-        ctx.save_for_backward(*(args[i] for i in ctx.places), *results)
-        ctx.set_materialize_grads("told" not in node.kwargs)
-        ctx.likes = [(x.shape, x.dtype, x.device) for x in output]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        node: Node = ctx.node
-        there = [g is not None for g in grads] if "told" in node.kwargs else []
-        grads = tuple(_zeros(*like) if g is None else g for g, like in zip(grads, ctx.likes))
-        if "refused" in node.kwargs:
-            raise GradientError(node.kwargs["refused"], node.location)
-        args = list(ctx.rest)
-        count = len(ctx.places)
-        for i, x in zip(ctx.places, ctx.saved_tensors):
-            args[i] = x
-        args[: len(ctx.saved_tensors) - count] = ctx.saved_tensors[count:]
-        found: list[Any] = [None] * len(args)
-        for i, g in zip(node.kwargs["wrt"], run(node.regions["gradient"], [*args, *grads, *there])):
-            found[i] = g
-        return None, *found
-
-
-def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    return torch.zeros(shape, dtype=dtype, device=device)
 
 
 def _call(node: Node, args: tuple) -> Sequence[Any]:
     if "gradient" in node.regions:
-        return _Custom.apply(node, *args)
-    return run(node.regions["function"], args)
+        return with_own_gradient(_run, node, args)
+    return _run(node.regions["function"], args)
 
 
 def _try(node: Node, args: tuple) -> Sequence[Any]:
-    return attempt(node, args, run)
+    if any(map(_differs, pytree.tree_leaves(args))):
+        raise _ApartError("under vmap what this `try` fails of differs between examples, in a graph with effects", node.location)  # fmt: skip
+    return attempt(node, args, _run)
 
 
 _REGIONS = {"If": _if, "Case": _case, "While": _while, "Call": _call, "Try": _try}

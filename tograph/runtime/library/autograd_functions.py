@@ -117,7 +117,8 @@ def _connected(
     def results(*stands: Any) -> None:
         vars(ctx).update({k: _replaced(x, outs, stands) for k, x in held.items() if k != "args_"})
 
-    made_of = with_gradient(outs, before, gradient, not ctx.materialize, held["saved_tensors"], results)  # fmt: skip
+    tangents = cls.jvp is not torch.autograd.Function.jvp
+    made_of = with_gradient(outs, before, gradient, not ctx.materialize, held["saved_tensors"], results, tangents)  # fmt: skip
     vars(ctx).update(held)
     for i, made in zip(chosen, made_of):
         if any(values[i] is x for x in ctx.dirty):

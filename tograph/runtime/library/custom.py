@@ -38,11 +38,12 @@ def with_gradient(
     told: bool = False,
     kept: Sequence[Any] = (),
     results: Results | None = None,
+    tangents: bool = False,
 ) -> list[torch.Tensor]:
     """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument.
 
     ``told``: a cotangent that is not there is None, not zeros. ``kept``: the tensors that are saved for ``gradient``.
-    ``results`` gets what stands for the values in it.
+    ``results`` gets what stands for the values in it. ``tangents``: forward mode takes the gradient too.
     """
     graph = current_graph()
     plain = [value_of(v.detach(), graph) for v in values]
@@ -52,7 +53,8 @@ def with_gradient(
     inputs = [value_of(args[i], graph) for i in wrt]
     told = told and 1 < len(values) <= _TOLD
     region = gradient_region(plain, gradient, args, wrt, told, results)
-    kwargs = {} if results is None else {"results": True}
+    kwargs = {"results": True} if results is not None else {}
+    kwargs |= {"jvp": True} if tangents else {}
     node = call_of(plain, inputs, region.graph, "custom_gradient", told=told, **kwargs)
     outs = [flattening.symbolic(v, graph) for v in node.outputs]
     _keep(node, outs, [next((o for v, o in zip(values, outs) if v is x), x) for x in kept], graph)

@@ -18,6 +18,7 @@ import torch
 from ...errors import GradientError
 from ..control_flow.picking import Picked, flat
 from ..gradients import optional_grads
+from ..gradients.own_gradients import HOOK
 from ..graph.ir import Graph, Node, Value
 from ..guarding import reads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
@@ -105,7 +106,7 @@ def refuse(x: Any, why: str) -> None:
     stand_for(x, value, node.outputs[0], graph)
 
 
-NAME = "gradient_hook"
+NAME = HOOK
 _UNREQUIRED = "cannot register a hook on a tensor that doesn't require gradient"
 
 

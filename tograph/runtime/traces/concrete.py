@@ -358,7 +358,8 @@ class ConcreteFunction(pickling.Unpicklable):
         if self._own_gradients and is_watched(inputs):
             return transforms.run(self._values if transforms.active() else self.graph, inputs)
         if transforms.mapping():
-            return transforms.run(self._transformed, inputs)
+            found = transforms.run(self._transformed, inputs)
+            return found if self._effects else transforms.as_tensors(found)
         if probes.profiled():
             with torch.profiler.record_function(f"tograph {self.name}"):
                 return self._ranges.run(*inputs)
