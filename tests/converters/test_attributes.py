@@ -393,6 +393,27 @@ def test_properties_by_super():
         assert g(x) == f(x)
 
 
+class Counting:
+    def __init__(self):
+        self.n = 0
+
+    @functools.cached_property
+    def value(self):
+        self.n += 1
+        return torch.ones(2) * 3
+
+
+def test_a_cached_property_that_some_path_has_read():
+    def f(x):
+        c = Counting()
+        y = c.value + 1 if x.sum() > 0 else x
+        return y + c.value, c.n
+
+    g = tg.function(f)
+    for x in (torch.ones(2), -torch.ones(2)):
+        torch.testing.assert_close(g(x), f(x))
+
+
 def test_what_tograph_keeps_in_a_tensor_is_not_seen():
     def f(x):
         y = x + 1

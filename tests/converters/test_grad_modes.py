@@ -45,3 +45,23 @@ def test_a_grad_mode_that_a_function_leaves_changed_is_refused():
         tg.function(f)(x)
     assert torch.is_grad_enabled()
     assert [y.requires_grad for y in tg.function(put_back)(x)] == [False, True]
+
+
+def test_a_default_dtype_that_is_left_is_refused():
+    @tg.function
+    def leaves(x):
+        torch.set_default_dtype(torch.float64)
+        return torch.ones(2)
+
+    @tg.function
+    def sets_back(x):
+        torch.set_default_dtype(torch.float64)
+        made = torch.ones(2) + x
+        torch.set_default_dtype(torch.float32)
+        return made, torch.ones(2)
+
+    with pytest.raises(tg.errors.StagingError, match="leaves it so"):
+        leaves(torch.ones(2))
+    for _ in range(2):
+        assert [t.dtype for t in sets_back(torch.ones(2))] == [torch.float64, torch.float32]
+    assert torch.get_default_dtype() is torch.float32

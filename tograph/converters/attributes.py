@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..runtime.control_flow import StagedException
+from ..runtime.diagnosis.frames import outer_frame
 from ..runtime.gradients import grad_fields
 from ..runtime.guarding import reads
 from ..runtime.guarding.callables import METHODS
@@ -225,6 +226,7 @@ _SPECIAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "__class__": ((*SYMBOLS, StagedString, StagedException), _class_of),
     "__dict__": (SymTensor, reads.tensor_fields),
     "grad": (torch.Tensor, grad_fields.read),
+    "f_back": (types.FrameType, outer_frame),
     **{n: (StagedException, functools.partial(_not_known, n)) for n in _OF_FAILURES},
 }
 
@@ -235,8 +237,15 @@ def _property(found, owner, name):
 
 def _cached_property(found, owner, name):
     """``functools.cached_property``: its function is converted, and the value becomes an attribute."""
-    if name in vars(owner) or not is_user_function(found.func):
+    held = vars(owner).get(name, MISSING)
+    if may_miss(held):  # only some paths have read it
+        return distribute_missing(held, lambda: _computed(found, owner, name))
+    if held is not MISSING or not is_user_function(found.func):
         return MISSING
+    return _computed(found, owner, name)
+
+
+def _computed(found, owner, name):
     value = call(found.func, owner)
     if journal.active():
         journal.record(locations.attribute(owner, name))

@@ -223,3 +223,34 @@ def by_a_function(log, x):
 @pytest.mark.parametrize("f", [by_a_name, by_getattr, by_a_function])
 def test_such_a_list_has_a_second_name(f):
     assert outcomes(tg.function(f), CALLS) == outcomes(f, CALLS)
+
+
+FAILURES: list[str] = []
+
+
+def test_what_a_body_that_fails_has_appended_stays_before_what_the_handler_appends():
+    def f(x):
+        try:
+            FAILURES.append("begun")
+            if x.sum() > 0:
+                raise KeyError("k")
+            FAILURES.append("ended")
+        except KeyError as error:
+            FAILURES.append("handled")
+            if x.sum() > 5:
+                raise ValueError("v") from error
+        finally:
+            FAILURES.append("left")
+        return x * 2
+
+    g = tg.function(f)
+    for v in (1, -1, 9, 1):
+        found = []
+        for run in (f, g):
+            FAILURES.clear()
+            try:
+                run(torch.ones(2) * v)
+            except ValueError:
+                FAILURES.append("raised")
+            found.append(list(FAILURES))
+        assert found[0] == found[1]

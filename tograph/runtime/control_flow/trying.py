@@ -16,6 +16,7 @@ from ...errors import refused
 from ..graph import types
 from ..graph.ir import Value
 from ..graph.ops import OpaqueObject
+from ..guarding import outer_lists
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.journal import Location as Place
@@ -151,7 +152,10 @@ class _Progress:
             return True
         if place.key[0] not in ("cell", "attr", "key", "contents"):
             return False
-        return id(place.keep) in self.reach and all_seen(spec_of(as_value(old)), self.outer)
+        # what stands for a list from outside, which the body reaches
+        grows = outer_lists.extended(place.keep, self.outer.root) is not None
+        seen = grows or id(place.keep) in self.reach
+        return seen and all_seen(spec_of(as_value(old)), self.outer)
 
     def restore(self, graph: FuncGraph) -> None:
         """In a handler: put into the variables what they held when the body failed."""

@@ -82,6 +82,24 @@ def stack_frames(frame: types.FrameType | None) -> list[Frame]:
     return found[::-1]
 
 
+def outer_frames(frame: types.FrameType | None) -> list[types.FrameType]:
+    """A frame and those around it as plain Python would have them, innermost first: a generated body is part of its function."""
+    found: list[types.FrameType] = []
+    while frame is not None:
+        code = frame.f_code
+        inner = found[-1].f_code if found else code
+        body = inner is not code and inner.co_qualname == code.co_qualname and _holds(code, inner)
+        if not (body or code.co_filename.startswith(_HERE)):
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def outer_frame(frame: types.FrameType) -> types.FrameType | None:
+    """``frame.f_back`` as plain Python would have it."""
+    return next(iter(outer_frames(frame)[1:]), None)
+
+
 def joined(outer: list[Frame], inner: list[Frame]) -> list[Frame]:
     """The frames of a stack and of a traceback that starts on it."""
     if outer and inner and _is_part(inner[0].frame.f_code, outer[-1].frame.f_code):

@@ -234,12 +234,19 @@ class Tracer:
             }
             self.root.root.lent = list(self.effects.spares)
             self.root.root.read_items.update(arguments.tuples_in(given))
-            began = torch.is_grad_enabled()
+            began, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
             found = self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
             if torch.is_grad_enabled() != began:
                 raise StagingError(
                     f"{self.function.label()!r} turns gradients {'off' if began else 'on'} and leaves them so: that would last beyond its calls, in "
                     "which its graph runs. Use a `with` statement, such as torch.no_grad(), or change it outside of the function"
+                )
+            if torch.get_default_dtype() is not dtype:
+                left = torch.get_default_dtype()
+                torch.set_default_dtype(dtype)
+                raise StagingError(
+                    f"{self.function.label()!r} sets torch's default dtype to {left} and leaves it so: that would last beyond its calls, in which its graph "
+                    "runs. Set it back before the function ends, or outside of it"
                 )
             return found
 
