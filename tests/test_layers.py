@@ -29,7 +29,7 @@ ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda", "safetensor
 
 LEAVES = {
     f"tograph.{name}"
-    for name in ("collector", "disk", "errors", "forks", "lazy", "settings", "stacks")
+    for name in "collector disk errors forks lazy settings stacks syntax_trees".split()
 }
 # They import nothing of the package: anyone may import them.
 

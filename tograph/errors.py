@@ -97,6 +97,17 @@ class SourceError(ConversionError):
     """A function whose source cannot be found."""
 
 
+class AsyncFunctionError(ConversionError, TypeError):
+    """A function that gives a coroutine instead of values."""
+
+    def __init__(self, name: str, location: Location | None = None):
+        super().__init__(
+            f"{name!r} is an async function: asynchronous functions are not supported in a graph. A function "
+            "must return zero or more Tensors, Python values or None, not a coroutine",
+            location,
+        )
+
+
 class NotAFunctionError(TographError, TypeError):
     """``tg.function`` was given something that is not a function with Python source."""
 

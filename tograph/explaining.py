@@ -20,6 +20,7 @@ from .runtime.diagnosis.frames import is_users
 from .runtime.graph.ir import Node, all_nodes
 from .runtime.symbols import decisions
 from .runtime.symbols.funcgraph import USER_CODE
+from .syntax_trees import parse
 
 Place = tuple[str, int]
 _STAGES = {"If", "While", "Case", "Try", "Call"}
@@ -138,7 +139,7 @@ def _function(code: types.CodeType, seen: Seen, nodes: dict, told: dict) -> Expl
 def _statements(file: str, first: int, last: int) -> dict[int, ast.stmt]:
     """The statements that start in a range of lines, by line."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = parse("".join(linecache.getlines(file)))
     except SyntaxError:  # a notebook cell with magic commands
         return {}
     found: dict[int, ast.stmt] = {}

@@ -84,3 +84,66 @@ def test_a_grad_scaler_in_a_loop_with_a_break():
         assert native[3:] == staged[3:]
         for a, b in zip(native[:3], staged[:3], strict=True):
             torch.testing.assert_close(a, b)
+
+
+def trained(model, optimizer, x, y, limit, most):
+    losses = []
+    for _ in range(most):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if loss < limit:
+            break
+    return losses
+
+
+def trained_while(model, optimizer, x, y, limit, most):
+    losses, loss = [], torch.tensor(10.0)
+    while len(losses) < most and loss > limit:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("function", [trained, trained_while])
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.RMSprop])
+def test_state_of_an_optimiser_is_made_in_front_of_the_loop(function, make):
+    """Its entries are then there in each iteration, so that no branch asks for them."""
+    seen, x, y = [], torch.linspace(0, 1, 24).reshape(8, 3), torch.ones(8, 2)
+    for f in (function, tg.function(function)):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        optimizer = make(model.parameters(), lr=0.1)
+        if f is not function:
+            graph = str(f.get_concrete_function(model, optimizer, x, y, 0.01, 20).graph)
+            assert graph.count("mse_loss.default") == 2 and graph.count("If(") <= 3
+        losses = [f(model, optimizer, x, y, limit, 20) for limit in (2.0, 0.05, 0.01)]
+        state = [v.clone() for s in optimizer.state.values() for v in s.values()]
+        seen.append((losses, [*state, *map(torch.detach, model.parameters())]))
+    assert [len(x) for x in seen[0][0]] == [len(x) for x in seen[1][0]]
+    torch.testing.assert_close(seen[0], seen[1])
+
+
+def test_the_rest_of_a_loop_that_cannot_be_staged_is_unrolled():
+    """The state is made by the first iteration; what is left asks for the number of each one."""
+
+    def f(found, x, most):
+        for i in range(most):
+            if "first" not in found:
+                found["first"] = x
+            x = x + found["first"].new_ones([i + 1]).sum()
+            if x.sum() > 20:
+                break
+        return x
+
+    for most in (9, 12):
+        one, two = {}, {}
+        for start in (0.0, 30.0, 0.0):
+            x = torch.full((2,), start)
+            assert torch.equal(tg.function(f)(one, x, most), f(two, x, most))
+        assert torch.equal(one["first"], two["first"])

@@ -55,6 +55,37 @@ def in_an_attribute(x, n):
     return torch.autograd.grad(held.y.exp().sum(), held.y)[0]
 
 
+def sometimes(x, n):
+    y = x.clone().requires_grad_()
+    if n > 1:
+        y = (y * 0.9).detach().requires_grad_()
+    loss = (y * y).sum()
+    loss.backward()
+    return y.grad, loss.detach()
+
+
+def sometimes_in_a_loop(x, n):
+    y, total = x.clone().requires_grad_(), torch.zeros_like(x)
+    for i in range(n + 2):
+        if i % 2 == 0:
+            y = (y * 0.9).detach().requires_grad_()
+        y.sin().sum().backward()
+        total = total + y.grad
+        y.grad = None
+    return total
+
+
+def by_its_data(x, n):
+    y = x.clone().requires_grad_()
+    loss = (y * y).sum()
+    while loss > 0.3 * n:
+        loss.backward()
+        y.data -= 0.3 * y.grad
+        y.grad.zero_()
+        loss = (y * y).sum()
+    return y.detach(), loss.detach()
+
+
 def energy(x):
     return (x * x).sum() * 0.5 + x.sin().sum()
 
@@ -189,8 +220,34 @@ def written_in_place(x, n):
     return x.detach(), loss.detach()
 
 
+def made_in_some_iterations(x, n):
+    y = x.clone().requires_grad_()
+    loss = energy(y)
+    for i in range(n):
+        loss.backward()
+        g, y.grad = y.grad, None
+        if i % 2 == 0:
+            y = (y - 0.1 * g).detach().requires_grad_()
+        loss = energy(y)
+    return y.detach(), loss.detach()
+
+
+def accepted_by_backward(x, n):
+    y = x.clone().requires_grad_()
+    loss = energy(y)
+    for _ in range(n):
+        loss.backward(retain_graph=True)
+        new = (y - 1.7 * y.grad).detach().requires_grad_()
+        y.grad = None
+        after = energy(new)
+        if after < loss:
+            y, loss = new, after
+    return y.detach(), loss.detach()
+
+
 LOOPS = [
     descent, by_backward, with_a_tolerance, accepted_steps, made_in_branches, a_mean_of_losses, in_containers, min_max, newton, written_in_place,
+    made_in_some_iterations, accepted_by_backward,
 ]  # fmt: skip
 
 
@@ -219,7 +276,7 @@ def test_of_a_tensor_that_is_no_leaf_it_is_refused():
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-@pytest.mark.parametrize("f", [in_branches, returned, in_a_loop, sign_steps, in_an_attribute])
+@pytest.mark.parametrize("f", [in_branches, returned, in_a_loop, sign_steps, in_an_attribute, sometimes, sometimes_in_a_loop, by_its_data])  # fmt: skip
 def test_as_in_eager(f, n):
     found, wanted = tg.function(f)(X, torch.tensor(n)), f(X, torch.tensor(n))
     torch.testing.assert_close(found, wanted)
@@ -265,3 +322,16 @@ def test_of_a_loss_that_a_loop_computed_of_the_leaf_it_is_refused():
 
     with pytest.raises(GradientError, match="a staged branch or loop gives"):
         f(X, torch.tensor(2))
+
+
+def test_a_gradient_that_it_has_from_an_iteration_before_is_refused():
+    def f(x, n):
+        y = x.clone().requires_grad_()
+        for i in range(n):
+            if i % 2 == 0:
+                y = (y * 0.9).detach().requires_grad_()
+            (y * y).sum().backward()
+        return y.grad
+
+    with pytest.raises(GradientError, match="gradient field of a tensor that each iteration"):
+        tg.function(f)(X, torch.tensor(3))

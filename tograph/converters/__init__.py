@@ -1,6 +1,6 @@
 """One construct, one file: the rewrite of its syntax, and the operator that runs in its place.
 
-* Converting: ``api`` is ``tg.function``; ``conversion`` converts a function at its first call, ``pipeline`` has the passes in order (``context``), ``kept`` what
+* Converting: ``api`` is ``tg.function``; ``conversion`` converts a function at its first call, ``pipeline`` has the passes in order (``context``, ``clashes``), ``kept`` what
   earlier processes made; ``operators`` is the namespace ``ag__``.
 * Statements: ``if_stmt``, ``while_stmt``, ``for_stmt``, ``try_stmt``, ``with_stmt`` and ``context_managers``, on local functions that ``functional`` makes
   (``places``); before them ``match_stmt`` (``patterns``), ``jumps``, ``finally_jumps``, ``idle_finally``; ``asserts``, ``directives``, ``annotations``.
@@ -8,7 +8,7 @@
 * Names and places: ``variables``, ``attributes`` (``attribute_writes``, ``failure_attributes``), ``subscripts`` (``tensor_index``, ``sequence_index`` (``number_arrays``), ``list_slices``, ``list_keys``, ``keyed``), ``targets``, ``unpacking``, ``escapes``.
 * Calls: ``calls``, by ``call_rules`` and the tables of ``registry``, which ``builtin`` fills; ``construction``, ``special_results``, ``recursion`` (``recursive_calls``, ``shared_results``), ``standard``, ``spread``, ``star_arguments``, ``module_hooks`` (``hook_nodes``); code
   that is not converted: ``left_alone`` (``outside_world``), ``resolved``, ``flags``.
-* Items: ``iterables`` (``chosen_items``), ``iterators``, ``staged_range``, ``generators`` (``resumable``, ``one_by_one``), ``consumers``, ``growing_lists`` (``joined_lists``), ``tables`` (``table_algebra``, ``new_keys``), ``members`` (``set_relations``), ``steady``, ``container_changes``,
+* Items: ``iter_call``, ``iterables`` (``chosen_items``), ``iterators``, ``staged_range``, ``generators`` (``resumable``, ``one_by_one``), ``consumers``, ``growing_lists`` (``joined_lists``), ``tables`` (``table_algebra``, ``new_keys``), ``members`` (``set_relations``), ``steady``, ``container_changes``,
   ``container_methods``.
 * Staged values: ``staging`` says which are, ``union`` has those of several kinds (``union_keys``), ``staged_class`` the class of an exception.
 """

@@ -10,9 +10,16 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
-from ..errors import ConversionError, NotAFunctionError, SignatureError, SourceError
+from ..errors import (
+    AsyncFunctionError,
+    ConversionError,
+    NotAFunctionError,
+    SignatureError,
+    SourceError,
+)
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction, WeakMethod
+from ..transpiler import source_search
 from . import recursion
 from .call_rules import MARK
 from .calls import call
@@ -83,6 +90,7 @@ def function(
         )
     convert_ = _entry if autograph else None
     _check(fn)
+    source_search.remember(fn)
     return Function(fn, convert_, input_signature, reduce_retracing, name)
 
 
@@ -102,10 +110,7 @@ def _check(fn: Any) -> None:
     target = fn.python_function if isinstance(fn, Function) else fn
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
         code = target.__code__
-        raise ConversionError(
-            f"{target.__qualname__!r} is an async function: asynchronous functions are not supported in a graph",
-            (code.co_filename, code.co_firstlineno),
-        )
+        raise AsyncFunctionError(target.__qualname__, (code.co_filename, code.co_firstlineno))
     if inspect.isgeneratorfunction(target):
         code = target.__code__
         raise ConversionError(

@@ -22,7 +22,7 @@ from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library import required
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
-from ..runtime.symbols.descriptions import given_attributes, hides
+from ..runtime.symbols.descriptions import hides
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import locations
@@ -223,7 +223,7 @@ def _class_of(x):
 
 _SPECIAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "__class__": ((*SYMBOLS, StagedString, StagedException), _class_of),
-    "__dict__": (SymTensor, given_attributes),
+    "__dict__": (SymTensor, reads.tensor_fields),
     "grad": (torch.Tensor, grad_fields.read),
     **{n: (StagedException, functools.partial(_not_known, n)) for n in _OF_FAILURES},
 }

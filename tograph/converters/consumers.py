@@ -17,8 +17,9 @@ from ..runtime.values.growing import StagedList
 from . import subscripts
 from .call_rules import is_user_function
 from .calls import call
-from .for_stmt import for_stmt, iterator_of
+from .for_stmt import for_stmt
 from .generators import Generator
+from .iter_call import iterator_of
 from .iterables import ListItems, StagedSequence, staged_source
 from .iterators import Outer
 from .lists import new_list

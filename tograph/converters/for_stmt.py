@@ -25,28 +25,23 @@ from ..runtime import control_flow
 from ..runtime.guarding import reads
 from ..runtime.guarding.unconverted import check_keys
 from ..runtime.library import debug
-from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
-from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
-from . import directives, special_results, text_options
-from .call_rules import DECIDING, is_user_function
-from .calls import call
-from .chosen_items import items_of
+from . import directives, text_options
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import StagedRange, Steps, ViewItems, like_python, staged_rest, staged_source
-from .iterators import Advancing, Counting, Outer, SequenceIterator, from_outside, moved, place_now
+from .iter_call import iterator_of
+from .iterables import StagedRange, Steps, ViewItems, like_python, staged_source
+from .iterators import Advancing, Counting, Outer, SequenceIterator, moved, place_now
 from .logical import and_
-from .members import Listing, listing
+from .members import Listing
 from .places import places_of
-from .registry import TABLE_KEYS
 from .staging import is_staged
 from .steady import alike, asked, content, keeps_size, size_of, steady
 from .union import distribute
@@ -97,62 +92,6 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
         _staged_for(source, body, names, test, options)
     else:
         _python_for(iterable, body, names, test, given)
-
-
-def iterator_of(x):
-    """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
-    x = text_options.as_text(x)
-    if is_union(x):
-        x = items_of(x)
-    if isinstance(x, StagedString):
-        return text_list("list", x)
-    x = TABLE_KEYS[0](x) if is_table(x) else listing(x)
-    if is_tracing():
-        begin, item = getattr(type(x), "__iter__", None), getattr(type(x), "__getitem__", None)
-        if is_user_function(begin):
-            x = special_results.iterator(call(begin, x))
-        elif begin is None:
-            return call(_indexed, x) if is_user_function(item) else x
-        if is_user_function(getattr(type(x), "__next__", None)):
-            return call(_stepped, x)
-    if isinstance(x, Generator) and x.is_pulled:
-        return call(_left, x.pulled())
-    rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
-    return from_outside(x) if rest is None else rest
-
-
-def _stepped(iterator):
-    """The items of an iterator of a user's class, by its converted ``__next__``."""
-    while True:
-        try:
-            item = next(iterator)
-        except StopIteration:
-            return
-        yield item
-
-
-def _indexed(sequence):
-    """The items of an object of a user's class that has indices and no ``__iter__``."""
-    i = 0
-    while True:
-        try:
-            item = sequence[i]
-        except IndexError:
-            return
-        yield item
-        i += 1
-
-
-def _left(generator):
-    """What a generator gives that has given some items one by one; the first is asked for in front of the loop, where it may be that it has not begun."""
-    if not generator.ended():
-        generator.resume(None)
-    while not generator.ended():
-        yield generator.current()
-        generator.resume(None)
-
-
-DECIDING.update((_stepped, _indexed, _left))
 
 
 def _python_for(iterable, body, names, test, given) -> None:
@@ -277,14 +216,21 @@ MANY = 64  # more are not unrolled where the loop cannot be staged
 
 
 def _iterated(left, body, names, test):
-    """The first iteration of those left, or all of them staged where it makes the test so; whether the loop goes on."""
+    """The first iteration of those left, or all of them staged where it makes the test so, behind the first one where that makes state;
+    whether the loop goes on.
+    """
     places = _variables(names, test, body)
     attempt = control_flow.Attempt(places)
     go = attempt.run(lambda: (body(left[0]), test())[1])
     if not is_staged(go) or (len(left) <= FEW and attempt.size() < LARGE):
         attempt.commit()
         return is_staged(go) or go
-    attempt.undo()
+    begun = control_flow.outermost() and attempt.makes_state()
+    if begun:
+        attempt.commit()
+        left = left[1:]
+    else:
+        attempt.undo()
     attempt = control_flow.Attempt(places)
     try:
         with control_flow.alternative():
@@ -294,7 +240,7 @@ def _iterated(left, body, names, test):
             attempt.commit()
             raise
         attempt.undo()
-        return _guarded(left[0], body, names, test)
+        return begun or _guarded(left[0], body, names, test)
     attempt.commit()
     return False
 

@@ -15,8 +15,8 @@ from ..runtime.values import locations
 from . import subscripts, union
 from .call_rules import DECIDING
 from .calls import call
-from .for_stmt import iterator_of
 from .generators import Generator, Pulled
+from .iter_call import iterator_of
 from .iterables import Rows, StagedSequence, staged_source
 from .iterators import SequenceIterator, View, advancing
 from .registry import handles

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import collector, forks
-from ..errors import ConversionError
+from ..errors import AsyncFunctionError
 from ..lazy import lazy_module
 from ..runtime.display import artifacts
 from ..runtime.guarding.reads import watched
@@ -31,7 +31,7 @@ from ..transpiler.parsing import Parsed, parse_function
 from ..transpiler.printing import Printed, print_tree
 from ..transpiler.syntax import gast, walk
 from ..transpiler.writing import deep_recursion
-from . import kept, operators
+from . import clashes, kept, operators
 from .annotations import Annotations
 from .asserts import Asserts
 from .attributes import Attributes
@@ -132,7 +132,14 @@ def convert_generator(function: types.FunctionType, form: str) -> types.Function
     if found is None:
         return None
     watched(function)
-    return loader.instantiate(found.code, function, OPERATORS, operators)
+    return _bound(found.code, function)
+
+
+def _bound(code: types.CodeType, function: types.FunctionType) -> types.FunctionType:
+    unspelled = clashes.UNSPELLED in code.co_freevars
+    return loader.instantiate(
+        code, function, clashes.UNSPELLED if unspelled else OPERATORS, operators
+    )
 
 
 def convert_function(function: types.FunctionType) -> types.FunctionType:
@@ -140,7 +147,7 @@ def convert_function(function: types.FunctionType) -> types.FunctionType:
     if function.__code__ in CONVERTED_CODE:
         return function
     watched(function)
-    return loader.instantiate(conversion(function).code, function, OPERATORS, operators)
+    return _bound(conversion(function).code, function)
 
 
 set_converter(convert_function, convert_generator)
@@ -180,9 +187,11 @@ def _convert_anew(function: types.FunctionType, form: str, name: str | None) -> 
     facts: kept.Facts = {}
     if name is not None:
         load_ahead()
-    parsed = parse_function(function)
+    parsed, own = clashes.apart(parse_function(function), function)
     tree = convert_tree(parsed, function, form, facts)
     code, rewritten = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
+    if own is not None:
+        code = clashes.restored(code, own)
     made = Conversion(code, lambda: print_tree(rewritten))
     if name is not None:
         kept.store(name, code, made.printed, facts)
@@ -195,15 +204,7 @@ def convert_tree(
     """Run the passes over a parsed function; ``facts`` gets what they ask of names."""
     tree = _as_def(parsed)
     if isinstance(tree, gast.AsyncFunctionDef):
-        raise ConversionError(
-            f"{parsed.name!r} is an async function: asynchronous functions are not supported in a graph",
-            (parsed.file, tree.lineno),
-        )
-    if any(isinstance(n, gast.Name) and n.id == OPERATORS for n in walk(tree)):
-        raise ConversionError(
-            f"{parsed.name!r} uses the name {OPERATORS!r}, which stands for the operators of converted code; rename it",
-            (parsed.file, tree.lineno),
-        )
+        raise AsyncFunctionError(parsed.name, (parsed.file, tree.lineno))
     tree.decorator_list = []
     tree.returns = None
     params = _params(tree)

@@ -224,7 +224,7 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
     graph = current_graph().graph
     before = len(graph.nodes)
     try:
-        attempt.trying(body)
+        body()
         ended = True
     except control_flow.Unreachable:
         return attempt, True, False

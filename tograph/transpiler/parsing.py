@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConversionError, SourceError
+from ..syntax_trees import parse
+from . import source_search
+from .recompiling import compiles_to
 from .syntax import children, from_ast, gast, walk
 
 
@@ -35,22 +38,36 @@ def parse_function(function: types.FunctionType) -> Parsed:
     """The tree of a function; SourceError or ConversionError when there is none or it cannot be converted."""
     code = function.__code__
     file = _file(function)
-    lines = linecache.getlines(file, function.__globals__)
-    if not lines:
-        lines = _registered(code)
+    lines = linecache.getlines(file, function.__globals__) or _registered(code)
+    lines = lines or source_search.lines_of(function)
     if not lines:
         raise SourceError(
             f"the source of {function.__qualname__!r} was not found (it says {code.co_filename!r}, line "
-            f"{code.co_firstlineno}). Functions made by exec, given to `python -c` or on standard input, or typed into a plain prompt have none: put the function into "
+            f"{code.co_firstlineno}). {_why_missing(file)}: put the function into "
             "a file or notebook, register its source in linecache, or leave it alone with tg.do_not_convert."
         )
     node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
-    tree = from_ast(node)
     renamed = code.co_name != getattr(node, "name", "<lambda>")
     owner = _class_at(lines, code.co_firstlineno) if renamed else _class_name(function)
+    if source_search.may_have_changed(function, file) and not compiles_to(node, code, owner):
+        raise _changed(code)
+    tree = from_ast(node)
     if owner or any(type(n) is gast.ClassDef for n in walk(tree)):
         _mangle(tree, owner)
     return Parsed(tree, file, function.__name__, code.co_freevars)
+
+
+def _why_missing(file: str) -> str:
+    if file.startswith("<"):
+        return "Functions made by exec, given on standard input, or typed into a plain prompt may have none"
+    return "There is no such file, or none that can be read"
+
+
+def _changed(code: types.CodeType) -> SourceError:
+    return SourceError(
+        f"the source of {code.co_name!r} is not at {code.co_filename}, line {code.co_firstlineno}: the file changed after "
+        "it was imported"
+    )
 
 
 def _file(function: types.FunctionType) -> str:
@@ -83,14 +100,14 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
         if module is None:
             module = _block(inspect.getblock(lines[start:]))
     except SyntaxError:
-        return _search(ast.parse("".join(lines)), code)
+        return _search(parse("".join(lines)), code)
     ast.increment_lineno(module, start - indented)
     first: Any = module.body[0]
     body = first.body if indented else module.body
     found = body[0] if body else None
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:
         return found
-    return _search(ast.parse("".join(lines)), code)
+    return _search(parse("".join(lines)), code)
 
 
 _ENDS = 8  # how many lines that might follow a function are tried
@@ -123,7 +140,7 @@ def _indent(line: str) -> int:
 
 def _block(lines: list[str]) -> ast.Module:
     head = "if 1:\n" if lines[0][:1].isspace() else ""
-    return ast.parse(head + "".join(lines))
+    return parse(head + "".join(lines))
 
 
 def _search(module: ast.Module, code: types.CodeType) -> ast.AST:
@@ -139,10 +156,7 @@ def _search(module: ast.Module, code: types.CodeType) -> ast.AST:
             return node
     if len(here) == 1 and _compiled_here(module, code):
         return here[0]
-    raise SourceError(
-        f"the source of {code.co_name!r} is not at {code.co_filename}, line {code.co_firstlineno}: the file changed after "
-        "it was imported"
-    )
+    raise _changed(code)
 
 
 def _compiled_here(module: ast.Module, code: types.CodeType) -> bool:
@@ -159,7 +173,7 @@ def _class_at(lines: list[str], line: int) -> str | None:
     """The innermost class of a file that a line stands in, for a function whose names tell another one."""
     classes = [
         node
-        for node in ast.walk(ast.parse("".join(lines)))
+        for node in ast.walk(parse("".join(lines)))
         if isinstance(node, ast.ClassDef) and node.lineno < line <= (node.end_lineno or line)
     ]
     return max(classes, key=lambda node: node.lineno).name if classes else None
@@ -173,7 +187,7 @@ def _lambda_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     key = (code.co_filename, hash(text))
     if key not in _TREES:
         _TREES.clear()
-        _TREES[key] = ast.parse(text)
+        _TREES[key] = parse(text)
     wanted = {p for p in code.co_positions() if p[0] is not None and p[2] is not None}
     found = [
         n for n in ast.walk(_TREES[key]) if isinstance(n, ast.Lambda) and _covers(n, wanted, lines)

@@ -14,6 +14,7 @@ import ast
 import re
 import sys
 
+from ..syntax_trees import parse
 from .writing import OR, TEST, Writer, constant
 
 __all__ = ["Quoting", "docstring"]
@@ -208,7 +209,7 @@ class Quoting(Writer):
         if not isinstance(text, str):
             return None
         try:
-            (field,) = ast.parse(f'f"{{ {text}}}"', mode="eval").body.values
+            (field,) = parse(f'f"{{ {text}}}"', mode="eval").body.values
         except (SyntaxError, ValueError):
             return None
         bare = isinstance(field, ast.FormattedValue) and field.conversion == -1

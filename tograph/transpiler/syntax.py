@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 
 import gast
 
+from ..syntax_trees import parse
+
 __all__ = [
     "children",
     "copy_location",
@@ -35,12 +37,12 @@ def to_ast(node: gast.AST) -> ast.AST:
 
 def parse_statements(source: str) -> list[gast.stmt]:
     """The statements of a piece of source."""
-    return from_ast(ast.parse(source)).body
+    return from_ast(parse(source)).body
 
 
 def parse_expression(source: str) -> gast.expr:
     """The one expression that a piece of source is."""
-    return from_ast(ast.parse(source, mode="eval")).body
+    return from_ast(parse(source, mode="eval")).body
 
 
 # Fields that hold text, numbers, contexts (Load, Store, ...) or operators: no nodes with something below them.

@@ -151,3 +151,52 @@ def product_of(n):
         return X[:, : int(n)] @ Y
     except RuntimeError:
         return Y.clone()
+
+
+def halved(w, x):
+    w.mul_(0.5)
+    w.add_(x)
+
+
+def nobody_reads(w, x):
+    w.mul_(0.5)
+    w + x
+    w.add_(1)
+
+
+def in_a_branch(w, x):
+    w.mul_(0.5)
+    if x.sum() > 0:
+        w.add_(1)
+        w.add_(x)
+
+
+def in_a_loop(w, x):
+    for _ in range(x[0].long()):
+        w[0] = 5
+        w[:] = x
+        w[1] = 7
+
+
+def joined_in_between(w, x):
+    w.mul_(0.5)
+    w.add_(torch.cat([w.view(3, 1), x.view(-1, 1)], 1).sum())
+
+
+@pytest.mark.parametrize(
+    "f", [halved, nobody_reads, in_a_branch, in_a_loop, joined_in_between], ids=lambda f: f.__name__
+)
+def test_without_a_try_writes_before_it_stay_and_those_after_it_do_not_come(f):
+    g = tg.function(f, reduce_retracing=True)
+    w, v = torch.ones(3), torch.ones(3)
+    for n in (3, 1, 3, 4, 2, 3, 4):
+        found = []
+        for run, held in ((f, w), (g, v)):
+            try:
+                run(held, torch.ones(n) * 2)
+                found.append(None)
+            except RuntimeError as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+        torch.testing.assert_close(v, w, rtol=0, atol=0)
+    assert g.trace_count == 2

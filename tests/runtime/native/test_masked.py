@@ -92,6 +92,33 @@ def test_products_that_run_together_look_together(monkeypatch):
     assert [t.count("call void @look") for t in texts if t.startswith("internal void @joint")] == [3, 0]  # fmt: skip
 
 
+def summed(x, w, alive):
+    g = masked(x, alive)
+    return g.sum(0), g @ w, torch.relu(x).t() @ g, torch.relu(x).t() @ torch.cat([g, g], 1)
+
+
+def tables(cf, form):
+    """The functions with certain parameters."""
+    return [line for line in cf.scheduled.llvm.splitlines() if line.startswith("define") and form in line]  # fmt: skip
+
+
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+def test_sums_beside_products_leave_out_the_same_rows(monkeypatch):
+    monkeypatch.setattr(threading, "PRODUCT", 1 << 8)
+    x, w = r(37, 19), r(19, 53)
+    cf = checks.compiled(summed, x, w, mask(37, [0, 7, 8, 33, 36]))
+    assert looks(cf) == 3
+    # Three products, and the sum, which takes the rows of one of them.
+    assert len(tables(cf, "ptr noalias %L, ptr noalias %X")) == 4
+    for alive in ([], range(37), [5], range(1, 37)):
+        given = x, w, mask(37, alive)
+        torch.testing.assert_close(cf(*given), summed(*given))
+    x[0, 3], x[5, 4], w[7, 8] = INF, NAN, -INF
+    for alive in ([], [0, 5], [1, 2]):
+        given = x, w, mask(37, alive)
+        torch.testing.assert_close(cf(*given), summed(*given), equal_nan=True)
+
+
 @pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
 @pytest.mark.parametrize("rows", [8, 9])
 def test_one_of_those_that_run_together_is_a_single_tile(rows, monkeypatch):

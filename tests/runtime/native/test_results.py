@@ -189,3 +189,23 @@ def test_a_view_and_more_of_what_it_is_taken_of():
         torch.testing.assert_close(found, wanted)
         shares = [[a.data_ptr() == b.data_ptr() for a in r for b in r] for r in (found, wanted)]
         assert shares[0] == shares[1]
+
+
+def test_parts_of_a_result_and_one_view_twice():
+    def f(x):
+        y = x * 1
+        v = y.view(-1)
+        rows = [row.unbind() for row in y.unbind()]
+        return y, rows, y.chunk(2), y.split(3), y.as_strided((2,), (5,)), v, [v]
+
+    g, x = tg.function(f), torch.arange(16.0).view(4, 4)
+    for _ in range(3):
+        found, wanted = g(x), f(x)
+        for made in (found, wanted):
+            made[0].add_(5)
+            made[2][1].mul_(2)
+            made[1][0][0].zero_()
+        torch.testing.assert_close(found, wanted)
+        assert found[5] is found[6][0]
+    one = torch.ones(6, 1)
+    torch.testing.assert_close(g(one), f(one))

@@ -18,8 +18,8 @@ from ..call_rules import DECIDING
 from ..calls import call
 from ..consumers import gathered
 from ..conversion import convert_if_needed
-from ..for_stmt import iterator_of
 from ..generators import Generator
+from ..iter_call import iterator_of
 from ..iterables import Indexed, staged_source
 from ..iterators import Counting
 from ..registry import METHODS, handles

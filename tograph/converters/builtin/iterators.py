@@ -13,8 +13,8 @@ from ...runtime.values import locations
 from ...runtime.values.structure import is_union
 from ..call_rules import DECIDING
 from ..calls import call
-from ..for_stmt import iterator_of
 from ..generators import Generator
+from ..iter_call import iterator_of
 from ..iterables import Steps
 from ..iterators import Advancing, Outer, SequenceIterator, View, advancing, from_outside
 from ..one_by_one import next_item, place_item

@@ -14,7 +14,6 @@ from ...runtime.guarding import reads, unconverted
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.recording import opaque
 from ...runtime.symbols import journal
-from ...runtime.symbols.descriptions import given_attributes
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.symbolic import SymTensor
 from ...runtime.values.growing import StagedList
@@ -68,7 +67,7 @@ def _class_of(x: SymTensor) -> type:
 def vars_(*x):
     """Of a tensor, what the code gave it: a copy, beside which symbolic tensors have attributes of their own."""
     if x and type(x[0]) is SymTensor:
-        return given_attributes(x[0])
+        return reads.tensor_fields(x[0])
     reads.passed(x)
     return unconverted.run(vars, x, {})
 
@@ -76,7 +75,7 @@ def vars_(*x):
 @handles(dir)
 def dir_(*x):
     if x and type(x[0]) is SymTensor:
-        return sorted({*dir(torch.Tensor), *given_attributes(x[0])})
+        return sorted({*dir(torch.Tensor), *reads.tensor_fields(x[0])})
     reads.passed(x)
     return unconverted.run(dir, x, {})
 

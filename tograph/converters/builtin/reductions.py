@@ -17,10 +17,11 @@ from ...runtime.values.tables import StagedSet
 from .. import union
 from ..calls import call
 from ..consumers import found_in, gathered
-from ..for_stmt import for_stmt, iterator_of
+from ..for_stmt import for_stmt
 from ..generators import Generator
 from ..growing_lists import is_growing
 from ..if_stmt import if_stmt
+from ..iter_call import iterator_of
 from ..iterables import staged_source
 from ..logical import and_, not_, or_
 from ..registry import handles

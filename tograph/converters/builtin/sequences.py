@@ -26,10 +26,11 @@ from .. import keyed, members, special_results, text_options, union
 from ..call_rules import DECIDING, is_user_function
 from ..calls import call
 from ..consumers import gathered
-from ..for_stmt import for_stmt, iterator_of
+from ..for_stmt import for_stmt
 from ..generators import Generator
 from ..growing_lists import in_order, is_growing
 from ..if_stmt import if_stmt
+from ..iter_call import iterator_of
 from ..iterables import (
     Enumerated,
     Mapped,

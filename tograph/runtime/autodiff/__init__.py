@@ -4,7 +4,7 @@
 * Ops with regions: ``alternatives``, ``loops`` (``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body, with
   respect to ``made_leaves`` too.
 * Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd, ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
-  ``separate`` which cannot be asked for, ``unwrapped`` what is saved in some runs only, ``rewritten`` what tensors have that a call writes,
+  ``separate`` which cannot be asked for, ``unwrapped`` what is saved in some runs only, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes,
   ``returned`` are leaves that it makes.
 """
 

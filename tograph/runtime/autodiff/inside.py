@@ -46,7 +46,9 @@ def ways(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> tup
     ]
     for i in histories.asked(order, inputs):  # what an iteration computed of a leaf leads to it
         found[i] = True
-    return terms.any(leaves.values()), found
+    mixed = [x for x in graph.root.retained if getattr(x, "mixed_", False) and x.grad_fn in reached]
+    ends_at = [reached[x.grad_fn].get(x.output_nr, False) for x in mixed]
+    return terms.any([*leaves.values(), *ends_at]), found
 
 
 def _leaving(

@@ -15,6 +15,8 @@ from ..gradients import transforms
 from ..graph.ir import Value
 from ..graph.types import ScalarType, TensorType
 from ..symbols.plain_apply import plain_apply
+from ..writes.saving import words
+from .looked import Doubtful, modified
 from .routes import is_there
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class ShareNode:
         stored = values[len(self.given) :]
         self.tensors = [i for i, v in enumerate(stored) if isinstance(v.type, TensorType)]
         self.only_tensors = all(isinstance(v.type, TensorType) for v in pair.graph.inputs)
+        self.doubtful = Doubtful(share.backward, self.tensors if self.flat and self.saves else (), pair.build)  # fmt: skip
 
     def applied(self, box: list[Any], inputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of the share, joined with autograd.
@@ -85,7 +88,8 @@ class _Call(NamedTuple):
     """What a node knows of its call.
 
     ``shape``: that of the inputs, where there are lists among them. ``numbers``: what is kept and no tensor, ``places``: where the
-    tensors are among it. ``early``: gradients that ran op by op; the same again are the same to the last bit.
+    tensors are among it. ``early``: gradients that ran op by op; the same again are the same to the last bit. ``doubts``: the versions of
+    what is doubtful (``looked``); ``let``: True where torch gives it whatever its version is.
     """
 
     node: ShareNode
@@ -101,6 +105,8 @@ class _Call(NamedTuple):
     likes: list[tuple[Any, ...]]
     specs: tuple[Any, Any] | None
     early: set[Any]
+    doubts: list[int]
+    let: list[bool]
 
 
 class _Apply(torch.autograd.Function):
@@ -119,6 +125,10 @@ class _Apply(torch.autograd.Function):
             specs = given_spec, stored_spec
             box.append(given_spec)
             places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
+        doubtful, doubts = node.doubtful, list[int]()
+        if doubtful.places:
+            stored = doubtful.storable(stored, flat)
+            doubts = doubtful.versions(stored)
         tensors, numbers = _parted(stored, places)
         if node.saves:
             ctx.save_for_backward(*tensors)
@@ -139,6 +149,8 @@ class _Apply(torch.autograd.Function):
             [(x.shape, x.dtype, x.device) for x in flat] if len(flat) > 1 else [],
             specs,
             set(),
+            doubts,
+            [],
         )
         if told:
             without = [given[i] for i in pair.routes.without(node.positions, told)]
@@ -243,7 +255,7 @@ def _gradients(
     stored = call.numbers
     if call.places:
         stored = list(stored)
-        for i, x in zip(call.places, _saved(ctx)):
+        for i, x in zip(call.places, _saved(ctx, cotangents)):
             stored[i] = x
     else:
         _saved(ctx)
@@ -283,7 +295,7 @@ def _again(
     ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
-    _saved(ctx)
+    _saved(ctx, cotangents)
     pair = call.node.pair
     for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
         if isinstance(x, torch.Tensor) and _version(x) != version and i not in pair.written:
@@ -297,10 +309,36 @@ def _again(
         return present, joint.run([*call.inputs, *call.snapshots, *cotangents])
 
 
-def _saved(ctx: Any) -> tuple[torch.Tensor, ...]:
+def _saved(ctx: Any, cotangents: Sequence[Any] = ()) -> tuple[torch.Tensor, ...]:
     """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
-    kept = ctx.call.kept
-    return ctx.saved_tensors if kept is None else kept
+    call: _Call = ctx.call
+    if call.kept is not None:
+        return call.kept
+    if not call.let:
+        try:
+            return ctx.saved_tensors
+        except RuntimeError as error:
+            if not call.doubts or not cotangents or not modified(error):
+                raise
+            return _without_doubts(ctx, cotangents, error)
+    return _without_doubts(ctx, cotangents, None)
+
+
+def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | None) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """What a node has saved, where nothing of it that this run looks at was written since."""
+    call: _Call = ctx.call
+    doubtful = call.node.doubtful
+    if not call.let:
+        doubtful.let(ctx)
+        call.let.append(True)
+    saved, stored = ctx.saved_tensors, list(call.numbers)
+    for i, x in zip(call.places, saved):
+        stored[i] = x
+    looked = doubtful.looked_at(list(map(_dense, [*stored, *cotangents])))
+    for k, version, used in zip(doubtful.places, call.doubts, looked):
+        if used and stored[k]._version != version:
+            raise error or RuntimeError(words(stored[k], version))
+    return saved
 
 
 def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -141,11 +141,11 @@ def _choice(
         results.append(total := {})
         for j in sorted({j for row in rows for j in row or ()}):
             ways = tuple(None if row is None else row.get(j, False) for row in rows)
-            terms.add(total, _taken(node, ways, told, terms), outer[j])
+            terms.add(total, taken(node, ways, told, terms), outer[j])
     return results
 
 
-def _taken(
+def taken(
     node: Node,
     ways: tuple[Way | None, ...],
     told: dict[tuple[Way | None, ...], Value],
@@ -155,8 +155,8 @@ def _taken(
     if all(way is True or way is None for way in ways):
         return True
     if node.op == "If" and not any(isinstance(way, Value) for way in ways):
-        taken = terms.op("py.bool", node.args[0])
-        return taken if ways[0] else terms.op("py.not", taken)
+        first = terms.op("py.bool", node.args[0])
+        return first if ways[0] else terms.op("py.not", first)
     if ways not in told:
         for region, way in zip(node.regions.values(), ways, strict=True):
             region.outputs = [*region.outputs, Terms(region).value(way or False)]

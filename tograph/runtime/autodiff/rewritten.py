@@ -2,12 +2,13 @@
 
 In eager PyTorch an in-place op gives its tensor a history. The graph writes the content alone; ``Rewrites`` has the graph
 with the last value of every such tensor as one more output, and a call gives the tensor the history of that. What regions
-write is lifted out of them, and what is read behind a write is what was written.
+write is lifted out of them, and what is read behind a write is what was written. Where regions alone write a tensor the graph
+tells whether they did: one that a run leaves as it is keeps its history and its version, which saved tensors are known by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,11 +16,13 @@ import torch
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import keep_writes, node_effects, set_control_inputs
+from ..graph.overwritten import any_told, targets
 from ..graph.rewrite import copied
 from ..passes.forward import forward
 from ..passes.lift_writes import lifted
 from ..symbols.carrier import differentiable
 from ..writes.mutation import LEAF_WRITTEN
+from ..writes.rebasing import set_versions
 from .dependence import Dependence, dependences
 
 
@@ -30,7 +33,10 @@ class Rewrites:
     """
 
     def __init__(self, graph: Graph):
-        self.graph = made = copied(lifted(graph))
+        made = copied(graph)
+        flags = _flags(made)
+        made.outputs = [*made.outputs, *flags.values()]
+        self.graph = made = lifted(made)
         seen = {n.args[0] for n in made.nodes if n.op == "tg.assign" and n.grad}
         before = made.nodes
         forward(made)
@@ -44,8 +50,14 @@ class Rewrites:
         values = [last[made.inputs[i]] for i in self.places]
         # ``x.data``, and perhaps what a region writes, is a write that autograd does not see.
         self.sure = [v.node is None or v.node.op not in (*REGION_OPS, "tg.written") for v in values]
-        self.count = len(made.outputs)
-        made.outputs = [*made.outputs, *values]
+        self.count = len(graph.outputs)
+        told = dict(zip(flags, made.outputs[self.count :]))
+        self.told = [k for k, v in enumerate(last) if v in index and index[v] in told]
+        made.outputs = [
+            *made.outputs[: self.count],
+            *values,
+            *(told[self.places[k]] for k in self.told),
+        ]
         set_control_inputs(made)
         self.depends: list[Dependence] = dependences(made)[self.count :]
 
@@ -61,13 +73,46 @@ class Rewrites:
                 found.append(k)
         return found
 
-    def settle(
-        self, outputs: list[Any], inputs: Sequence[Any], changed: Sequence[int]
+    def run(
+        self, program: Callable[..., list[Any]], inputs: Sequence[Any], changed: Sequence[int]
     ) -> list[Any]:
-        """The outputs of the graph as it was, when the tensors have the history of their content."""
+        """The outputs of the graph as it was, when the tensors have the history of their content. ``program`` runs ``graph``."""
+        written = [inputs[i] for i in self.places if not inputs[i].is_inference()]
+        versions = [x._version for x in written]
+        outputs = program(inputs)
+        told = outputs[self.count + len(self.places) :]
+        left = {k for k, wrote in zip(self.told, told, strict=True) if not wrote}
+        if left:
+            kept = [inputs[self.places[k]] for k in left]
+            _keep_versions(written, versions, kept)
         for k in changed:
-            give_history(inputs[self.places[k]], outputs[self.count + k])
+            if k not in left:
+                give_history(inputs[self.places[k]], outputs[self.count + k])
         return outputs[: self.count]
+
+
+def _flags(graph: Graph) -> dict[int, Value]:
+    """For each input that only regions write while gradients are on whether they did, as a value of the graph."""
+    surely = {v for n in graph.nodes for v in n.over}.union(graph.over)
+    found: dict[int, Value] = {}
+    for i, v in enumerate(graph.inputs):
+        writers = [(n, p) for n in graph.nodes if n.regions for p in targets(n) if n.args[p] is v]
+        if writers and v not in surely:
+            found[i] = any_told([*writers], graph)
+    return found
+
+
+def _keep_versions(
+    written: Sequence[torch.Tensor], versions: Sequence[int], kept: Sequence[torch.Tensor]
+) -> None:
+    """Give ``kept`` of the tensors that a call may have written the versions before; those of others stay, in one memory too."""
+    same = {id(x) for x in kept}
+    for x, version in zip(written, versions):
+        if id(x) in same:
+            set_versions((x,), (version,))
+    for x, version in zip(written, versions):
+        if id(x) not in same and x._version == version:
+            torch.autograd.graph.increment_version(x)
 
 
 def _lifts(graph: Graph) -> bool:

@@ -38,6 +38,7 @@ from .raising import (
 )
 from .regions import ambient, close, is_module_globals, trace_region, unmoved
 from .sameness import same_tensor
+from .seeds import outermost
 from .trying import in_body, staged_try
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "join_regions",
     "lose",
     "may_fail",
+    "outermost",
     "outside_value",
     "predicate",
     "refuse",

@@ -9,11 +9,13 @@ from typing import Any
 
 from ..graph.ir import Node
 from ..graph.rewrite import count_nodes
+from ..guarding import reads
 from ..symbols import journal
 from ..symbols.funcgraph import current_graph
+from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..values import conditional_items, facts
-from .regions import with_ambient
+from .regions import is_module_globals, with_ambient
 
 
 class Attempt:
@@ -35,14 +37,6 @@ class Attempt:
         for place in with_ambient(places):
             journal.record(place)
 
-    def trying(self, body: Callable[[], Any]) -> Any:
-        """Run the body of a ``try``: what may not fit in it is noted."""
-        self.graph.root.tries += 1
-        try:
-            return body()
-        finally:
-            self.graph.root.tries -= 1
-
     def run(self, function: Callable[[], Any]) -> Any:
         try:
             return function()
@@ -54,10 +48,19 @@ class Attempt:
         """How many nodes it recorded so far, with those of regions."""
         return sum(map(_size, self.graph.graph.nodes[self.mark :]))
 
+    def makes_state(self) -> bool:
+        """Whether it gave an object from outside a key or attribute that was not there: whatever follows finds it."""
+        return any(
+            p.key[0] in ("key", "attr")
+            and (old is None or old is MISSING)
+            and not is_module_globals(p)
+            and reads.is_outside(p.keep)
+            and p.get() is not old
+            for p, old in self.log.entries.values()
+        )
+
     def commit(self) -> None:
-        """Keep what was done; where no ``try`` is around it, nothing asks whether it fits."""
-        if not self.graph.root.tries:
-            _settle(self.graph.graph.nodes[self.mark :])
+        """Keep what was done."""
         journal.pop(self.log)
         journal.adopt(self.log)
 
@@ -79,13 +82,6 @@ class Attempt:
         del self.graph.root.created[self.created :]
         self.graph.root.settled.clear()
         self.graph.root.settled.update(self.settled)
-
-
-def _settle(nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        node.unsure = False
-        for region in node.regions.values():
-            _settle(region.nodes)
 
 
 def _size(node: Node) -> int:

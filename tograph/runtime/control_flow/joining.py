@@ -68,6 +68,8 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         learn_outcome(op, heads, *joined[-1], live)
         if all(made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)):
             made_leaves.join(x, contents)
+        else:
+            made_leaves.mix(x, contents)
         result = x if place is None else result
         if place is not None:
             inner_lists.stays(x, place.keep, contents)

@@ -45,13 +45,21 @@ def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
     if not _requires_grad(content, graph):
         return set()
     found = [(i, x) for i, x in enumerate(_tensors(content)) if x.requires_grad]
-    numbers = [i for i, x in found if not x.is_leaf or _outside(x, graph)]
+    numbers = [i for i, x in found if not (x.is_leaf or _mixed(x)) or _outside(x, graph)]
     return {(key, i) for i in (numbers if found else range(1))}
 
 
 def _graded(content: Any) -> bool:
     slots = current_graph().root.slots
-    return any(id(x) in slots and slots[id(x)].content is not None for x in _tensors(content))
+    return any(
+        (id(x) in slots and slots[id(x)].content is not None)
+        or (isinstance(x, structure.SymTensor) and x.mixed_ and x.graded_)
+        for x in _tensors(content)
+    )
+
+
+def _mixed(x: torch.Tensor) -> bool:
+    return isinstance(x, structure.SymTensor) and x.mixed_
 
 
 class LoopHistories:

@@ -76,11 +76,12 @@ def staged_while(
     places = with_ambient(places)
     slot = slot_for(user_location(), places, body)
     start = functools.partial(Rounds, test, body, places, options or LoopOptions())
-    if options is None and slot.outermost and first is True and not has_alternative():
+    parts = options is None and slot.outermost
+    if parts and first is True and not has_alternative():
         rounds = _whole_or_after(start, body, slot, places)
     else:
-        rounds = _searched(start, [first], slot)
-    if options is None and slot.outermost and rounds.makes_state() and rounds.begins():
+        rounds = _searched(start, [first], slot, parts)
+    if parts and rounds.makes_state():
         body()
         rounds = _searched(start, [None], slot)
     slot.leave(rounds.outcome())
@@ -98,7 +99,7 @@ def _whole_or_after(
     """
     attempt = Attempt(places)
     try:
-        rounds = _searched(start, [True], slot)
+        rounds = _searched(start, [True], slot, parts=True)
     except (StagingError, Retrace) as error:
         attempt.undo()
         if type(error) not in _OF_STATE and not getattr(error, "apart", None):
@@ -119,8 +120,12 @@ def _whole_or_after(
         raise (failure if again.apart else again) from None
 
 
-def _searched(start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot) -> Rounds:
-    """The rounds of a loop, settled. ``first`` holds what the test gave before the loop, or None until it is asked."""
+def _searched(
+    start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot, parts: bool = False
+) -> Rounds:
+    """The rounds of a loop, settled. ``first`` holds what the test gave before the loop, or None until it is asked. With ``parts``, a loop
+    whose first iteration surely runs and makes state may be left as soon as that is seen: it begins anew behind that iteration.
+    """
     beside, rounds, root = slot.beside, start(first), current_graph().root
     if slot.outcome is not None:
         begin_with(rounds, slot.outcome, slot.changed)
@@ -131,7 +136,7 @@ def _searched(start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot
         rounds = start(first)
         rounds.failures = beside.failures + 1
     for _ in range(MAX_ROUNDS):
-        if rounds.settled():
+        if rounds.settled() or (parts and rounds.makes_state()):
             return rounds
         if rounds.deepens():
             break
@@ -333,14 +338,15 @@ class Rounds:
         return entries, self.told.left(fresh, contents_after(self.loop, fresh))
 
     def makes_state(self) -> bool:
-        """Whether iterations find out if an earlier one has made an attribute or entry of an object: after the first they do not."""
-        return not self.rotated and any(
+        """Whether iterations find out if an earlier one has made an attribute or entry of an object: after the first, which surely runs, they do not."""
+        found = not self.rotated and any(
             p.key[0] in ("key", "attr")
             and not is_module_globals(p)
             and absent(self.before[p.key])
             and isinstance(s, Choice)
             for p, s in zip(self.state, self.specs)
         )
+        return found and self.begins()
 
     def begins(self) -> bool:
         """Whether the first iteration surely runs."""

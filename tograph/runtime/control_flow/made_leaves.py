@@ -35,5 +35,23 @@ def join(x: Any, outcomes: Sequence[Any]) -> None:
     value = value_of(x, graph)
     graph.root.leaves.pop(value, None)  # what made it are the regions
     graph.root.joined.append((x, value))
-    slots = graph.root.slots
-    x.graded_ = any(id(o) in slots and slots[id(o)].content is not None for o in outcomes)
+    x.graded_ = _graded(outcomes)
+
+
+def mix(x: Any, outcomes: Sequence[Any]) -> None:
+    """Note that what stands for ``outcomes`` is a leaf in a run, if each of them is one that was made here, in the regions or in an earlier iteration."""
+    if isinstance(x, SymTensor) and all(map(_is_own, outcomes)):
+        x.mixed_, x.graded_ = True, _graded(outcomes)
+        current_graph().root.retained.append(x)  # it gets the gradients that come to a leaf
+
+
+def _is_own(x: Any) -> bool:
+    if not isinstance(x, SymTensor) or not x.requires_grad:
+        return False
+    earlier = not x.is_leaf and histories.is_leaf(x)
+    return x.mixed_ or earlier or made_in(x, current_graph())
+
+
+def _graded(outcomes: Sequence[Any]) -> bool:
+    slots = current_graph().root.slots
+    return any(o.graded_ or (id(o) in slots and slots[id(o)].content is not None) for o in outcomes)

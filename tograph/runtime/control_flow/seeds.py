@@ -140,6 +140,11 @@ def slot_for(location: Any, places: Sequence[Place], body: Any) -> Slot:
     return replace(root.loops.slot(site), outermost=True)
 
 
+def outermost() -> bool:
+    """Whether a loop that begins now is in the body of none."""
+    return not _open.memories
+
+
 def slots_of(places: Sequence[Place]) -> dict[Key, Hashable]:
     """Which state of the loops around the storages among places stand for: it has another storage in each of their rounds."""
     known = {

@@ -247,11 +247,9 @@ def staged_try(
     progress = _Progress(places, graph, body)
     around = [(p, len(p.specs)) for p in _open_tries(graph)]
     graph.root.before_failure.append(progress)
-    graph.root.tries += 1
     try:
         regions = {"body": trace_region("body", body, recording_places(places))}
     finally:
-        graph.root.tries -= 1
         graph.root.before_failure.pop()
     if any(BaseException in caught for caught, _ in handlers):
         for outer, count in around:

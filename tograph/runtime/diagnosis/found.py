@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ...syntax_trees import parse
 from ..inference.shapes import SYMBOLS
 from ..values.structure import is_union
 from .frames import Frame
@@ -39,7 +40,7 @@ def _tree(text: str) -> ast.AST | None:
     text = text.removeprefix("el") if text.startswith("elif ") else text
     for attempt in (text, f"{text}\n    pass", f"({text})"):
         try:
-            return ast.parse(attempt)
+            return parse(attempt)
         except SyntaxError:
             continue
     return None

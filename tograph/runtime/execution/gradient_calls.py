@@ -131,8 +131,8 @@ class GradientCalls:
         changed = rewrites.changed(inputs) if rewrites is not None else ()
         if not changed:
             return self.differentiable.run(inputs, asked)
-        outputs = self._rewriting.run(inputs)
-        return rewrites.settle(outputs, inputs, changed)
+        assert rewrites is not None
+        return rewrites.run(self._rewriting.run, inputs, changed)
 
     @cached_property
     def _rewrites(self) -> autodiff.Rewrites | None:

@@ -18,7 +18,7 @@ One node, one line; the graphs of a region op follow it, indented::
     }
 
 Names are made in order of appearance, so equal graphs have equal texts. ``!3`` names a node without outputs;
-``^`` marks control inputs; ``nograd`` an op recorded while gradients were off, ``unsure`` one in a ``try`` whose sizes may not fit. Where the writes of in-place ops are shown too (``over``, for a
+``^`` marks control inputs; ``nograd`` an op recorded while gradients were off, ``unsure`` one whose sizes may not fit. Where the writes of in-place ops are shown too (``over``, for a
 file), ``~`` marks what is written over.
 """
 

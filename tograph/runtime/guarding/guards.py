@@ -160,7 +160,7 @@ class Guards:
     @cached_property
     def of_arguments(self) -> Guards:
         """Those that look at the tensors of a call, and at what lies in their memory."""
-        checks = [c for c in self.checks if c.source.kind == "tensor"]
+        checks = [c for c in self.checks if c.source.root().kind == "tensor"]
         return Guards(checks, self.sizes, self.grads)
 
     def live(self, any_mode: bool) -> bool:

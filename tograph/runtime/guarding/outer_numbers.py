@@ -87,7 +87,7 @@ def location_of(source: Source) -> Location | None:
     if source.kind == "global":
         namespace, name = source.key
         return locations.key_of(namespace, name, name)
-    if source.parent is None:
+    if source.parent is None or source.root().kind == "tensor":  # another one at each call
         return None
     owner = current_value(source.parent)()
     if source.kind == "attr":

@@ -59,6 +59,8 @@ class PlaceChecks:
         )  # containers, with their sources, all of which is checked
         self.given: Any = ()  # the tensors of the arguments, and which of them are captured
         self.real: frozenset[int] = frozenset()
+        # what stands for tensors of the arguments, by ``id``: its place among them, their source
+        self.placeholders: dict[int, tuple[Any, int, Source]] = {}
         self.stands: dict[int, Any] = {}  # dicts and sets that tables stand for
         self.opened: defaultdict[str, set[Any]] = defaultdict(
             set

@@ -12,6 +12,7 @@ import torch
 
 from ...errors import StagingError
 from ..symbols import contents, journal
+from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import MISSING
 from ..symbols.retrace import Retrace
@@ -55,6 +56,12 @@ def argument(x: torch.Tensor) -> tuple[Watch, int, torch.Tensor] | None:
     found = watch.given[i]
     plain = isinstance(found, torch.Tensor) and not isinstance(found, SymTensor)
     return (watch, i, found) if plain else None
+
+
+def tensor_fields(x: torch.Tensor) -> dict[str, Any]:
+    """The attributes that code has given to a tensor: a program asks for all of them."""
+    watch = current()
+    return given_attributes(x) if watch is None else watch.tensor_fields(x)
 
 
 def layout() -> None:

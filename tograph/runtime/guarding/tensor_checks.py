@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import Storage
+from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
 from . import sources
-from .guards import APART, CAPTURED, CLEAR, HOOKS, IN_ORDER, OFFSET, PARAMETER, STRIDES
+from .guards import APART, ATOMS, CAPTURED, CLEAR, HOOKS, IN_ORDER, OFFSET, PARAMETER, STRIDES
 from .place_checks import PlaceChecks
 from .sources import Source, holder
 from .tensor_facts import hooks_of, unconnected
@@ -30,6 +32,33 @@ class TensorChecks(PlaceChecks):
     def argument(self, i: int, x: torch.Tensor) -> None:
         """The ``i``-th tensor of the arguments is also one that was captured."""
         self.check(Source(None, "tensor", i, f"tensor {i}"), "same", CAPTURED, holder(x))
+
+    def stand_in(self, x: torch.Tensor, i: int) -> None:
+        """``x`` stands for the ``i``-th tensor of the arguments, or is that tensor."""
+        if i not in self.real:
+            self.placeholders[id(x)] = x, i, Source(None, "tensor", i, f"tensor {i}")
+        elif given_attributes(x):
+            self.sources[id(x)] = x, sources.object_(x, f"tensor {i}")
+
+    def tensor_fields(self, x: torch.Tensor) -> dict[str, Any]:
+        """All attributes that code has given to a tensor were asked for."""
+        found = given_attributes(x)
+        if id(x) in self.placeholders:
+            source = self.placeholders[id(x)][2]
+            old = [n for n in found if not self.written(("attr", id(x), n))]
+            self.check(source, "fields", "sorted({0}.__dict__) == {1}", sorted(old))
+            for name in old:
+                self.attribute_given(x, name, found[name])
+        return found
+
+    def attribute_given(self, owner: torch.Tensor, name: str, value: Any) -> None:
+        """An attribute that code has given to a tensor of the arguments: one that is a number or a string is compared, one of another kind is this tensor's."""
+        if name not in given_attributes(owner) or self.written(("attr", id(owner), name)):
+            return
+        _, i, source = self.placeholders[id(owner)]
+        if not (value is None or isinstance(value, ATOMS)):
+            raise Retrace(real=frozenset([i]))
+        self.value(value, self.step(source, "attr", name))
 
     def history(self) -> None:
         """Whether tensors require a gradient matters, those of the arguments and what is captured: another answer traces anew."""

@@ -84,9 +84,15 @@ class Watch(FunctionReads):
                 source = sources.global_(vars(owner), name)
                 self.variable(source, ("key", id(vars(owner)), str, name), value, False)
             return
+        if id(owner) in self.placeholders:
+            self.attribute_given(owner, name, value)
+            return
         source = self.source_of(owner) or self.class_source(owner)
         if source is None or self.written(("attr", id(owner), name)):
             return
+        self._read(source, owner, name, value)
+
+    def _read(self, source: Source, owner: Any, name: str, value: Any) -> None:
         store = module_store(owner, name)
         if store:  # by any name: those of a ParameterList are numbers
             source = self.step(source, "attr", store)
@@ -159,7 +165,8 @@ class Watch(FunctionReads):
 
     def absent(self, owner: Any, name: str) -> None:
         """``owner`` has no attribute of that name."""
-        source = self.source_of(owner)
+        _, _, argument = self.placeholders.get(id(owner), (None, 0, None))
+        source = self.source_of(owner) or argument
         if source is not None and not self.written(("attr", id(owner), name)):
             self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
 

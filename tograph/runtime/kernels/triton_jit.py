@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+from ...syntax_trees import undisturbed
 from .loop_ir import Unsupported
 from .triton_text import Source
 
@@ -168,7 +169,7 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
     source = compiler.ASTSource(fn=function, signature=kinds, constexprs=dict(constants), attrs=attributes)  # fmt: skip
     options = {"num_warps": max(warps * 32 // target.warp_size, 1), "enable_fp_fusion": False}
     try:
-        made = triton.compile(source, target=target, options=options)
+        made = undisturbed(lambda: triton.compile(source, target=target, options=options))
     except (triton.errors.TritonError, RuntimeError) as error:
         raise Unsupported(f"Triton for {architecture}: {error}") from error
     asm = {k: v for k, v in made.asm.items() if k != "source"}
@@ -228,9 +229,9 @@ def launch(source: Source, arguments: Sequence[Any]) -> None:
     """
     function = load(source, hip=torch.version.hip is not None)
     try:
-        function[(source.programs,)](
+        undisturbed(lambda: function[(source.programs,)](
             *arguments, **source.constants, num_warps=source.warps, enable_fp_fusion=False
-        )
+        ))  # fmt: skip
     except (_triton().errors.TritonError, *BUILD) as error:
         raise Unsupported(f"Triton: {error}") from error
 

@@ -22,7 +22,7 @@ Layout = tuple[tuple[int, tuple[int, ...]], ...]
 class Form:
     """``inputs``, ``outputs``: of the code, which gives each value once and no input; ``strides`` of the inputs.
 
-    ``results``: for each result of the graph its place among the inputs and outputs, ``views`` of which some results are made; ``direct``
+    ``results``: for each result of the graph its place among the inputs and outputs, ``views`` of which some results are made, each with the places of one result; ``direct``
     where the outputs are the results. ``assigned``: inputs that the code writes. ``private``: outputs that only other programs read.
     """
 
@@ -31,7 +31,7 @@ class Form:
     outputs: list[Type]
     strides: list[tuple[int, ...]]
     results: list[int]
-    views: list[tuple[int, Steps]]
+    views: list[tuple[list[int], Steps]]
     direct: bool
     assigned: list[int]
     private: frozenset[int]
@@ -57,7 +57,7 @@ def form_of(
         [v.type for v in computed.outputs],
         given,
         [places[views[v].base if v in views else v] for v in whole.outputs],
-        [(i, views[v].steps) for i, v in enumerate(whole.outputs) if v in views],
+        [([i for i, o in enumerate(whole.outputs) if o is v], x.steps) for v, x in views.items()],
         whole.outputs == computed.outputs,
         sorted({position[n.args[0]] for n in computed.nodes if n.op == "tg.assign"}),
         frozenset(i for i, v in enumerate(computed.outputs) if v not in seen),

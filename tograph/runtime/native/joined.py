@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
-from . import ahead, threading
+from . import ahead, looks, threading
 from .code import Code
 from .lanes import loop, only
 from .views import VIEWS
@@ -129,6 +129,7 @@ class Joint:
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
+        self.kept: dict[looks.Whole, looks.Kept] = {}  # what is known of rows of zeros
         self._scans: list[Part] = []
         self._notes: list[str] = []
 

@@ -10,7 +10,7 @@ Products that run together (``joined``) are asked together: their scans are one 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .lanes import Lanes, loop, only
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FEWEST = 8  # rows that are worth a look
 Side = tuple[str, int, int]  # a pointer, the elements from one row to the next, and those of a row
+Whole = tuple[str, int, Side]  # the dtype, the number of rows, and where they are
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,19 @@ def write(low: Lowering, dtype: str, by: str, rows: int, zeros: Side, finite: Si
     else:
         code.line(f"call void @{task}(i64 0, i64 {rows}, ptr {block})")
         code.line(notes)
-    return Kept(by, live, dead)
+    kept = Kept(by, live, dead)
+    if low.joint is not None:
+        low.joint.kept.setdefault((dtype, rows, zeros), kept)
+    return kept
+
+
+def found(low: Lowering, dtype: str, rows: int, side: Side) -> Kept | None:
+    """The rows of a matrix that a sum over them needs, where a product that it runs together with has looked for zeros.
+
+    A row of zeros more does no harm to a sum that begins with zero, so either kind of ``Kept`` will do.
+    """
+    kept = low.joint.kept.get((dtype, rows, side)) if low.joint is not None else None
+    return kept and replace(kept, by="steps")
 
 
 class _Scan(Lanes):

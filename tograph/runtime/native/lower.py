@@ -261,7 +261,8 @@ class Lowering(Storage):
         if group.kind == "products" and len(group.nodes) > 1 and joined.worth(group.nodes):
             self.native_ops += len(group.nodes)
             with joined.together(self):
-                for node in group.nodes:
+                # Sums come last: products beside them tell which rows are zeros.
+                for node in sorted(group.nodes, key=lambda n: n.op == joined.SUM):
                     self.alone(node, needed)
             return
         for node in group.nodes:

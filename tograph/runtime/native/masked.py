@@ -133,6 +133,11 @@ class Rows(Writer):
         self.chunks = -(-self.a.rows // self.rows)
         self.units = self.panels * self.chunks
 
+    def _shape(self, vectors: int, joint: bool) -> tuple[int, int]:
+        """Panels are equally wide, where some are nearly as wide as they may be: a thread has as many tiles as the others or one more."""
+        high, wide = super()._shape(vectors, joint)
+        return high, next((n for n in (wide, wide - 1) if n and vectors % n == 0), wide)
+
     def _panels(self, unit: str) -> None:
         """The tiles that are a unit's part of those there are."""
         code = self.code

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..graph.ir import Node
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open, bound
-from . import calls, joined, masked, threading
+from . import calls, joined, looks, masked, threading
 from .code import SIZE, literal
 from .groups import ALONE
 from .masked import Kept
@@ -112,10 +112,11 @@ def rows_summed(low: Lowering, node: Node) -> None:
 def _ones_times(low: Lowering, node: Node, x: Mem) -> None:
     """Write and bind ones times what lies in memory row by row."""
     columns, one = numel(x.size[1:]), low.code.cell("i64")
+    kept = looks.found(low, x.dtype, x.size[0], (x.pointer, columns, columns))
     low.code.store(x.dtype, literal(1.0, x.dtype), one)
     target = low.target(node.outputs[0])
     ones = Matrix(one, 1, x.size[0], 0, 0)
-    product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None, fresh=True)  # fmt: skip
+    product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None, kept, fresh=True)  # fmt: skip
     low.bind(node.outputs[0], target)
 
 

@@ -77,7 +77,7 @@ class Writer(Lanes):
         self.a, self.b, self.c, self.bias = a, b, c, bias
         vectors = -(-b.columns // self.width)
         if panel:
-            self.rows, self.columns = tile(a.rows, vectors, low.joint is not None)
+            self.rows, self.columns = self._shape(vectors, low.joint is not None)
             self.units = -(-vectors // self.columns)
         else:
             self.columns = min(b.columns, 4)
@@ -103,6 +103,10 @@ class Writer(Lanes):
             self.high = CHUNK if self.deep else self._even()
             self.chunks = -(-a.rows // self.high)
             self.units *= self.chunks
+
+    def _shape(self, vectors: int, joint: bool) -> tuple[int, int]:
+        """The rows of a tile, and its vectors of columns of so many."""
+        return tile(self.a.rows, vectors, joint)
 
     def _by_rows(self, fresh: bool) -> bool:
         """Whether threads have whole rows of the result, not whole columns. ``fresh``: B has just been made.

@@ -177,8 +177,10 @@ class Native:
             return list(made)
         known = [*inputs, *made]
         out = [known[i] for i in self._results]
-        for i, steps in self._views:
-            out[i] = results.view(out[i], steps)
+        for places, steps in self._views:
+            made = results.view(out[places[0]], steps)
+            for i in places:
+                out[i] = made
         return out
 
     def entry(

@@ -19,28 +19,31 @@ from .groups import CLONE
 from .views import VIEWS
 
 _COPIES = frozenset(["aten.reshape.default", "aten._unsafe_view.default", CLONE])
+_VIEWS = (VIEWS.keys() | {"aten.as_strided.default", "aten.view.dtype"}) - _COPIES
 
 
-Steps = tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]
+Steps = tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...]
 
 
 @dataclass(frozen=True)
 class View:
-    """A result: what ``nodes`` make, one after the other, of the tensor ``base``."""
+    """A result: the last of ``values``, which their nodes make one of the other, the first of the tensor ``base``."""
 
     base: Value
-    nodes: tuple[Node, ...]
+    values: tuple[Value, ...]
 
     @property
     def steps(self) -> Steps:
-        """The ops that make it, each with what it takes besides the tensor."""
-        return tuple((n.op, n.args[1:], n.kwargs) for n in self.nodes)
+        """The ops that make it, each with what it takes besides the tensor, and which of its outputs counts."""
+        made = [(v.node, v) for v in self.values]
+        return tuple((n.op, n.args[1:], n.kwargs, n.outputs.index(v)) for n, v in made if n)
 
 
 def view(x: torch.Tensor, steps: Steps) -> Any:
     """The view of a tensor."""
-    for op, args, kwargs in steps:
-        x = ops.lookup(op).run(x, *args, **kwargs)
+    for op, args, kwargs, i in steps:
+        made = ops.lookup(op).run(x, *args, **kwargs)
+        x = made if isinstance(made, torch.Tensor) else made[i]
     return x
 
 
@@ -52,20 +55,20 @@ def taken(graph: Graph, count: int | None, everywhere: bool = False) -> dict[Val
         users[x.base] = users.get(x.base, 0) + 1
     return {
         v: x for v, x in found.items()
-        if x.nodes and x.base not in inputs and (everywhere or users[x.base] > 1)
+        if x.values and x.base not in inputs and (everywhere or users[x.base] > 1)
     }  # fmt: skip
 
 
 def _view(v: Value) -> View:
     """``v`` as a view of what it is taken of; of itself where it is none."""
-    nodes: list[Node] = []
-    while v.node is not None and v.node.op in VIEWS and v.node.op not in _COPIES:
+    values: list[Value] = []
+    while v.node is not None and v.node.op in _VIEWS:
         node = v.node
-        if node.inputs != [node.args[0]] or len(node.outputs) != 1:
+        if node.inputs != [node.args[0]]:
             break
-        nodes.append(node)
+        values.append(v)
         v = node.args[0]
-    return View(v, tuple(reversed(nodes)))
+    return View(v, tuple(reversed(values)))
 
 
 def turned(
@@ -85,7 +88,7 @@ def turned(
         view = views.get(v, View(v, ()))
         if view.base in made:
             base, back = made[view.base]
-            found[v] = View(base, (back, *view.nodes))
+            found[v] = View(base, (back.outputs[0], *view.values))
     return found, nodes
 
 

@@ -153,7 +153,7 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     types = [tensor_type(m) for m in flat]
     doubt = unsure(func, given, named)
     node = graph.add(ops.overload_name(func), node_args, node_kwargs, types, unsure=doubt)
-    node.unsure = doubt and graph.root.tries > 0
+    node.unsure = doubt and torch._C._current_autograd_node() is None
     if graph.root.torn and not view:
         torn.read(args, graph)
     if not func._schema.returns:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...syntax_trees import parse
 from .. import passes
 from ..display import artifacts
 from ..graph.ir import Graph, Node, Value, all_nodes, values_in
@@ -184,7 +185,7 @@ def _function(file, first, last, name, text, line_map, extras: Extras) -> dict[s
 def last_line(file: str, first: int) -> int:
     """The last line of the function whose ``def`` or first decorator is at a line of a file."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = parse("".join(linecache.getlines(file)))
     except SyntaxError:  # a notebook cell with magic commands
         return first
     for node in ast.walk(tree):

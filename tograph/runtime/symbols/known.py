@@ -41,11 +41,24 @@ def known(value: Value, given: Mapping[Value, Any] = MappingProxyType({})) -> An
 
 
 def _run(node: Node, env: _Known) -> None:
+    if node.op == "If":
+        _run_branch(node, env)
+        return
     args = map_values(env.__getitem__, node.args)
     kwargs = map_values(env.__getitem__, node.kwargs)
     result = lookup(node.op).run(*args, **kwargs)
     many = isinstance(result, (tuple, list)) and node.op.startswith(("aten.", "op."))
     env.update(zip(node.outputs, result if many else (result,), strict=False))
+
+
+def _run_branch(node: Node, env: _Known) -> None:
+    """What the branch that is taken gives; LookupError where that is not known."""
+    test, *args = map_values(env.__getitem__, node.args)
+    branch = node.regions["then" if test else "orelse"]
+    found = [known(v, dict(zip(branch.inputs, args))) for v in branch.outputs]
+    if any(x is UNKNOWN for x in found):
+        raise LookupError(node.op)
+    env.update(zip(node.outputs, found))
 
 
 class _Known(dict[Value, Any]):
@@ -70,7 +83,7 @@ def _ancestors(value: Value, given: Mapping[Value, Any]) -> list[Any] | None:
             todo += [(v, False) for v in [given[v]] if isinstance(v, Value)]
             continue
         node = v.node
-        if node is None or node.regions or not _computes(node) or len(order) > LIMIT:
+        if node is None or not _computes(node) or len(order) > LIMIT:
             return None
         if ready:
             order.setdefault(id(node), node)
@@ -81,5 +94,7 @@ def _ancestors(value: Value, given: Mapping[Value, Any]) -> list[Any] | None:
 
 
 def _computes(node: Node) -> bool:
-    """Whether a node does nothing but compute, or fail."""
+    """Whether a node does nothing but compute, or fail; of those that hold graphs, branches are followed."""
+    if node.regions and node.op != "If":
+        return False
     return replace(node_effects(node), may_fail=False).pure

@@ -104,7 +104,6 @@ class Root:
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
-    tries: int = 0  # bodies of ``try`` that are being recorded
     raised: list[Any] = field(default_factory=list)  # see ``control_flow.raising``
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``

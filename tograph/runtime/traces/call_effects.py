@@ -25,7 +25,7 @@ from ..guarding.outer_tables import Stood
 from ..recording import creation
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph
-from ..symbols.journal import Location
+from ..symbols.journal import MISSING, Location
 from ..values import arguments, conditional_items, locations
 from ..values.arguments import Flat
 from ..values.growing import StagedList
@@ -100,6 +100,8 @@ class CallEffects:
         if stands_for is not None:
             self.stood.check(location.keep)
             return (None, location.get()), (None, self._place(locations.contents(stands_for)))
+        if id(location.keep) in self.watch.placeholders and location.key[0] == "attr":
+            return self._of_argument(location, old)
         if location.key in self.root.root.settled:
             self.watch.settle(location)
             return None
@@ -108,6 +110,15 @@ class CallEffects:
         self.undo.append((location, old))
         self.replaced += slots.tensors_of(old)
         return self._outside(changes, location, old), (None, self._place(location))
+
+    def _of_argument(self, location: Location, old: Any) -> tuple[Any, tuple[Any, Any]]:
+        """An attribute of a tensor of the arguments was written, or taken away: one that has none is another call."""
+        content = location.get()
+        _, i, source = self.watch.placeholders[id(location.keep)]
+        if content is MISSING and old is not MISSING:
+            name = location.key[2]
+            self.watch.check(source, ("present", name), f"hasattr({{0}}, {name!r})")
+        return (None, content), (AttributeOf(i), location)
 
     def _as_before(self, location: Location, old: Any) -> bool:
         """Whether a variable outside, of those that the code may assign, holds what it held: maybe this path assigns it not at all."""
@@ -153,6 +164,7 @@ class CallEffects:
             return location.keep.outside
         return kind in ("key", "attr", "contents") and (
             self.watch.source_of(location.keep) is not None
+            or id(location.keep) in self.watch.placeholders
             or control_flow.is_module_globals(location)
         )
 
@@ -201,6 +213,13 @@ class GradOf:
     owner: Any
 
 
+@dataclass(frozen=True)
+class AttributeOf:
+    """An attribute of the tensor at a position among the arguments."""
+
+    position: int
+
+
 class Moving:
     """A place in a container that is found anew at each call: ``self.seen = []`` between two calls makes it another one.
 
@@ -220,7 +239,7 @@ class Finder:
     """Finds, for a call, the locations that the effects of a trace go to.
 
     ``where``: pairs of a position among the containers of the arguments and a location in such a container; the position
-    is None for a location outside of the arguments, a ``GradOf`` for the gradient of a tensor.
+    is None for a location outside of the arguments, a ``GradOf`` for the gradient of a tensor, an ``AttributeOf`` for an attribute of one.
     """
 
     def __init__(self, where: list[tuple[Any, Any]]):
@@ -241,15 +260,21 @@ class Finder:
 
 
 def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
-    """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
+    """Where an effect of a call goes: a container that was passed, a ``.grad`` field, an attribute of a tensor, or a place outside."""
+    if isinstance(i, AttributeOf):
+        return locations.attribute(_tensors(bound)[i.position], at.key[2])
     if not isinstance(i, GradOf):
         return at.here() if i is None else _same_place(at, real[i][1])
     if isinstance(i.owner, torch.Tensor):
         return grad_fields.field_of(i.owner)
+    return grad_fields.field_of(_tensors(bound)[i.owner])
+
+
+def _tensors(bound: inspect.BoundArguments) -> list[Any]:
     flat = Flat()
     for name, x in bound.arguments.items():
         arguments.key_of(x, flat, name)
-    return grad_fields.field_of(flat.tensors[i.owner])
+    return flat.tensors
 
 
 def _same_place(location: Location, container: Any) -> Location:

@@ -20,6 +20,7 @@ from ..values.joins import opened
 from ..values.structure import Spec, spec_of
 from ..writes import freed, hooked
 from .identities import Identities
+from .rebuilding import Rebuilt
 from .results import Forms, MadeLeaf, Shown, leaving
 from .shared_objects import marked
 
@@ -69,6 +70,7 @@ def _made_leaves(seen: Forms, root: FuncGraph, outputs: Sequence[Any]) -> list[a
     """The leaves that the code made and that leave, as far as their content follows from what it was when they became leaves."""
     found = []
     for x, form in seen.values():
+        form = form.parts[0] if isinstance(form, Rebuilt) and form.parts else form
         if isinstance(form, MadeLeaf) and isinstance(x, SymTensor):
             end, storage = value_of(x, root), x.storage_
             begin = x.became_ or (None if storage.first is None else (storage.first.value, None))

@@ -15,6 +15,7 @@ from ..graph.types import ScalarType
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import Meta, contiguous
 from ..recording.variables import SymVariable, Variable
+from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import FuncGraph, Ref, Storage
 from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import size_of, staged
@@ -60,6 +61,8 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
         made.requires_grad_(True)
         made.real_ = x
         made = made if x.is_leaf else _with_history(made)
+    if real:
+        made.__dict__.update(given_attributes(x))
     return made
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from ..control_flow.raising import Rebuild
 from ..symbols.journal import MISSING
 
@@ -21,6 +23,21 @@ class Rebuilt:
     @staticmethod
     def __tograph_unflatten__(aux, parts):
         return aux(parts)
+
+
+class Attributed:
+    """Gives a tensor that the code made the attributes that the code gave it."""
+
+    def __init__(self, names: tuple[str, ...]):
+        self.names = names
+
+    def __call__(self, parts: list[Any]) -> Any:
+        x, *values = parts
+        if isinstance(x, torch.Tensor):  # else the structure alone is asked for
+            for name, value in zip(self.names, values):
+                if value is not MISSING:
+                    setattr(x, name, value)
+        return x
 
 
 class Made:

@@ -30,11 +30,12 @@ from ..graph.types import INT
 from ..guarding import reads
 from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
+from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, pytrees, structure
 from . import keeping
-from .rebuilding import DictOf, Made, ObjectOf, Rebuilt, SetOf
+from .rebuilding import Attributed, DictOf, Made, ObjectOf, Rebuilt, SetOf
 
 
 class MadeLeaf:
@@ -88,6 +89,13 @@ def leaving(
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
             return _written(as_symbolic(x), root, shown) if moves(x) else x
+        made = form(x)
+        watch = reads.current()
+        if not root.root.tagged or watch is None or id(x) in watch.placeholders:
+            return made
+        return _attributed(x, made, lambda v: _leaving(v, seen, tensor))
+
+    def form(x: SymTensor) -> Any:
         if x.storage_.reshaped:
             root.root.laid_out = True
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
@@ -98,6 +106,16 @@ def leaving(
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
     return _leaving(x, seen, tensor)
+
+
+def _attributed(x: SymTensor, form: Any, leave: Callable[[Any], Any]) -> Any:
+    """The form of a tensor that the code made, with the attributes that the code gave it; those of the caller's are changes of it."""
+    if x.unknown_:
+        x.__getattr__(min(x.unknown_))
+    given = given_attributes(x)
+    if not given:
+        return form
+    return Rebuilt(Attributed(tuple(given)), [form, *map(leave, given.values())])
 
 
 def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor | None:
@@ -229,7 +247,7 @@ def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
         seen[id(x)] = x, made
     elif seen[id(x)][1] is _OPEN:
         kind = type(x._plain(())) if isinstance(x, structure.STAGED.lists) else type(x)
-        if not pytrees.has_blank(kind):
+        if isinstance(x, torch.Tensor) or not pytrees.has_blank(kind):
             raise _holds_itself(kind)
         seen[id(x)] = x, pytrees.blank(kind)
     return seen[id(x)][1]

@@ -226,6 +226,8 @@ class Tracer:
         ):
             self._roots()
             self.inputs, take = inputs_of(self.root, self.flat, self.specs, self.open_numbers)
+            for i in (self.flat.places or {}).values():
+                self.watch.stand_in(take.inputs[i], i)
             given = {
                 n: arguments.replace_tensors(x, take, self.effects.spares, self.stood.lent)
                 for n, x in self.bound.arguments.items()

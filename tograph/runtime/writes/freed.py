@@ -117,7 +117,9 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
     made: dict[Value, Value] = {}
     for v in dict.fromkeys(outputs):
         x = graph.sources.get(v)
-        if x is not None and v.node is not None and any(_refuses(*e, graph) for e in _history(x)):
+        if x is None or v.node is None or getattr(x, "mixed_", False):  # a leaf has nothing to free
+            continue
+        if any(_refuses(*e, graph) for e in _history(x)):
             made[v] = graph.emit("tg.identity", v, True, type=v.type)
     return [made.get(v, v) for v in outputs]
 
@@ -141,6 +143,8 @@ def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
         seen.add(edge)
         yield edge
         source: Any = edge[0]
+        if (told := getattr(source, "told", None)) is not None and told.leaf:
+            continue  # the state of a loop, which stands for a leaf: see ``histories``
         call, following = getattr(source, "call", None), source.next_functions
         if branch is not None and call is not None and branch in call.node.regions.values():
             behind = call.through(source.indices[edge[1]], branch)

@@ -280,11 +280,16 @@ def _has_gradient(value: Value) -> bool:
     )
 
 
+_DETACH = torch.ops.aten.detach.default
+
+
 def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
     """``x.data = value``: ``x`` takes the content, where nothing else can show that the two share memory from then on."""
     made = as_symbolic(value)
     one, two = as_symbolic(x).meta, made.meta
     storage = made.storage_
+    if storage is as_symbolic(x).storage_ and all(v.func is _DETACH for v in (*as_symbolic(x).chain, *made.chain)):  # fmt: skip
+        return  # ``x.data -= y``: it has that memory
     if (one.dtype, tuple(one.size), one.device) != (two.dtype, tuple(two.size), two.device):
         raise UnsupportedOpError(
             "x.data = y with another shape, dtype or device is not possible in a graph: make a new tensor or parameter outside",

@@ -1,7 +1,7 @@
 """Writes to memory that the same op also reads, or that several elements share: refused, as by PyTorch itself.
 
 The rule is that of ATen's ``get_overlap_status``: an input that is the written view itself is fine, one that shares a part
-of its memory is an error where both fill their memory without gaps; in other cases PyTorch does not look either.
+of its memory is an error where both fill their memory without gaps; in other cases PyTorch does not look either, and an element that it would read after it has written it is an error here.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def _check_shared(func: Any, name: str, target: SymTensor, others: list[SymTenso
         shares = _shares(target.meta, x.meta)
         if shares and checked:
             raise RuntimeError(_SHARED)
-        if shares is None and torch.Tag.pointwise in func.tags and _meets(target.meta, x.meta):
+        ordered = torch.Tag.pointwise in func.tags or name == "copy_"
+        if shares is None and ordered and _meets(target.meta, x.meta):
             raise _order(func)
     if name not in _EQUAL and torch.Tag.pointwise in func.tags and _meets(target.meta, None):
         raise _order(func)
@@ -145,7 +146,10 @@ def _places(meta: Meta) -> np.ndarray:
 
 
 def _meets(one: Meta, two: Meta | None) -> bool:
-    """Whether an element of ``one`` is at the place of another one of ``two``, or of ``one`` itself; by looking at each."""
+    """Whether an element of ``two`` is read where another one of ``one`` was written before, or two of ``one`` are at one place; by looking at each.
+
+    PyTorch writes the elements in the order in which they lie in memory: what is read ahead (``x[:, :-1] = x[:, 1:]``) is what was there before.
+    """
     if _count(one) > _LOOKED_AT or (two is not None and _count(two) > _LOOKED_AT):
         return False
     if two is None:
@@ -157,7 +161,7 @@ def _meets(one: Meta, two: Meta | None) -> bool:
     if written.shape == read.shape and (written == read).all():
         return False
     shown = np.broadcast_to(read, written.shape)
-    return bool((np.isin(shown, written) & (shown != written)).any())
+    return bool((np.isin(shown, written) & (shown < written)).any())
 
 
 def _range(meta: Meta) -> tuple[int, int]:

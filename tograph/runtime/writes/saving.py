@@ -32,10 +32,10 @@ def check(kept: Kept, grads: Sequence[Any]) -> None:
     graph = current_graph()
     for x, version in kept:
         if x._version != version:
-            stale.refuse(_text(x, version), x, version, graph, grads)
+            stale.refuse(words(x, version), x, version, graph, grads)
 
 
-def _text(x: torch.Tensor, version: int) -> str:
+def words(x: torch.Tensor, version: int) -> str:
     kind = f"torch.{'cuda.' if x.is_cuda else ''}{_NAMES.get(x.dtype, 'Float')}Tensor"
     return (
         f"one of the variables needed for gradient computation has been {stale.MODIFIED}: [{kind} {list(x.shape)}] is at version "

@@ -231,7 +231,7 @@ def settle(nodes: Iterable[Any], surely: bool) -> None:
                 made = _Let(str(error), *found) if found else _Let(str(error))
                 made.settle(writes)
                 if surely or made.flag is not True:
-                    _let(getattr(node, "_raw" + "_" * (name[0] != "_") + name), made.x)
+                    let(getattr(node, "_raw" + "_" * (name[0] != "_") + name), made.x)
                     here.root.let[node, name] = made
                     node.register_prehook(made.refuse)
 
@@ -242,22 +242,22 @@ def _names(node: Any) -> Sequence[str]:
     return ("saved_tensors",) if user else fields(type(node))
 
 
-def _let(saved: Any, written: torch.Tensor | None) -> None:
-    """Let torch take what was saved whatever its version is."""
+def let(saved: Any, written: torch.Tensor | None, again: Callable[[Any], Any] = same) -> None:
+    """Let torch take what was saved whatever its version is. ``again`` makes another object of it."""
     for one in saved if isinstance(saved, (list, tuple)) else [saved]:
         try:
-            _pack(one)
+            _pack(one, again)
         except RuntimeError:  # it was a leaf, and has a history since it was written
             if written is None or written.grad_fn is None:
                 raise
             with without_history(written):
-                _pack(one)
+                _pack(one, again)
 
 
-def _pack(saved: Any) -> None:
+def _pack(saved: Any, again: Callable[[Any], Any]) -> None:
     with packing():
         # a new object each time: of one that is known elsewhere torch would make a detached one
-        saved.register_hooks(lambda x: (x,), lambda packed: same(packed[0]))
+        saved.register_hooks(lambda x: (x,), lambda packed: again(packed[0]))
 
 
 def _any_flag(writes: Sequence[Write]) -> Flag:
