@@ -22,7 +22,7 @@ from ..runtime.guarding import reads, unconverted
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import contents, decisions
-from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.symbolic import as_symbolic
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
@@ -152,6 +152,11 @@ def shows_staged(error: Exception, name: str) -> StagingError | None:
     It is no behaviour of the program, which an ``except`` of it may handle: with the number itself, the call may succeed.
     """
     if not is_tracing() or type(error) not in (TypeError, ValueError) or STAGED_TEXT not in str(error):  # fmt: skip
+        return None
+    root = current_graph().root
+    if (
+        root.draws and not root.drawn
+    ):  # the trace begins again, with numbers of numpy that are drawn while tracing
         return None
     return StagingError(
         f"{name}() takes a value that Python knows, and was given one that is known only when the graph runs ({error}): call it outside of the "
