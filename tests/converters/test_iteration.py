@@ -33,6 +33,40 @@ def reduced_rows(xs):
     return functools.reduce(lambda a, b: a * b, [i + 1 for i in x], torch.ones(())), functools.reduce(max, x)  # fmt: skip
 
 
+@cases.tensors(*ROWS)
+def cycled(xs):
+    total, n = xs[0] * 0, 0
+    for v in itertools.cycle(xs):
+        total = total + v
+        n += 1
+        if total > 9:
+            break
+    steps = itertools.cycle([1.0, 5.0])
+    while total < 40:
+        total = total + next(steps)
+    return total, n, next(steps), [a for a, _ in zip(itertools.cycle(xs), range(5))]
+
+
+@cases(*NUMBERS)
+def cycled_of_some(n):
+    kept = (i for i in range(n) if i != 1)
+    found = []
+    for i in itertools.cycle(kept):
+        found.append(i)
+        if len(found) > 4:
+            break
+    return found, list(itertools.islice(itertools.cycle([7, 8, 9]), n))
+
+
+@cases(*NUMBERS)
+def from_several(n):
+    rows = [[i, -i] for i in range(n) if i != 2]
+    first, second = itertools.tee([i for i in range(n) if i != 2])
+    next(second, None)
+    pairs = [(a, b) for a, b in zip(first, second)]
+    return sum(itertools.chain.from_iterable(rows)), pairs
+
+
 @cases(*NUMBERS)
 def accumulated(n):
     doubled = itertools.accumulate(range(n), lambda a, b: a * 2 + b, initial=1)

@@ -323,4 +323,15 @@ def test_keys_that_depend_on_a_condition_are_not_listed():
             tg.function(f)(torch.tensor(1))
 
 
+def test_a_library_that_has_no_use_for_a_staged_number_is_refused_also_in_a_try():
+    def seeded(x):
+        try:
+            return np.random.SeedSequence(int(x.sum())).entropy
+        except TypeError:
+            return -1
+
+    with pytest.raises(tg.errors.StagingError, match=r"SeedSequence\(\) takes a value that Python"):
+        tg.function(seeded)(torch.tensor([3.0]))
+
+
 test_same = cases.test()

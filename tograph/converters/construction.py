@@ -21,6 +21,7 @@ from ..runtime.values.pytrees import base_container, blank, has_identity
 from . import outside_world, special_results, standard
 from .call_rules import is_user_function, module_rule
 from .iterators import advancing
+from .left_alone import shows_staged
 from .registry import BUILTINS
 
 # Their objects hold parameters and state: made under a condition, they are made for good.
@@ -103,7 +104,7 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     ):
         outside_world.called(cls, args, kwargs)
         reads.passed([a for a in args if hasattr(type(a), "__next__")])
-        return noted(cls(*args, **kwargs))
+        return noted(_of_library(cls, args, kwargs))
     if not _is_written(init.__code__) or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))
     if raised:  # its arguments are kept before ``__init__`` says otherwise
@@ -113,6 +114,17 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     if isinstance(made, cls):
         special_results.initialised(call(init, made, *args, **kwargs))
     return noted(made)
+
+
+def _of_library(cls: type, args, kwargs):
+    """An object of a class that is not converted; StagingError where it has no use for a staged value."""
+    try:
+        return cls(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        ours = shows_staged(error, cls.__name__)
+        if ours is None:
+            raise
+        raise ours from None
 
 
 def _is_written(code: types.CodeType) -> bool:

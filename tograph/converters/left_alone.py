@@ -22,7 +22,7 @@ from ..runtime.guarding import reads, unconverted
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import contents, decisions
-from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.symbolic import as_symbolic
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
@@ -89,7 +89,7 @@ def _run_alone(f, args, kwargs):
         found = unconverted.run(f, args, kwargs)
         outside_world.opened(found)
         return found
-    except (GraphBoolError, TypeError, RuntimeError) as error:
+    except (GraphBoolError, TypeError, ValueError, RuntimeError) as error:
         found = _with_contents(error, f, owner, args, kwargs)
         if found is not _UNKNOWN:
             return found
@@ -137,10 +137,35 @@ def _instead(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str
     name = getattr(f, "__name__", type(f).__name__)
     if isinstance(error, GraphBoolError):
         return _plain_number(f, owner, args, kwargs) if type(error) is GraphBoolError else None
-    if isinstance(error, TypeError):
+    shown = None if getattr(f, MARK, False) else shows_staged(error, name)
+    if isinstance(error, TypeError) and shown is None:
         staged = is_tracing() and _AS_JSON.fullmatch(str(error))
         return StagingError(_NO_JSON.format(name), user_location()) if staged else None
+    if shown is not None:
+        return shown
     return no_array(name) if str(error).startswith(NO_ADDRESS) else None
+
+
+def shows_staged(error: Exception, name: str) -> StagingError | None:
+    """The error in the place of one whose text shows a staged value: code that is not converted took that for an object of no use to it.
+
+    It is no behaviour of the program, which an ``except`` of it may handle: with the number itself, the call may succeed.
+    """
+    if not is_tracing() or type(error) not in (TypeError, ValueError) or STAGED_TEXT not in str(error):  # fmt: skip
+        return None
+    root = current_graph().root
+    if (
+        root.draws and not root.drawn
+    ):  # the trace begins again, with numbers of numpy that are drawn while tracing
+        return None
+    return StagingError(
+        f"{name}() takes a value that Python knows, and was given one that is known only when the graph runs ({error}): call it outside of the "
+        "function, or use tg.py_function",
+        user_location(),
+    )
+
+
+STAGED_TEXT = ", known when the graph runs>"
 
 
 def _plain_number(f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> GraphBoolError | None:

@@ -25,6 +25,7 @@ from ..runtime.values.pytrees import blank, parts_of
 from ..runtime.values.structure import is_union
 from .call_rules import DECIDING, WRAPPERS, is_user_function
 from .staging import is_staged
+from .union import distribute
 
 
 def holds_staged(x: Any) -> bool:
@@ -78,6 +79,8 @@ def dispatch(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any
     """A call of a ``singledispatch`` function."""
     if not args:
         return f(*args, **kwargs)
+    if is_union(args[0]):
+        return distribute(lambda one: dispatch(call, f, (one, *args[1:]), kwargs), args[0])
     return call(f.dispatch(call(type, args[0])), *args, **kwargs)
 
 

@@ -25,6 +25,7 @@ from ..iterators import Counting
 from ..registry import METHODS, handles
 from ..staging import is_staged
 from ..strings import str_join
+from .iterators import iter_
 
 _NOTHING: Any = object()
 
@@ -74,6 +75,33 @@ def _accumulated_from(items, function, total):
 def _chained(*sources):
     for source in sources:
         yield from source
+
+
+def _chained_of(sources):
+    for source in sources:
+        yield from source
+
+
+def _cycled(items):
+    i = 0
+    while len(items) > 0:
+        yield items[i]
+        i = i + 1
+        if i == len(items):
+            i = 0
+
+
+def _cycled_one_by_one(items):
+    held = []
+    for item in items:
+        held.append(item)
+        yield item
+    i = 0
+    while len(held) > 0:
+        yield held[i]
+        i = i + 1
+        if i == len(held):
+            i = 0
 
 
 def _taken(function, items):
@@ -195,9 +223,9 @@ def _text(separator, items):
     return text
 
 
-FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _taken, _dropped, _refused,
+FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _chained_of, _cycled, _taken, _dropped, _refused,
          _spread, _pairs, _sliced, _chosen, _repeated, _product, _combined,
-         _accumulated_one_by_one, _pairs_one_by_one, _sliced_one_by_one, _grouped, _each_once)  # fmt: skip
+         _accumulated_one_by_one, _pairs_one_by_one, _sliced_one_by_one, _cycled_one_by_one, _grouped, _each_once)  # fmt: skip
 DECIDING.update(FORMS)
 
 
@@ -285,6 +313,32 @@ def _of_items(library: Callable[..., Any], form: Callable[..., Any]) -> None:
 
 _of_items(itertools.chain, _chained)
 _of_items(itertools.compress, _chosen)
+
+
+@handles(itertools.chain.from_iterable)
+def chain_from_iterable_(sources):
+    sources = iterator_of(sources)
+    return call(_chained_of, sources) if is_tracing() else itertools.chain.from_iterable(sources)
+
+
+@handles(itertools.cycle)
+def cycle_(items):
+    """It has no end, so that a staged ``break`` or ``next`` has to stage it."""
+    items = iterator_of(items)
+    if _unbegun(items):
+        return call(_cycled_one_by_one, items)
+    whole = isinstance(items, (list, tuple, range)) and is_tracing()
+    return call(_cycled, _items(items)) if whole or _open(items) else itertools.cycle(items)
+
+
+@handles(itertools.tee)
+def tee_(items, n=2):
+    items = iterator_of(items)
+    if not _open(items) or _unbegun(items):
+        return itertools.tee(items, n)
+    found = _items(items)
+    found = found if isinstance(found, StagedList) else call(list, found)
+    return tuple(iter_(StagedList(found)) for _ in range(n))
 
 
 @handles(itertools.pairwise)

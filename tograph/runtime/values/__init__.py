@@ -1,6 +1,6 @@
 """Python values that a graph carries: their specs, their parts, and containers whose length only the run knows.
 
-* ``structure`` has the specs (``specs`` for users), ``joins`` their order (``either`` of a number or a tensor), ``facts`` what a branch knows of them; ``pytrees`` takes values apart, ``flattening`` puts
+* ``structure`` has the specs (``specs`` for users), ``joins`` their order (``either`` of a number or a tensor, ``alike`` of functions), ``facts`` what a branch knows of them; ``pytrees`` takes values apart, ``flattening`` puts
   them into a graph and back (``torch_trees``).
 * Lists that may become lists of the graph: ``growing``, ``deques``, ``staged_tuples``; ``list_specs``, ``records``, ``list_content``, ``list_lengths``, ``listed``, ``inner_lists`` (``homes``). Sets and
   dicts: ``conditional_items``, ``reserved``, ``tables``.

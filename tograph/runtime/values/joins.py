@@ -18,6 +18,7 @@ from ..graph.types import ScalarType
 from ..inference.shapes import SYMBOLS
 from ..symbols.symbolic import SymTensor
 from . import either
+from .alike import same_function
 from .structure import STAGED, UNSET, Choice, Const, Handle, Leaf, Spec, Tree, is_staged_list
 
 MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
@@ -47,7 +48,7 @@ def _same_const(a: Any, b: Any) -> bool:
         hasattr(a, "__func__") and hasattr(b, "__func__")
     ):
         return type(a) is type(b) and a == b
-    return False
+    return same_function(a, b, _same_const)
 
 
 def join(a: Spec, b: Spec) -> Spec:
