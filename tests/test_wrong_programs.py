@@ -345,7 +345,9 @@ def tuple_that_is_written(x):
 @wrong(tg.errors.SourceError, "sign", "do_not_convert")
 def callee_without_source(x):
     space = {}
-    exec("def sign(x):\n    return x if x > 0 else -x\n", space)
+    exec(
+        "\n".join(["def sign(x):", "    return x if x > 0 else -x", ""]), space
+    )  # in parts: found nowhere
     return space["sign"](x)  # <-
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import torch
 from torch.nn.attention import SDPBackend
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 _MATH = int(SDPBackend.MATH)  # type: ignore[call-overload]
 
@@ -49,17 +49,29 @@ def _order_of_the_device() -> None:
 
 
 class _Outline(torch.Tensor):
-    """A tensor without memory; what is done with it is an error."""
+    """A tensor without memory."""
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         raise RuntimeError(f"{func} of no memory")
 
 
+class _Refusing(TorchDispatchMode):
+    """What is done with tensors is an error, before torch looks at their classes: torch 2.11 imports ``torch.distributed.tensor`` for that."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise RuntimeError(f"{func} of no memory")
+
+
 def _ask_for_a_kernel() -> None:
     """An error, behind the question."""
     q = torch.Tensor._make_wrapper_subclass(_Outline, (1, 1, 1, 8), dtype=torch.float16, device="cuda:0")  # fmt: skip
-    torch.nn.functional.scaled_dot_product_attention(q, q, q)
+    with _Refusing():
+        torch.nn.functional.scaled_dot_product_attention(q, q, q)
 
 
 def _set(order: list[int], efficient: bool, cudnn: bool) -> None:
