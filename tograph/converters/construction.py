@@ -63,7 +63,7 @@ def _patch_step(cls: type[torch.optim.Optimizer]) -> None:
     if not getattr(step, "hooked", False):
         made: Any = torch.optim.Optimizer.profile_hook_step(step)
         made.hooked = True
-        cls.step = made  # type: ignore[method-assign]
+        cls.step = made
 
 
 def _held(made: Any) -> Any:

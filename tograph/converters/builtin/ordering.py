@@ -18,7 +18,7 @@ class Ranked:
     compare: Any
     value: Any
 
-    __hash__ = None  # type: ignore[assignment]  # as of what Python's own function gives
+    __hash__ = None  # as of what Python's own function gives
 
     def __tograph_flatten__(self):
         return self.compare, [self.value]
