@@ -400,9 +400,17 @@ def numbers_beside_a_tensor_are_exact(v):
 
 
 def test_an_iterator_beside_a_tensor_of_unknown_length_is_refused():
-    f = tg.function(lambda v: [n for _, n in zip(v[v > 0], itertools.cycle([1, 2]))])
+    f = tg.function(lambda v: [n for _, n in zip(v[v > 0], itertools.accumulate(iter([1, 2])))])
     with pytest.raises(StagingError, match="an iterator beside a tensor"):
         f(torch.tensor([1.0, -1.0]))
+
+
+def test_a_cycle_beside_a_tensor_of_unknown_length():
+    def f(v):
+        return [n for _, n in zip(v[v > 0], itertools.cycle([1, 2]))]
+
+    for x in ([1.0, -1.0], [1.0, 2.0, 3.0], [-1.0]):
+        assert tg.function(f)(torch.tensor(x)) == f(torch.tensor(x))
 
 
 @cases((torch.tensor([1.0, -2.0, 3.0]),), (torch.tensor([-1.0, 2.0, 0.5]),))

@@ -214,7 +214,8 @@ def settle(nodes: Iterable[Any], surely: bool) -> None:
     """
     here = current_graph()
     writes = [w for w in here.root.writes if here.within(w.graph)]
-    for node in nodes if writes else ():
+    # what a region was told that was traced and dropped is nothing here
+    for node in nodes if writes or here.root.let else ():
         for name in _names(node):
             known = here.root.let.get((node, name))
             if known is not None:
