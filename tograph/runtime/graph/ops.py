@@ -925,6 +925,13 @@ def _handle_zeros(x):
     return x
 
 
+def _handle_any(x):
+    """Whether a number in a cotangent of a list or optional is not zero."""
+    if isinstance(x, (tuple, list)):
+        return any(map(_handle_any, x))
+    return x is not None and bool(torch.as_tensor(x != 0).any())
+
+
 def _list_spread(items, start, stop, step, values):
     """``items`` with ``values`` as its slice."""
     out = list(items)
@@ -940,6 +947,7 @@ def _list_split_like(x, items):
 for _name, _run, _effects, _outputs in [
     ("handle_add", _handle_add, PURE, 1),
     ("handle_zeros", _handle_zeros, PURE, 1),
+    ("handle_any", _handle_any, PURE, 1),
     ("list_spread", _list_spread, PURE, 1),
     ("list_split_like", _list_split_like, PURE, 1),
     ("list_new", lambda: (), PURE, 1),
