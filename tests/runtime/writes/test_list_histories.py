@@ -194,8 +194,29 @@ def a_tensor_of_the_iteration_before(v, n):
         y = (v * k).sin()
 
 
+def in_either_branch(v, n):
+    rows = [v.cos()]
+    for k in range(n):
+        if k % 2 == 0:
+            rows.append((v * k).sin())
+        else:
+            rows.append((v * k).cos())
+        rows[-1].sum().backward(retain_graph=True)
+    return len(rows)
+
+
+def of_any_size(v, n):
+    rows = [v.cos()]
+    for k in range(n):
+        rows.append((v * k).sin())
+        if k > 1:
+            rows.append(rows[-1][v > 0])
+        sum(row.sum() for row in rows[-1:]).backward(retain_graph=True)
+    return len(rows)
+
+
 FOLLOWED = [own_items, own_items_at_a_place, own_items_in_front, a_window, losses, detached, detached_where_they_are_read,
-            passed_by, behind_the_loop, other_state, a_tensor_of_the_iteration_before]  # fmt: skip
+            in_either_branch, of_any_size, passed_by, behind_the_loop, other_state, a_tensor_of_the_iteration_before]  # fmt: skip
 
 
 def leaf():
@@ -223,12 +244,13 @@ def test_a_loop_without_iterations_raises_nothing(f):
     assert v.grad is None
 
 
-def test_arrays_and_lists_of_the_library():
+@pytest.mark.parametrize("size", [0, 5])
+def test_arrays(size):
     def array(v, n, own: bool):
-        items = tg.TensorArray(torch.float32, 0, dynamic_size=True)
+        items = tg.TensorArray(torch.float32, size, dynamic_size=size == 0)
         for k in range(n):
             items = items.write(k, v * k)
-            (items.read(k) if own else items.stack()).sum().backward(retain_graph=True)
+            items.read(k if own else 0).sum().backward(retain_graph=True)
 
     v = leaf()
     tg.function(array)(v, torch.tensor(4), True)
@@ -237,8 +259,16 @@ def test_arrays_and_lists_of_the_library():
         tg.function(array)(v, torch.tensor(4), False)
 
 
-def test_own_items_need_no_look_at_run_time():
+LOOKS = "items of a list that were put in before"
+
+
+@pytest.mark.parametrize("f", [own_items, own_items_at_a_place, a_window, in_either_branch])
+def test_own_items_need_no_look_at_run_time(f):
     """The graph tells that the cotangent of what was in the list before is zeros."""
-    graph = str(tg.function(own_items_at_a_place).get_concrete_function(leaf(), torch.tensor(4)).graph)  # fmt: skip
-    assert "handle_any" not in graph
-    assert "handle_any" in str(tg.function(stacked).get_concrete_function(leaf(), torch.tensor(4)).graph)  # fmt: skip
+    g = tg.function(f).get_concrete_function(leaf(), torch.tensor(4))
+    assert LOOKS not in str(g.graph)
+
+
+def test_a_run_looks_at_other_cotangents():
+    g = tg.function(stacked).get_concrete_function(leaf(), torch.tensor(4))
+    assert LOOKS in str(g.graph)

@@ -837,6 +837,9 @@ def _as_tensor(v, dtype=None):
 def _list_stack(items, dtype, shape, device):
     if not items:
         return torch.empty((0, *(shape or ())), dtype=dtype, device=device)
+    items = _cells(
+        items, dtype, shape, device
+    )  # cotangents of arrays have cells that are not written
     return torch.stack([_as_tensor(v, dtype) for v in items])
 
 
@@ -886,10 +889,6 @@ def _cells(items, dtype, shape, device):
         zero = torch.zeros(shape, dtype=dtype, device=device)
         items = tuple(zero if v is None else v for v in items)
     return items
-
-
-def _array_stack(items, dtype, shape, device):
-    return _list_stack(_cells(items, dtype, shape, device), dtype, shape, device)
 
 
 def _array_concat(items, dtype, shape, device):
@@ -967,7 +966,7 @@ for _name, _run, _effects, _outputs in [
     ("list_reserve", lambda n: (None,) * int(n), PURE, 1),
     ("array_write", _array_write, MAY_FAIL, 1),
     ("array_read", _array_read, MAY_FAIL, 1),
-    ("array_stack", _array_stack, MAY_FAIL, 1),
+    ("array_stack", _list_stack, MAY_FAIL, 1),
     ("array_concat", _array_concat, MAY_FAIL, 1),
     ("optional_some", lambda v: (v,), PURE, 1),
     ("optional_none", lambda: (), PURE, 1),
