@@ -13,10 +13,11 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import last_trip
 from ..graph.rewrite import lead
 from ..recording.tracing import recording
+from ..symbols.carrier import Carrier, differentiable
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import flattening, pytrees, structure
-from ..writes import histories, rebasing, stale
+from ..writes import histories, list_histories, rebasing, stale
 from .regions import Region
 
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
@@ -37,16 +38,31 @@ def _tensors(content: Any) -> list[torch.Tensor]:
 def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
     if isinstance(content, structure.Ref):
         return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in _tensors(content))
+    return any(x.requires_grad for x in _tensors(content)) or bool(_carriers(content))
+
+
+def _carriers(content: Any) -> list[torch.Tensor]:
+    """What stands in autograd for the lists of the graph in a content that have items with a history."""
+    if isinstance(content, structure.Identity):
+        return _carriers(content.value)
+    if isinstance(content, structure.Handle):
+        found = content.ref.graph.sources.get(content.ref.value)
+        return [found] if isinstance(found, Carrier) else []
+    if structure.is_union(content):
+        return [x for o in content.options_ for x in _carriers(o)]
+    parts = None if isinstance(content, torch.Tensor) else pytrees.parts_of(content)
+    if parts is None or structure.OUTSIDE[0](content):
+        return []
+    return [x for part in parts[1] for x in _carriers(part)]
 
 
 def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
     """What an iteration leaves in a place that may be something else than a leaf that it made."""
-    if not _requires_grad(content, graph):
-        return set()
+    if isinstance(content, structure.Ref):
+        return {(key, 0)} if _requires_grad(content, graph) else set()
     found = [(i, x) for i, x in enumerate(_tensors(content)) if x.requires_grad]
     numbers = [i for i, x in found if not (x.is_leaf or _mixed(x)) or _outside(x, graph)]
-    return {(key, i) for i in (numbers if found else range(1))}
+    return {(key, i) for i in numbers}
 
 
 def _graded(content: Any) -> bool:
@@ -131,14 +147,21 @@ class LoopHistories:
 
     def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
         """How the placeholders of a place are made."""
-        if not self.earlier.outside or place.key not in {*self.keys, *self.owners}:
+        if place.key not in {*self.keys, *self.owners}:
+            return flattening.plain_maker(graph)
+        behind = self.earlier.behind_lists(_carriers(self.entry.get(place.key)))
+        if not behind:
             return flattening.plain_maker(graph)
 
         numbers = itertools.count()
 
         def make(value: Value) -> Any:
             x = flattening.symbolic(value, graph)
+            if isinstance(x, structure.Handle) and differentiable(value.type):
+                list_histories.begun(value, graph, behind)
             name = (place.key, next(numbers)) if isinstance(x, torch.Tensor) else None
+            if not self.earlier.outside:
+                return x
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 graded = place.key in self.graded
                 told = histories.Told(name, name not in self.computed, graded, self._entry(name))

@@ -17,7 +17,7 @@ from ..graph.types import TensorType
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.symbolic import as_symbolic, wrap
 from ..values import flattening
-from ..writes import histories
+from ..writes import histories, list_histories
 from . import optional_grads
 from .engine import run_backward
 
@@ -26,13 +26,20 @@ def run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
     """The gradients of ``inputs``, as of ``run_backward``."""
-    asked = histories.asked(histories.behind(outputs), inputs)
+    nodes = histories.behind(outputs)
+    asked = histories.asked(nodes, inputs)
     if asked:
         return _with_leaves(outputs, grads, inputs, create, asked)
     passed = [] if create else histories.passed(outputs)
-    if not passed:
+    lists = list_histories.led_to(nodes)
+    if not passed and not lists:
         return list(run_backward(outputs, grads, inputs, create, unused))
-    found = _passing(outputs, grads, inputs, passed)
+    if passed:
+        found = _passing(outputs, grads, inputs, passed)
+    else:
+        found = list(run_backward(outputs, grads, inputs, create))
+    if not unused and any(n.looked for n in lists):  # the run goes on where that was zeros
+        found = [torch.zeros_like(x, requires_grad=False) if g is None else g for x, g in zip(inputs, found)]  # fmt: skip
     if not unused and any(g is None for g in found):
         missing = next(i for i, g in enumerate(found) if g is None)
         raise RuntimeError(optional_grads.UNUSED.format(missing))

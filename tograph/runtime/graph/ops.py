@@ -837,6 +837,9 @@ def _as_tensor(v, dtype=None):
 def _list_stack(items, dtype, shape, device):
     if not items:
         return torch.empty((0, *(shape or ())), dtype=dtype, device=device)
+    items = _cells(
+        items, dtype, shape, device
+    )  # cotangents of arrays have cells that are not written
     return torch.stack([_as_tensor(v, dtype) for v in items])
 
 
@@ -888,10 +891,6 @@ def _cells(items, dtype, shape, device):
     return items
 
 
-def _array_stack(items, dtype, shape, device):
-    return _list_stack(_cells(items, dtype, shape, device), dtype, shape, device)
-
-
 def _array_concat(items, dtype, shape, device):
     return _list_concat(_cells(items, dtype, shape, device), dtype, shape and shape[1:], device)
 
@@ -925,6 +924,13 @@ def _handle_zeros(x):
     return x
 
 
+def _handle_any(x):
+    """Whether a number in a cotangent of a list or optional is not zero."""
+    if isinstance(x, (tuple, list)):
+        return any(map(_handle_any, x))
+    return x is not None and bool(torch.as_tensor(x != 0).any())
+
+
 def _list_spread(items, start, stop, step, values):
     """``items`` with ``values`` as its slice."""
     out = list(items)
@@ -940,6 +946,7 @@ def _list_split_like(x, items):
 for _name, _run, _effects, _outputs in [
     ("handle_add", _handle_add, PURE, 1),
     ("handle_zeros", _handle_zeros, PURE, 1),
+    ("handle_any", _handle_any, PURE, 1),
     ("list_spread", _list_spread, PURE, 1),
     ("list_split_like", _list_split_like, PURE, 1),
     ("list_new", lambda: (), PURE, 1),
@@ -959,7 +966,7 @@ for _name, _run, _effects, _outputs in [
     ("list_reserve", lambda n: (None,) * int(n), PURE, 1),
     ("array_write", _array_write, MAY_FAIL, 1),
     ("array_read", _array_read, MAY_FAIL, 1),
-    ("array_stack", _array_stack, MAY_FAIL, 1),
+    ("array_stack", _list_stack, MAY_FAIL, 1),
     ("array_concat", _array_concat, MAY_FAIL, 1),
     ("optional_some", lambda v: (v,), PURE, 1),
     ("optional_none", lambda: (), PURE, 1),

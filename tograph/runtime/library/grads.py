@@ -197,6 +197,7 @@ def backward(
     keep = create_graph if retain_graph is None else retain_graph
     reads.history()
     if not any(o.requires_grad for o in outs):
+        current_graph().note_gradient()  # in a loop, they may where its state is known
         raise RuntimeError(optional_grads.UNREACHED)
     every = inputs is None
     with _behind_hooks([x for x in wrt if every and not histories.is_leaf(x)]) as retained:

@@ -82,6 +82,10 @@ class Earlier:
             self._shown.append(x)
         return made
 
+    def behind_lists(self, before: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What lists of the state may depend on; ``before``: what carries those from before the loop."""
+        return [*before, *([] if self._end is None else [self._end])]
+
     def release(self) -> None:
         """The trace is over: no tensor is kept, since its history keeps this object."""
         for x in self._shown:
@@ -117,6 +121,8 @@ class _Earlier(torch.autograd.Function):
         earlier: Earlier = ctx.earlier
         pending, earlier.pending = earlier.pending, {}
         graph = current_graph()
+        if not pending:  # only lists led here
+            return None, *[None] * len(earlier.outside)
         given = tuple(value_of(g, graph) for g in pending.values())
         metas = [as_symbolic(x).meta for x in earlier.outside]
         known = {
