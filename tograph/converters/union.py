@@ -159,15 +159,14 @@ def as_text(x: Any) -> Any:
 
 
 def updated(name: str, x: Any, value: Any) -> tuple[Any, Any]:
-    """``x`` and ``value`` of ``x += value``: ``x`` as the tensor that it changes, where it may be a number, since then nothing else holds that tensor."""
+    """``x`` and ``value`` of ``x += value``: strings that would be too many as one that is made when the graph runs.
+
+    A number that may be a tensor is not resolved as beside operators: Python makes a new object of the number and changes
+    the tensor, which another name may hold, with the number's value where that name has the number (``b = 0; a = b; a += x``).
+    """
     if name == "iadd" and (is_union(x) or is_union(value)) and _many_texts(x, value):
         return as_text(x), as_text(value)
-    if not is_union(x) or not isinstance(value, torch.Tensor) or value.dim():
-        return x, value
-    found = resolved(name.removeprefix("i"), x, value)[0]
-    if is_union(found) or torch.promote_types(found.dtype, value.dtype) != found.dtype:
-        return x, value
-    return found, value
+    return x, value
 
 
 def holds_union(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import types
 
 import pytest
 import torch
@@ -273,3 +274,139 @@ def test_as_an_item_of_a_list_of_tensors():
     for x in (ONES, torch.tensor([-1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, 3.0])):
         args = x, torch.tensor(3), torch.tensor(1)
         torch.testing.assert_close(g(*args), torch.stack([torch.as_tensor(v).float() for v in f(*args)]))  # fmt: skip
+
+
+def again_in_a_for_loop(x, y):
+    b = 0
+    if x < 0:
+        b = torch.tensor(2)
+    for _ in range(3):
+        a = b
+        a += x * x
+    return a, b
+
+
+def again_over_a_tensor(x, y):
+    b = 0
+    if x < 0:
+        b = y[0]
+    for v in y:
+        a = b
+        a += v * x
+    return a, b
+
+
+def again_in_a_while_loop(x, y):
+    b, i = 3, 0
+    if x < 0:
+        b = y[0]
+    a = b
+    while i < x * x:
+        a = b
+        a -= y[1]
+        i += 1
+    return a, b
+
+
+def again_one_after_the_other(x, y):
+    b = 3
+    if x < 0:
+        b = torch.tensor(2)
+    a = b
+    a *= x
+    c = b
+    c *= y[1]
+    a += 1
+    return a, b, c
+
+
+def again_in_branches(x, y):
+    b = None
+    if x < 0:
+        b = torch.tensor(2)
+    elif x > 3:
+        b = 5
+    a = c = b
+    if b is not None:
+        if x > -3:
+            a += x
+        c = b
+        c += y[1]
+    return a, b, c
+
+
+def again_in_places(x, y):
+    items, o = [0], types.SimpleNamespace(v=1)
+    if x < 0:
+        items[0], o.v = torch.tensor(2), y[2]
+    first, second = items[0], o.v
+    for v in y:
+        items[0], o.v = first, second
+        items[0] += v
+        o.v += x
+    return items[0], o.v, first, second
+
+
+def again_in_a_callee(x, y):
+    def added(q):
+        q += x
+        return q
+
+    b = 0
+    if x < 0:
+        b = y[1]
+    a = added(b)
+    for _ in range(2):
+        a = added(b)
+    return a, b
+
+
+def kept_from_before(x, y):
+    b = kept = 0
+    for v in y:
+        if v < 3:
+            kept = b
+        b += v * x
+    return b, kept
+
+
+AGAIN = [
+    again_in_a_for_loop,
+    again_over_a_tensor,
+    again_in_a_while_loop,
+    again_one_after_the_other,
+    again_in_branches,
+    again_in_places,
+    again_in_a_callee,
+    kept_from_before,
+]
+
+
+@pytest.mark.parametrize("program", AGAIN, ids=lambda p: p.__name__)
+def test_a_number_that_is_updated_stays_what_another_name_holds(program):
+    converted = tg.function(program)
+    for number in (3, -3, 4, -2, 1):
+        given = [(torch.tensor(number), torch.tensor([1, 2, 3])) for _ in range(2)]
+        expected, found = (f(*a) for f, a in zip((program, converted), given))
+        assert repr((found, given[1])) == repr((expected, given[0]))
+
+
+def test_gradient_of_a_number_that_is_updated_under_another_name():
+    def program(x, y):
+        b = 0.0
+        if x < 0:
+            b = y * 2
+        for _ in range(3):
+            a = b
+            a += x * x * y
+        return a * b + a
+
+    for number in (3.0, -3.0):
+        grads = []
+        for f in (program, tg.function(program)):
+            x = torch.tensor(number, requires_grad=True)
+            y = torch.tensor(2.0, requires_grad=True)
+            result = f(x, y)
+            result.backward()
+            grads.append((result.detach(), x.grad, y.grad))
+        torch.testing.assert_close(grads[1], grads[0])
