@@ -202,8 +202,11 @@ class Generator:
             self.helpers = ["helper"]
         else:
             lines = []
-        scope = ["s", "v"]
-        lines += ["def f(s, v, w, n):"]
+        return self.function(lines)
+
+    def function(self, before):
+        """The text of `f`, behind what stands before it."""
+        scope, lines = ["s", "v"], [*before, "def f(s, v, w, n):"]
         if self.rng.random() < 0.5:
             scope.append("l0")
             lines += ["    l0 = [v.cos()]"]
@@ -212,9 +215,12 @@ class Generator:
         return "\n".join([*lines, *body, f"    return {self.result(known)}"]) + "\n"
 
 
-def generate(seed):
-    """(source, arguments) of a program."""
-    source = Generator(seed).program()
+def arguments(seed):
     rng = torch.Generator().manual_seed(seed)
     args = [torch.randn(s, generator=rng, dtype=torch.float64) for s in ((), (3,), (3, 3))]
-    return source, [*args, torch.tensor(seed % 4)]
+    return [*args, torch.tensor(seed % 4)]
+
+
+def generate(seed):
+    """(source, arguments) of a program."""
+    return Generator(seed).program(), arguments(seed)

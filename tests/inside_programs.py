@@ -5,19 +5,13 @@ name tells its kind: s scalar, v vector, k counter, p leaf, l list of vectors. G
 it is decided otherwise than in eager PyTorch, see `docs/limits.md`.
 """
 
-import random
+from tests import gradient_programs
+from tests.gradient_programs import arguments
 
-import torch
 
-
-class Generator:
-    def __init__(self, seed, size=9):
-        self.rng = random.Random(seed)
-        self.left = size
-        self.count = 0
-
-    def pick(self, *options):
-        return self.rng.choice(options)
+class Generator(gradient_programs.Generator):
+    def __init__(self, seed):
+        super().__init__(seed, size=9)
 
     def name(self, kind):
         self.count += 1
@@ -277,17 +271,8 @@ class Generator:
         ]
 
     def program(self):
-        scope, lines = ["s", "v"], ["def f(s, v, w, n):"]
-        if self.rng.random() < 0.5:
-            scope.append("l0")
-            lines += ["    l0 = [v.cos()]"]
-        body = self.block(scope, 0, False) + self.block(scope, 0, False)
-        known = [x for x in scope if x in ("s", "v", "l0")]
-        return "\n".join([*lines, *body, f"    return {self.result(known)}"]) + "\n"
+        return self.function([])
 
 
 def generate(seed):
-    source = Generator(seed).program()
-    rng = torch.Generator().manual_seed(seed)
-    args = [torch.randn(s, generator=rng, dtype=torch.float64) for s in ((), (3,), (3, 3))]
-    return source, [*args, torch.tensor(seed % 4)]
+    return Generator(seed).program(), arguments(seed)

@@ -4,7 +4,6 @@
 """
 
 import itertools
-import linecache
 import os
 
 import pytest
@@ -12,18 +11,10 @@ import torch
 
 import tograph as tg
 from tests.gradient_programs import generate
+from tests.random_functions import define, eager
 
 CHUNK = 20
 COUNT = int(os.environ.get("TOGRAPH_TEST_PROGRAMS", "60"))
-
-
-def define(source, seed):
-    """The function `f` of a source text."""
-    name = f"<gradient program {seed}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    space = {"torch": torch, "tg": tg}
-    exec(compile(source, name, "exec"), space)
-    return space["f"]
 
 
 def derivatives(f, args, orders):
@@ -53,13 +44,9 @@ def derivatives(f, args, orders):
 
 def difference(seed):
     source, args = generate(seed)
-    f = define(source, seed)
+    f = define(source, f"<gradient program {seed}>")
     orders = 1 + seed % 3
-    tg.run_functions_eagerly(True)
-    try:
-        want = derivatives(f, args, orders)
-    finally:
-        tg.run_functions_eagerly(False)
+    want = eager(lambda: derivatives(f, args, orders))
     got = derivatives(tg.function(f), args, orders)
     for k, (a, b) in enumerate(itertools.zip_longest(got, want, fillvalue="nothing")):
         if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):

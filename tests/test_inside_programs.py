@@ -4,7 +4,6 @@ A `GradientError` is a refusal, which is counted and no difference. `TOGRAPH_TES
 """
 
 import itertools
-import linecache
 import os
 
 import pytest
@@ -12,18 +11,10 @@ import torch
 
 import tograph as tg
 from tests.inside_programs import generate
+from tests.random_functions import define, eager
 
 CHUNK = 10
 COUNT = int(os.environ.get("TOGRAPH_TEST_PROGRAMS", "20"))
-
-
-def define(source, seed):
-    """The function `f` of a source text."""
-    name = f"<inside program {seed}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    space = {"torch": torch, "tg": tg}
-    exec(compile(source, name, "exec"), space)
-    return space["f"]
 
 
 def outcome(f, args, orders):
@@ -47,14 +38,6 @@ def outcome(f, args, orders):
     return found
 
 
-def eager(call):
-    tg.run_functions_eagerly(True)
-    try:
-        return call()
-    finally:
-        tg.run_functions_eagerly(False)
-
-
 def close(a, b):
     if isinstance(a, torch.Tensor) and b is None:
         return not a.any()  # zeros for None: by the state of loops, see docs/limits.md
@@ -66,7 +49,7 @@ def close(a, b):
 
 def difference(seed):
     source, args = generate(seed)
-    f, orders = define(source, seed), 1 + seed % 3
+    f, orders = define(source, f"<inside program {seed}>"), 1 + seed % 3
     want = eager(lambda: outcome(f, args, orders))
     if want in (UnboundLocalError, NameError):
         return None

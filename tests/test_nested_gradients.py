@@ -4,7 +4,6 @@
 """
 
 import itertools
-import linecache
 import os
 import random
 
@@ -13,6 +12,7 @@ import torch
 
 import tograph as tg
 from tests.nested_gradients import CONSTRUCTS, fits, source
+from tests.random_functions import define, eager
 
 COUNT = int(os.environ.get("TOGRAPH_TEST_PROGRAMS", "8"))
 TRIPLES = [t for t in itertools.product(CONSTRUCTS, repeat=3) if fits(*t)]
@@ -20,27 +20,15 @@ PAIRS = [("if", "for"), ("while", "list"), ("match", "call"), ("written", "if")]
 CHOSEN = random.Random(3).sample(TRIPLES, COUNT)
 
 
-def define(names):
+def define_nested(names):
     """The function of a combination."""
-    text, file = source(*names), f"<nested {' '.join(names)}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    space = {}
-    exec(compile(text, file, "exec"), space)
-    return space["f"]
+    return define(source(*names), f"<nested {' '.join(names)}>")
 
 
 def leaves(seed):
     rng = torch.Generator().manual_seed(seed)
     x, w, a = (torch.randn(n, generator=rng, dtype=torch.float64) for n in ((2,), (2, 2), ()))
     return [x.mul_(0.7).requires_grad_(), w.mul_(0.7).requires_grad_(), a.abs_().requires_grad_()]
-
-
-def eager(call):
-    tg.run_functions_eagerly(True)
-    try:
-        return call()
-    finally:
-        tg.run_functions_eagerly(False)
 
 
 def differences(f, n, wrt, **how):
@@ -88,7 +76,7 @@ def close(got, want):
 
 @pytest.mark.parametrize("names", CHOSEN, ids=" ".join)
 def test_three_deep(names):
-    f = define(names)
+    f = define_nested(names)
     staged = tg.function(f)
     for n, orders in ((0, 1), (2, 3 if COUNT > 8 else 2), (3, 2)):
         want = eager(lambda n=n, orders=orders: derivatives(f, n, orders))
@@ -98,6 +86,6 @@ def test_three_deep(names):
 
 @pytest.mark.parametrize("names", PAIRS, ids=" ".join)
 def test_third_order(names):
-    f = define(names)
+    f = define_nested(names)
     want = eager(lambda: derivatives(f, 2, 3))
     close(derivatives(tg.function(f), 2, 3), want)

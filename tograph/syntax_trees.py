@@ -30,7 +30,7 @@ def undisturbed(parses: Callable[[], T]) -> T:
     for _ in range(ATTEMPTS - 1):
         try:
             return parses()
-        except Exception as error:
+        except Exception as error:  # the parser's own, or that of a compiler which met it
             if not _disturbed(error):
                 raise
     return parses()

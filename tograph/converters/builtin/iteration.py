@@ -72,12 +72,7 @@ def _accumulated_from(items, function, total):
         yield total
 
 
-def _chained(*sources):
-    for source in sources:
-        yield from source
-
-
-def _chained_of(sources):
+def _chained(sources):
     for source in sources:
         yield from source
 
@@ -96,12 +91,7 @@ def _cycled_one_by_one(items):
     for item in items:
         held.append(item)
         yield item
-    i = 0
-    while len(held) > 0:
-        yield held[i]
-        i = i + 1
-        if i == len(held):
-            i = 0
+    yield from _cycled(held)
 
 
 def _taken(function, items):
@@ -223,7 +213,7 @@ def _text(separator, items):
     return text
 
 
-FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _chained_of, _cycled, _taken, _dropped, _refused,
+FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _cycled, _taken, _dropped, _refused,
          _spread, _pairs, _sliced, _chosen, _repeated, _product, _combined,
          _accumulated_one_by_one, _pairs_one_by_one, _sliced_one_by_one, _cycled_one_by_one, _grouped, _each_once)  # fmt: skip
 DECIDING.update(FORMS)
@@ -304,21 +294,22 @@ for _library, _form in (
     _by_function(_library, _form)
 
 
-def _of_items(library: Callable[..., Any], form: Callable[..., Any]) -> None:
-    @handles(library)
-    def run(*sources):
-        sources = tuple(map(iterator_of, sources))
-        return call(form, *sources) if any(map(_open, sources)) else library(*sources)
+@handles(itertools.compress)
+def compress_(items, selectors):
+    sources = iterator_of(items), iterator_of(selectors)
+    return call(_chosen, *sources) if any(map(_open, sources)) else itertools.compress(*sources)
 
 
-_of_items(itertools.chain, _chained)
-_of_items(itertools.compress, _chosen)
+@handles(itertools.chain)
+def chain_(*sources):
+    sources = tuple(map(iterator_of, sources))
+    return call(_chained, sources) if any(map(_open, sources)) else itertools.chain(*sources)
 
 
 @handles(itertools.chain.from_iterable)
 def chain_from_iterable_(sources):
     sources = iterator_of(sources)
-    return call(_chained_of, sources) if is_tracing() else itertools.chain.from_iterable(sources)
+    return call(_chained, sources) if is_tracing() else itertools.chain.from_iterable(sources)
 
 
 @handles(itertools.cycle)
