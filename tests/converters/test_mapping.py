@@ -230,6 +230,36 @@ def test_gradients_of_a_module_for_each_example():
         torch.testing.assert_close(found[name], torch.stack([grad(one)(p, r)[name] for r in x]))
 
 
+def halved(w, r):
+    y = (w * r).sum()
+    while y.abs() > 0.5:
+        y = y * 0.6 + 0.01 * w.sum()
+    return y * y
+
+
+def gathered(w, r):
+    rows, y = [], (w * r).sum()
+    while y.abs() > 0.5:
+        rows.append(y)
+        y = y * 0.5
+    return torch.stack([*rows, y]).sum() * w[0]
+
+
+@pytest.mark.parametrize("transform", [grad, jacfwd, hessian], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("f", [halved, gathered], ids=lambda f: f.__name__)
+def test_derivatives_of_a_loop_for_each_example(f, transform):
+    x, c = arguments(1)
+    w, x = (x[0] * c).detach().requires_grad_(), x.detach()
+    ways = [
+        tg.function(lambda w, x: vmap(transform(f), in_dims=(None, 0))(w, x)),
+        lambda w, x: torch.stack([transform(f)(w, r) for r in x]),
+    ]
+    found = [g(w, x) for g in ways]
+    torch.testing.assert_close(*found)
+    if transform is grad:
+        torch.testing.assert_close(*(torch.autograd.grad(y.sin().sum(), w) for y in found))
+
+
 def test_random_numbers():
     def f(x, c):
         return vmap(lambda r: r + torch.rand(3) if c > 0 else r, randomness="different")(x)

@@ -16,6 +16,7 @@ from ..recording.tracing import recording
 from ..symbols.carrier import Carrier, differentiable
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
+from ..symbols.symbolic import check_unmapped
 from ..values import flattening, pytrees, structure
 from ..writes import histories, list_histories, rebasing, stale
 from .regions import Region
@@ -121,6 +122,8 @@ class LoopHistories:
         """A trace of the body begins."""
         outer = current_graph().outer
         assert outer is not None
+        for x in self.outside:
+            check_unmapped(x)
         with recording(
             outer
         ):  # of a view that an earlier trace wrote, torch computes the history by ops

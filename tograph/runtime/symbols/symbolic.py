@@ -274,14 +274,19 @@ _MAPPED = (
 )
 
 
+def check_unmapped(x: torch.Tensor) -> None:
+    """An error for what an open transform of ``torch.func`` has wrapped: no graph can take it in."""
+    functorch = torch._C._functorch
+    if functorch.is_functorch_wrapped_tensor(x) and functorch.peek_interpreter_stack():
+        raise MappedConditionError(_MAPPED, user_location())
+
+
 def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
     if x._is_zerotensor():  # of a formula of torch: it has no memory
         return wrap(duals.zeros(x, current_graph()), meta_of(x), current_graph())
-    functorch = torch._C._functorch
-    if functorch.is_functorch_wrapped_tensor(x) and functorch.peek_interpreter_stack():
-        raise MappedConditionError(_MAPPED, user_location())
+    check_unmapped(x)
     for i, given in enumerate(root.given):
         if given is x and i not in root.real:
             raise Retrace(real=frozenset([i]))
