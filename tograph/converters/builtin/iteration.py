@@ -1,6 +1,6 @@
 """``functools.reduce`` and ``itertools`` over items whose number is known only when the graph runs.
 
-Each has its meaning written in plain Python (``FORMS``), which is converted like a user's function. Where all is known while
+Each has its meaning written in plain Python (``iteration_meanings``), which is converted like a user's function. Where all is known while
 tracing, and outside of a function, the library's own runs.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values.growing import StagedList
-from ..call_rules import DECIDING
 from ..calls import call
 from ..consumers import gathered
 from ..conversion import convert_if_needed
@@ -25,198 +24,10 @@ from ..iterators import Counting
 from ..registry import METHODS, handles
 from ..staging import is_staged
 from ..strings import str_join
+from . import iteration_meanings as meanings
 from .iterators import iter_
 
 _NOTHING: Any = object()
-
-
-def _reduced(function, items, total):
-    for item in items:
-        total = function(total, item)
-    return total
-
-
-def _reduced_from_first(function, items):
-    count = len(items)
-    if count == 0:
-        raise TypeError("reduce() of empty iterable with no initial value")
-    total = items[0]
-    for i in range(1, count):
-        total = function(total, items[i])
-    return total
-
-
-def _accumulated(items, function):
-    if len(items) > 0:
-        total = items[0]
-        yield total
-        for i in range(1, len(items)):
-            total = function(total, items[i])
-            yield total
-
-
-def _accumulated_one_by_one(items, function):
-    begun = False
-    for item in items:
-        if not begun:
-            total, begun = item, True
-        else:
-            total = function(total, item)
-        yield total
-
-
-def _accumulated_from(items, function, total):
-    yield total
-    for item in items:
-        total = function(total, item)
-        yield total
-
-
-def _chained(sources):
-    for source in sources:
-        yield from source
-
-
-def _cycled(items):
-    i = 0
-    while len(items) > 0:
-        yield items[i]
-        i = i + 1
-        if i == len(items):
-            i = 0
-
-
-def _cycled_one_by_one(items):
-    held = []
-    for item in items:
-        held.append(item)
-        yield item
-    yield from _cycled(held)
-
-
-def _taken(function, items):
-    for item in items:
-        if not function(item):
-            return
-        yield item
-
-
-def _dropped(function, items):
-    dropping = True
-    for item in items:
-        if dropping:
-            dropping = function(item)
-        if not dropping:
-            yield item
-
-
-def _refused(function, items):
-    for item in items:
-        if not (item if function is None else function(item)):
-            yield item
-
-
-def _spread(function, items):
-    for arguments in items:
-        yield function(*arguments)
-
-
-def _pairs(items):
-    for i in range(1, len(items)):
-        yield items[i - 1], items[i]
-
-
-def _pairs_one_by_one(items):
-    begun = False
-    for item in items:
-        if not begun:
-            last, begun = item, True
-            continue
-        yield last, item
-        last = item
-
-
-def _grouped(items, key):
-    held, current = [], None
-    begun = False
-    for item in items:
-        found = item if key is None else key(item)
-        if begun and found != current:
-            yield current, _each_once(held)
-            held.clear()
-        current, begun = found, True
-        held.append(item)
-    if begun:
-        yield current, _each_once(held)
-        held.clear()
-
-
-def _each_once(held):
-    """The items of a group: none are left as the next group begins."""
-    while held:
-        yield held.pop(0)
-
-
-def _sliced_one_by_one(items, start, stop, step):
-    at, wanted = 0, start
-    end = None if stop is None else max(start, stop)  # what stands before the start is taken too
-    if end is not None and end == 0:
-        return
-    for item in items:
-        if at == wanted and (stop is None or at < stop):
-            wanted += step
-            yield item
-        at = at + 1
-        if end is not None and at >= end:
-            return
-
-
-def _sliced(items, start, stop, step):
-    for i in range(start, len(items) if stop is None else min(stop, len(items)), step):
-        yield items[i]
-
-
-def _chosen(items, selectors):
-    for item, chosen in zip(items, selectors):
-        if chosen:
-            yield item
-
-
-def _repeated(item, times):
-    for _ in range(times):
-        yield item
-
-
-def _product(first, second):
-    for x in first:
-        for y in second:
-            yield x, y
-
-
-def _combined(items):
-    for i in range(len(items)):
-        for j in range(i + 1, len(items)):
-            yield items[i], items[j]
-
-
-def _longest(first, second, fill):
-    for i in range(max(len(first), len(second))):
-        yield (first[i] if i < len(first) else fill), (second[i] if i < len(second) else fill)
-
-
-def _text(separator, items):
-    text = ""
-    for i in range(len(items)):
-        if i > 0:
-            text = text + separator
-        text = text + items[i]
-    return text
-
-
-FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _cycled, _taken, _dropped, _refused,
-         _spread, _pairs, _sliced, _chosen, _repeated, _product, _combined,
-         _accumulated_one_by_one, _pairs_one_by_one, _sliced_one_by_one, _cycled_one_by_one, _grouped, _each_once)  # fmt: skip
-DECIDING.update(FORMS)
 
 
 def _open(x: Any) -> bool:
@@ -245,7 +56,7 @@ def reduce_(function, items, *initial):
         items = _items(items)
         source = staged_source(items)
         if source is not None and is_staged(source.length()):
-            form = _reduced if initial else _reduced_from_first
+            form = meanings.reduced if initial else meanings.reduced_from_first
             return call(form, function, items, *initial)
         items = items if source is None else list(source)
     total = initial[0] if initial else _NOTHING
@@ -263,10 +74,10 @@ def accumulate_(items, func=None, *, initial=None):
         made = _called(function)
         return itertools.accumulate(items, made, initial=initial)
     if initial is not None:
-        return call(_accumulated_from, items, function, initial)
+        return call(meanings.accumulated_from, items, function, initial)
     if _unbegun(items):
-        return call(_accumulated_one_by_one, items, function)
-    return call(_accumulated, _items(items), function)
+        return call(meanings.accumulated_one_by_one, items, function)
+    return call(meanings.accumulated, _items(items), function)
 
 
 def _called(function: Any) -> Any:
@@ -286,10 +97,10 @@ def _by_function(library: Callable[..., Any], form: Callable[..., Any]) -> None:
 
 
 for _library, _form in (
-    (itertools.takewhile, _taken),
-    (itertools.dropwhile, _dropped),
-    (itertools.filterfalse, _refused),
-    (itertools.starmap, _spread),
+    (itertools.takewhile, meanings.taken),
+    (itertools.dropwhile, meanings.dropped),
+    (itertools.filterfalse, meanings.refused),
+    (itertools.starmap, meanings.spread),
 ):
     _by_function(_library, _form)
 
@@ -297,19 +108,27 @@ for _library, _form in (
 @handles(itertools.compress)
 def compress_(items, selectors):
     sources = iterator_of(items), iterator_of(selectors)
-    return call(_chosen, *sources) if any(map(_open, sources)) else itertools.compress(*sources)
+    return (
+        call(meanings.chosen, *sources)
+        if any(map(_open, sources))
+        else itertools.compress(*sources)
+    )
 
 
 @handles(itertools.chain)
 def chain_(*sources):
     sources = tuple(map(iterator_of, sources))
-    return call(_chained, sources) if any(map(_open, sources)) else itertools.chain(*sources)
+    return (
+        call(meanings.chained, sources) if any(map(_open, sources)) else itertools.chain(*sources)
+    )
 
 
 @handles(itertools.chain.from_iterable)
 def chain_from_iterable_(sources):
     sources = iterator_of(sources)
-    return call(_chained, sources) if is_tracing() else itertools.chain.from_iterable(sources)
+    return (
+        call(meanings.chained, sources) if is_tracing() else itertools.chain.from_iterable(sources)
+    )
 
 
 @handles(itertools.cycle)
@@ -317,9 +136,9 @@ def cycle_(items):
     """It has no end, so that a staged ``break`` or ``next`` has to stage it."""
     items = iterator_of(items)
     if _unbegun(items):
-        return call(_cycled_one_by_one, items)
+        return call(meanings.cycled_one_by_one, items)
     whole = isinstance(items, (list, tuple, range)) and is_tracing()
-    return call(_cycled, _items(items)) if whole or _open(items) else itertools.cycle(items)
+    return call(meanings.cycled, _items(items)) if whole or _open(items) else itertools.cycle(items)
 
 
 @handles(itertools.tee)
@@ -336,8 +155,8 @@ def tee_(items, n=2):
 def pairwise_(items):
     items = iterator_of(items)
     if _unbegun(items):
-        return call(_pairs_one_by_one, items)
-    return call(_pairs, _items(items)) if _open(items) else itertools.pairwise(items)
+        return call(meanings.pairs_one_by_one, items)
+    return call(meanings.pairs, _items(items)) if _open(items) else itertools.pairwise(items)
 
 
 @handles(itertools.product)
@@ -346,7 +165,7 @@ def product_(*sources, repeat=1):
         sources, repeat = (_items(sources[0]),) * 2, 1
     sources = tuple(map(iterator_of, sources))
     if len(sources) == 2 and repeat == 1 and any(map(_open, sources)):
-        return call(_product, sources[0], _items(sources[1]))
+        return call(meanings.product, sources[0], _items(sources[1]))
     return itertools.product(*sources, repeat=repeat)
 
 
@@ -354,14 +173,14 @@ def product_(*sources, repeat=1):
 def combinations_(items, r):
     items = iterator_of(items)
     if r == 2 and _open(items):
-        return call(_combined, _items(items))
+        return call(meanings.combined, _items(items))
     return itertools.combinations(items, r)
 
 
 @handles(itertools.groupby)
 def groupby_(items, key=None):
     items = iterator_of(items)
-    return call(_grouped, items, key) if is_tracing() else itertools.groupby(items, key)
+    return call(meanings.grouped, items, key) if is_tracing() else itertools.groupby(items, key)
 
 
 @handles(itertools.islice)
@@ -374,8 +193,8 @@ def islice_(items, *bounds):
         itertools.islice((), *bounds)  # its errors
     start, step = 0 if start is None else start, 1 if step is None else step
     if _unbegun(items):
-        return call(_sliced_one_by_one, items, start, stop, step)
-    return call(_sliced, _items(items), start, stop, step)
+        return call(meanings.sliced_one_by_one, items, start, stop, step)
+    return call(meanings.sliced, _items(items), start, stop, step)
 
 
 @handles(itertools.zip_longest)
@@ -384,7 +203,7 @@ def zip_longest_(*sources, fillvalue=None):
     if len(sources) != 2 or not any(map(_open, sources)):
         return itertools.zip_longest(*sources, fillvalue=fillvalue)
     first, second = map(_items, sources)
-    return call(_longest, first, second, fillvalue)
+    return call(meanings.longest, first, second, fillvalue)
 
 
 @handles(itertools.count)
@@ -395,7 +214,11 @@ def count_(start=0, step=1):
 
 def _join(separator, items):
     items = iterator_of(items)
-    return call(_text, separator, _items(items)) if _open(items) else str_join(separator, items)
+    return (
+        call(meanings.text, separator, _items(items))
+        if _open(items)
+        else str_join(separator, items)
+    )
 
 
 METHODS[str, "join"] = _join
@@ -404,7 +227,7 @@ METHODS[str, "join"] = _join
 @handles(itertools.repeat)
 def repeat_(item, *times):
     return (
-        call(_repeated, item, *times)
+        call(meanings.repeated, item, *times)
         if any(map(is_staged, times))
         else itertools.repeat(item, *times)
     )

@@ -16,7 +16,7 @@ from ..recording.tracing import recording
 from ..symbols.carrier import Carrier, differentiable
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
-from ..symbols.symbolic import check_unmapped
+from ..symbols.mapped import check_unmapped
 from ..values import flattening, pytrees, structure
 from ..writes import histories, list_histories, rebasing, stale
 from .regions import Region

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import MappedConditionError, ScopeError, StagingError, UnsupportedOpError
+from ...errors import ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
@@ -19,6 +19,7 @@ from ..inference.shapes import Meta
 from . import contents, duals, open_layouts, products, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .known import UNKNOWN
+from .mapped import check_unmapped
 from .retrace import Retrace
 from .scalars import new_scalar
 from .valueless import Valueless
@@ -266,19 +267,6 @@ def _used(storage: Storage) -> bool:
         graph = graph.outer
     value = graph.captures[storage]
     return any(value in node.inputs for node in graph.graph.nodes)
-
-
-_MAPPED = (
-    "a tensor of a function that torch.func.vmap maps, inside of the function that is traced, goes into or comes out of a staged condition, "
-    "loop or try: vmap maps code without these. Use torch.where, or a loop over the examples."
-)
-
-
-def check_unmapped(x: torch.Tensor) -> None:
-    """An error for what an open transform of ``torch.func`` has wrapped: no graph can take it in."""
-    functorch = torch._C._functorch
-    if functorch.is_functorch_wrapped_tensor(x) and functorch.peek_interpreter_stack():
-        raise MappedConditionError(_MAPPED, user_location())
 
 
 def capture(x: torch.Tensor) -> SymTensor:
