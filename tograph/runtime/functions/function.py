@@ -43,6 +43,7 @@ from .retraces import Retraces
 from .trace_cache import SIZE, TraceCache
 
 notebook = lazy_module("..display.notebook", __package__)
+proxied = lazy_module(".proxied", __package__)
 
 
 def run_functions_eagerly(flag: bool) -> None:
@@ -173,20 +174,26 @@ class Function(Generic[P, R]):
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
-            values = self._values(args, kwargs)
-            quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
-            result = self._run_known(self._quick.get(quick), tensors, quick, given)
-            if result is not MISS:
-                return result
-            trace, flat, bound = self._find(args, kwargs)
-            if quick is not None and trace.plain and len(flat.tensors) == len(tensors):
-                if len(self._quick) > SIZE:
-                    self._quick.clear()
-                self._quick[quick] = trace
-            return trace.concrete.run(trace.inputs(flat), trace.places(bound), trace.objects(bound))
+            return self._result(args, kwargs, given)
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
+
+    def _result(self, args: tuple, kwargs: dict, given: tuple[tuple, dict]) -> Any:
+        """What a call gives that no entry takes. ``given``: the arguments as they were passed."""
+        if outer_tracers.watching():
+            return proxied.call(self, args, kwargs)
+        values = self._values(args, kwargs)
+        quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
+        result = self._run_known(self._quick.get(quick), tensors, quick, given)
+        if result is not MISS:
+            return result
+        trace, flat, bound = self._find(args, kwargs)
+        if quick is not None and trace.plain and len(flat.tensors) == len(tensors):
+            if len(self._quick) > SIZE:
+                self._quick.clear()
+            self._quick[quick] = trace
+        return trace.concrete.run(trace.inputs(flat), trace.places(bound), trace.objects(bound))
 
     def _positional(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """The arguments without keywords, where all parameters are given."""

@@ -51,10 +51,11 @@ def remake(cls: type, inner: Any, convert: Any, signature: Any, reduced: bool, n
 def copy_function(f: Any) -> Any:
     """The function itself, as of Python's own; one of the same object, without traces."""
     inner = f.python_function
-    return f if isinstance(inner, types.FunctionType) else _remade(f, inner)
+    return f if isinstance(inner, types.FunctionType) else without_traces(f, inner)
 
 
-def _remade(f: Any, inner: Any) -> Any:
+def without_traces(f: Any, inner: Any) -> Any:
+    """A function like ``f`` of ``inner`` that knows no traces."""
     return remake(type(f), inner, f._convert, f.input_signature, f.reduce_retracing, f._name)
 
 
@@ -62,6 +63,6 @@ def deepcopy_function(f: Any, memo: dict) -> Any:
     """The function for a deep copy of what holds it."""
     if isinstance(f.python_function, types.FunctionType):
         return f
-    made = _remade(f, copy.deepcopy(f.python_function, memo))
+    made = without_traces(f, copy.deepcopy(f.python_function, memo))
     memo[id(f)] = made
     return made

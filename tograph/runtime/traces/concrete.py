@@ -393,6 +393,12 @@ class ConcreteFunction(pickling.Unpicklable):
             commits.calls.targets.pop()
         if not transforms.active():
             outputs = self.identities.outputs(outputs, inputs)
+        return self.finished(outputs, places, objects)
+
+    def finished(
+        self, outputs: Sequence[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
+    ) -> Any:
+        """The result that the graph's outputs make; the effects among them are put in their places."""
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)
