@@ -1,6 +1,7 @@
 """The gradients of dynamic-length GRUs beside their forward pass, and of early exits, beside eager PyTorch: python benchmarks/gradients.py.
 
-Prints ratios of the medians of interleaved runs: gradient / forward of the function, the same in eager, and both against eager.
+Prints ratios of the medians of interleaved runs: gradient / forward of the function, the same in eager, and both against eager. Where all
+sequences are as long as the loop, the products of forward and backward pass alone are 2.5 times those of the forward pass.
 """
 
 import statistics
