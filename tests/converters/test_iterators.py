@@ -413,3 +413,21 @@ def test_one_from_outside_in_a_function_that_another_one_calls():
     with pytest.raises(StagingError, match="in a staged branch or loop"):
         branch(torch.tensor(False))
     assert next(it) == 8
+
+
+def of_a_range(n, x):
+    it = iter(range(n))
+    taken = [next(it)]
+    for row in x:
+        if row > 0:
+            at = next(it, None)
+            if at is None:
+                break
+            taken.append(at)
+    return sum(taken), len(taken)
+
+
+@pytest.mark.parametrize("n", [1, 3, 9])
+def test_next_of_a_range_that_the_run_knows(n):
+    x = torch.tensor([1.0, -1.0, 2.0, 3.0])
+    assert tg.function(of_a_range)(torch.tensor(n), x) == of_a_range(n, x)

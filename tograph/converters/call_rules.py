@@ -17,8 +17,12 @@ from typing import Any
 
 import torch
 
+from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.code_lines import CodeSet
 from ..runtime.symbols.misuse import check_callable
+from ..runtime.values.structure import is_union
+from .registry import SPECIAL_METHODS
+from .staging import is_staged
 
 # Packages and modules whose functions run as they are. A longer name wins over a shorter one.
 LEFT_ALONE = frozenset((
@@ -187,3 +191,18 @@ def do_not_convert(function: Any = None) -> Any:
 
     setattr(left_alone_object, MARK, True)
     return left_alone_object
+
+
+def is_special(f: Any, args: tuple) -> bool:
+    """Whether a method is what an operator does with the first of ``args``, and one of these is staged. A class written in Python has its own."""
+    if f.__name__ not in SPECIAL_METHODS or not any(map(_decides, args)):
+        return False
+    own = getattr(type(args[0]), f.__name__, None)
+    return isinstance(args[0], SYMBOLS) or type(own) is not types.FunctionType
+
+
+def _decides(x: Any) -> bool:
+    """Whether what a special method does with ``x`` may have to wait for the graph."""
+    if type(x) is slice:
+        return any(map(_decides, (x.start, x.stop, x.step)))
+    return is_staged(x) or is_union(x)

@@ -8,6 +8,7 @@ user classes and ``tg.function`` objects are dispatched here; built-ins that hav
 from __future__ import annotations
 
 import functools
+import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
     MARK,
+    is_special,
     is_user_function,
 )
 from .construction import construct, instance
@@ -45,9 +47,11 @@ from .registry import (
     BUILTINS,
     CLOSURES,
     DRAWS,
+    GETTERS,
     GROWING,
     METHODS,
     SLOT_METHODS,
+    SPECIAL_METHODS,
     STEPS,
     TABLE_METHODS,
     TENSOR_METHODS,
@@ -234,6 +238,10 @@ def _partial(f: functools.partial, args, kwargs):
 _FUNC: Any = functools.partial.func
 
 
+def _getter(f, args, kwargs):
+    return GETTERS[type(f)](f, *args, **kwargs)
+
+
 def _op(f, args, kwargs):
     with library_ops.called(f):
         return _object(f, args, kwargs)
@@ -267,6 +275,8 @@ def _list_method(f: types.MethodType, args, kwargs):
 def _unbound(f: Any, args, kwargs):
     """``dict.__setitem__(d, k, v)``, ``list.append(self, x)``: what the method of the container does."""
     form = form_of(f)
+    if form is None and is_special(f, args):
+        return SPECIAL_METHODS[f.__name__](*args, **kwargs)
     if form is None and args and issubclass(f.__objclass__, MUTABLE) and isinstance(args[0], f.__objclass__):  # fmt: skip
         owner = args[0]
         bound = getattr(owner, f.__name__) if isinstance(owner, StagedList) else f.__get__(owner)
@@ -314,6 +324,8 @@ def _builtin(f, args, kwargs):
     if form is not None:
         return form(*args, **kwargs)
     owner = getattr(f, "__self__", None)
+    if is_special(f, (owner, *args)):
+        return SPECIAL_METHODS[f.__name__](owner, *args, **kwargs)
     if type(f) is types.MethodWrapperType and f.__name__ in SLOT_METHODS:
         return SLOT_METHODS[f.__name__](owner, *args, **kwargs)
     if isinstance(owner, MUTABLE):
@@ -376,5 +388,6 @@ _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     torch.jit.ScriptFunction: _scripted,
     functools._lru_cache_wrapper: _cached,
     functools.partial: _partial,
+    **dict.fromkeys((operator.itemgetter, operator.methodcaller, operator.attrgetter), _getter),
     **dict.fromkeys(library_ops.CALLABLE, _op),
 }

@@ -55,6 +55,8 @@ class SequenceIterator:
         self.items, self.position, self.depth = items, 0, journal.depth()
 
     def __tograph_holds__(self) -> list[Any]:
+        if getattr(self.items, "handle", None) is not None:
+            return [self.items]  # a list of the graph
         return list(self.items.sources if isinstance(self.items, View) else self.items)
 
     def __tograph_anew__(self) -> Callable[[], Iterator[Any]]:

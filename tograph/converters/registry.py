@@ -18,6 +18,8 @@ TENSOR_METHODS: dict[str, Form] = {}
 DRAWS: dict[str, Form] = {}  # of random generators of numpy, which not every program loads
 STREAM_METHODS: dict[str, Form] = {}
 SLOT_METHODS: dict[str, Form] = {}  # of objects and of descriptors, which write attributes
+SPECIAL_METHODS: dict[str, Form] = {}  # of built-in classes, by name, where values are staged
+GETTERS: dict[type, Form] = {}  # what ``operator.itemgetter`` and its kind give
 TABLE_METHODS: list[
     Form
 ] = []  # of dicts and sets of the graph: takes one, the name and the arguments

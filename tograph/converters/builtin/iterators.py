@@ -15,7 +15,7 @@ from ..call_rules import DECIDING
 from ..calls import call
 from ..generators import Generator
 from ..iter_call import iterator_of
-from ..iterables import Steps
+from ..iterables import StagedRange, Steps
 from ..iterators import Advancing, Outer, SequenceIterator, View, advancing, from_outside
 from ..one_by_one import next_item, place_item
 from ..registry import handles
@@ -42,6 +42,8 @@ def iter_(x, *rest):
         if not x.dim():
             raise TypeError("iteration over a 0-d tensor")
         return SequenceIterator(list(x.unbind(0)))
+    if isinstance(x, StagedRange):
+        x = call(list, x)
     if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
         return SequenceIterator(x)
     made = iter(x, *rest) if rest else iter(steady(x))

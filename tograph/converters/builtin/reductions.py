@@ -11,7 +11,6 @@ from ...runtime.graph.types import INT
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import user_location
 from ...runtime.values import locations
-from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import Leaf
 from ...runtime.values.tables import StagedSet
 from .. import union
@@ -19,10 +18,9 @@ from ..calls import call
 from ..consumers import found_in, gathered
 from ..for_stmt import for_stmt
 from ..generators import Generator
-from ..growing_lists import is_growing
 from ..if_stmt import if_stmt
 from ..iter_call import iterator_of
-from ..iterables import staged_source
+from ..iterables import StagedRange, StagedSequence, staged_source
 from ..logical import and_, not_, or_
 from ..registry import handles
 from ..staging import is_staged
@@ -39,14 +37,23 @@ def _items(args: tuple, key: Any) -> Any:
     if len(args) > 1:
         return args
     items = gathered(_of_integers(args[0]) if key is None else args[0])
-    if is_growing(items):
+    if _open_source(items, key) is not None:
         return items
     plain = isinstance(items, (list, tuple, dict, set, str, range, torch.Tensor))
     return items if plain or not hasattr(items, "__iter__") else list(items)
 
 
-def _pick_growing(which: str, items: StagedList, key: Any, default: dict[str, Any]) -> Any:
-    """Of a list whose length is known only when the graph runs."""
+def _open_source(items: Any, key: Any = None) -> StagedSequence | None:
+    """The items with their indices, where their number is known only when the graph runs; a tensor without a key has a way of its own."""
+    if isinstance(items, torch.Tensor) and items.dim() == 1 and key is None:
+        return None
+    source = staged_source(items)
+    return source if source is not None and is_staged(source.length()) else None
+
+
+def _pick_growing(which: str, items: StagedSequence, key: Any, default: dict[str, Any]) -> Any:
+    """Of as many items as the run knows. A key is computed once of each."""
+    count = items.length()
 
     def none():
         if default:
@@ -54,11 +61,12 @@ def _pick_growing(which: str, items: StagedList, key: Any, default: dict[str, An
         raise ValueError(f"{which}() arg is an empty sequence")
 
     def some():
-        best = items[0]
+        best = items.item(0)
         rank = best if key is None else call(key, best)
 
-        def body(item):
+        def body(index):
             nonlocal best, rank
+            item = items.item(index)
             other = item if key is None else call(key, item)
 
             def take():
@@ -68,15 +76,16 @@ def _pick_growing(which: str, items: StagedList, key: Any, default: dict[str, An
             better = (lt if which == "min" else gt)(other, rank)
             if_stmt(better, take, lambda: None, ("best", "rank"))
 
-        for_stmt(items, body, ("best", "rank"))
+        for_stmt(StagedRange(1, count, 1), body, ("best", "rank"))
         return best
 
-    return control_flow.staged_if(control_flow.predicate(call(len, items) == 0, which), none, some)
+    return control_flow.staged_if(control_flow.predicate(count == 0, which), none, some)
 
 
 def _pick(which: str, items: Any, key: Any = None, **default: Any) -> Any:
-    if is_growing(items):
-        return _pick_growing(which, items, key, default)
+    source = _open_source(items, key)
+    if source is not None:
+        return _pick_growing(which, source, key, default)
     if isinstance(items, torch.Tensor):
         if items.dim() != 1 or key is not None:
             rows = list(items.unbind(0))
@@ -111,10 +120,11 @@ def _extreme(which: str, builtin):
         items = _items(args, kwargs.get("key"))
         if union.holds_union((items,), {}):
             return union.apply(run, items, **kwargs)
-        staged = is_growing(items) or (isinstance(items, torch.Tensor) and is_staged(items))
+        key = kwargs.get("key")
+        staged = (isinstance(items, torch.Tensor) and is_staged(items)) or _open_source(items, key) is not None  # fmt: skip
         if isinstance(items, (list, tuple)) and not staged:
             staged = holds_staged(items)
-        if not staged and kwargs.get("key") is None:
+        if not staged and key is None:
             return builtin(items, **kwargs)
         return _pick(which, items, **kwargs)
 
@@ -200,7 +210,8 @@ def _truth(which):
                 )
             return call(bool, items.any() if which is any else items.all())
         items = iterator_of(items)
-        if is_growing(items) or (isinstance(items, Generator) and items.fresh):
+        fresh = isinstance(items, Generator) and items.fresh
+        if fresh or _open_source(items) is not None:
             found = found_in(items, which is any)
             return call(bool, found if which is any else not_(found))
         found = which is all

@@ -229,6 +229,8 @@ def sorted_(x, *, key=None, reverse=False):
     if key is None:
         x = members.in_any_order(x)
     x = gathered(x)
+    if isinstance(x, StagedSequence) and is_staged(x.length()):
+        x = list_(x)
     if is_growing(x):
         return in_order(x, key, reverse)
     items = list(x)

@@ -1,0 +1,73 @@
+"""``max``, ``min``, ``sorted``, ``any`` and ``all`` over ranges, ``enumerate`` and ``zip`` whose length only the run knows."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+X = torch.tensor([0.5, -1.0, 2.0, -0.25, 3.0, 1.5])
+
+
+def positive(x):
+    scores = []
+    for row in x:
+        if row > 0:
+            scores.append(row.item())
+    return scores
+
+
+def positions(x):
+    scores = positive(x)
+    best = max(range(len(scores)), key=scores.__getitem__)
+    return best, min(range(len(scores)), key=lambda i: scores[i]), max(range(len(scores)))
+
+
+def ordered(x):
+    scores = positive(x)
+    by_score = sorted(range(len(scores)), key=lambda i: scores[i], reverse=True)
+    return by_score, sorted(enumerate(scores), key=lambda pair: -pair[1])[0][0]
+
+
+def pairs(x):
+    scores = positive(x)
+    last = max(enumerate(scores), key=lambda pair: pair[1])
+    return last, max(zip(scores, range(len(scores)))), min(i - s for i, s in enumerate(scores))
+
+
+def asked(x):
+    scores = positive(x)
+    count = range(len(scores))
+    return any(count), all(count), any(s > 2.5 for s in scores), all(map(abs, scores))
+
+
+def rows(x):
+    return max(x[x > 0], key=lambda v: -v), max(x[x > 9].tolist(), default=-1.0)
+
+
+@pytest.mark.parametrize("f", [positions, ordered, pairs, asked, rows])
+def test_as_in_python(f):
+    for x in (X, -X, X[:2]):
+        torch.testing.assert_close(tg.function(f)(x), f(x))
+
+
+def test_a_key_is_asked_once_of_each(capsys):
+    def f(n):
+        def key(i):
+            print("key", i)
+            return -i
+
+        rows = []
+        for i in range(n):
+            rows.append(i * 2)
+        return max(rows, key=key), min(range(n), key=key)
+
+    n = torch.tensor(3)
+    found = tg.function(f)(n)
+    printed = capsys.readouterr().out
+    assert (found, printed) == (f(3), capsys.readouterr().out)
+
+
+def test_of_nothing():
+    f = tg.function(lambda n: max(range(n), key=lambda i: -i))
+    with pytest.raises(ValueError, match=r"max\(\) arg is an empty sequence"):
+        f(torch.tensor(0))

@@ -1,0 +1,97 @@
+"""Special methods by name and the functions of ``operator`` over staged values: what plain Python gives."""
+
+import operator
+
+import pytest
+import torch
+
+import tograph as tg
+
+X = torch.tensor([0.5, -1.0, 2.0, -0.25, 3.0, 1.5])
+
+
+def both(f, *args):
+    """What a function gives natively and converted, or the exception it raises."""
+    found = []
+    for g in (f, tg.function(f)):
+        try:
+            found.append(g(*args))
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            found.append(type(error))
+    return found
+
+
+def same(f, *args):
+    native, converted = both(f, *args)
+    assert type(native) is type(converted)
+    if isinstance(native, type):
+        assert converted is native
+        return
+    torch.testing.assert_close(converted, native)
+
+
+ITEMS = [
+    lambda x, i: x.__getitem__(i),
+    lambda x, i: x.__getitem__(slice(0, i)),
+    lambda x, i: [1.0, 2.0, 3.0, 4.0, 5.0].__getitem__(i),
+    lambda x, i: (1, 2, 3, 4, 7).__getitem__(i),
+    lambda x, i: {1: 2, 4: 3}.__getitem__(i),
+    lambda x, i: range(5).__getitem__(i),
+    lambda x, i: list.__getitem__([1, 2, 3, 4, 5], i),
+    lambda x, i: torch.Tensor.__getitem__(x, i),
+    lambda x, i: operator.getitem(x, i),
+    lambda x, i: operator.itemgetter(i)([1.0, 2.0, 3.0, 4.0, 5.0]),
+    lambda x, i: operator.itemgetter(0, i)(x),
+    lambda x, i: operator.methodcaller("__getitem__", i)(x),
+    lambda x, i: operator.methodcaller("sum", dim=0)(x[:i]),
+    lambda x, i: operator.attrgetter("ndim", "real.ndim")(x[:i]),
+    lambda x, i: list(map(x.__getitem__, range(i))),
+    lambda x, i: sorted(range(i), key=x.tolist().__getitem__),
+]
+
+
+@pytest.mark.parametrize("n", [4, 1, 9])
+@pytest.mark.parametrize("f", ITEMS)
+def test_items(f, n):
+    same(lambda x, n: f(x, n.item()), X, torch.tensor(n))
+
+
+NUMBERS = [
+    lambda x, i: (2.5).__mul__(i),
+    lambda x, i: (3).__add__(i),
+    lambda x, i: (9).__rsub__(i),
+    lambda x, i: (3).__lt__(i),
+    lambda x, i: int.__add__(i, 2),
+    lambda x, i: float.__mul__(2.0, x.sum().item()),
+    lambda x, i: [(3).__eq__(i), (4).__ne__(i)],
+    lambda x, i: list(filter((3).__lt__, range(i + 3))),
+    lambda x, i: [x.sum().__float__(), x.sum().__int__(), x.argmax().__index__()],
+    lambda x, i: [x[x > 0].__len__(), range(9).__contains__(i)],
+]
+
+
+@pytest.mark.parametrize("f", NUMBERS)
+def test_numbers(f):
+    same(lambda x, n: f(x, n.item()), X, torch.tensor(4))
+
+
+def test_a_method_of_a_number_knows_no_wider_kind():
+    @tg.function
+    def f(x):
+        return (3).__lt__(x.item()) is NotImplemented, (3.0).__lt__(x.item())
+
+    assert f(torch.tensor(4.5)) == (True, True)
+
+
+def test_changes():
+    def f(x, n):
+        i, y, rows = n.item(), x.clone(), [1.0, 2.0, 3.0]
+        y.__setitem__(i, 7.0)
+        rows.__setitem__(i, 5.0)
+        operator.setitem(rows, i - 1, 6.0)
+        for v in x:
+            if v > 0:
+                rows.append(v.item())
+        return y, rows, rows.__len__(), rows.__getitem__(i)
+
+    same(f, X, torch.tensor(2))
