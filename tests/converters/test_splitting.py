@@ -88,3 +88,40 @@ def test_parts_of_numbers_that_the_run_knows():
         torch.testing.assert_close(converted(x, torch.tensor(0)), f(x, torch.tensor(0)))
     with pytest.raises(RuntimeError, match="split_sizes"):
         converted(x, torch.tensor(1))
+
+
+def groups(x, labels):
+    _, counts = torch.unique(labels, return_counts=True)
+    sizes, out = counts.tolist(), []
+    for a, b in zip(torch.split(x, sizes), (x * 2).split(sizes, dim=-1)):
+        if a.numel() > 1:
+            out.append((a * b).sum())
+    return torch.stack(out), len(out)
+
+
+def sections(x, labels):
+    sizes = []
+    for label in labels:
+        if label > 0:
+            sizes.append(label.item())
+    parts = x.split_with_sizes(sizes)
+    return parts[0], parts[-1].sum(), len(parts), torch.cat(parts)
+
+
+LABELS = [torch.tensor([0, 0, 1, 1, 4, 4]), torch.tensor([2, 0, 3, 0, 0, 1])]
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_a_list_of_sizes_that_the_run_knows(labels):
+    f, x = tg.function(groups), torch.arange(6.0)
+    torch.testing.assert_close(f(x, labels), groups(x, labels))
+
+
+def test_sizes_have_the_sum_of_the_dimension():
+    f, x = tg.function(sections), torch.arange(6.0)
+    torch.testing.assert_close(f(x, LABELS[1]), sections(x, LABELS[1]))
+    for g in (f, sections):
+        with pytest.raises(
+            RuntimeError, match="split_with_sizes expects split_sizes to sum exactly to 6"
+        ):
+            g(x, LABELS[0])

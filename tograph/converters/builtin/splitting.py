@@ -14,6 +14,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.symbolic import SymTensor
 from ..call_rules import DECIDING
 from ..calls import call
+from ..growing_lists import is_growing
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from .forms import as_number
@@ -30,6 +31,23 @@ def _split(x, size, dim):
     step = max(size, 1)
     for i in range((max(count, 1) + step - 1) // step):
         parts.append(x.narrow(dim, i * step, min(step, count - i * step)))
+    return tuple(parts)
+
+
+def _split_as(x, sizes, dim):
+    parts, at = [], 0
+    for size in sizes:
+        if size < 0:
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sizes}"
+            )
+    if sum(sizes) != x.shape[dim]:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {x.shape[dim]} (input tensor's size at dimension {dim}), but got split_sizes={sizes}"
+        )
+    for size in sizes:
+        parts.append(x.narrow(dim, at, size))
+        at = at + size
     return tuple(parts)
 
 
@@ -54,7 +72,7 @@ def _unbind(x, dim):
     return tuple(rows)
 
 
-DECIDING.update((_split, _chunk, _unbind))
+DECIDING.update((_split, _split_as, _chunk, _unbind))
 
 
 def _staged(x: Any, count: Any, dim: Any) -> bool:
@@ -72,9 +90,18 @@ def _splits(*functions: Callable[..., Any]) -> None:
         @handles(function)
         def split(tensor, split_size_or_sections=None, dim=0, *, split_size=None, _plain=function):
             size = split_size if split_size_or_sections is None else split_size_or_sections
+            if is_growing(size):
+                return split_with_sizes(tensor, size, dim)
             if not _staged(tensor, size, dim):
                 return leave_alone(_plain, (tensor, size), {"dim": dim})
             return call(_split, tensor, as_number(size), dim)
+
+
+def split_with_sizes(input, split_sizes, dim=0):
+    """``Tensor.split_with_sizes``"""
+    if not is_growing(split_sizes):
+        return torch.split_with_sizes(input, split_sizes, dim)
+    return call(_split_as, input, split_sizes, dim if dim >= 0 else dim + input.dim())
 
 
 def chunk(input, chunks, dim=0):
@@ -92,4 +119,6 @@ def unbind(input, dim=0):
 _splits(torch.split, torch.Tensor.split)
 handles(torch.chunk)(chunk)
 handles(torch.unbind)(unbind)
+handles(torch.split_with_sizes)(split_with_sizes)
+TENSOR_METHODS["split_with_sizes"] = split_with_sizes
 TENSOR_METHODS["chunk"], TENSOR_METHODS["unbind"] = chunk, unbind
