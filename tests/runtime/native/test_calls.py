@@ -182,3 +182,15 @@ def test_a_result_that_an_op_leaves_out():
     f, x = tg.function(step), torch.randn(2, 1, 6, 6)
     for _ in range(3):
         torch.testing.assert_close(f(x), step(x))
+
+
+def test_an_op_without_results():
+    def step(x):
+        torch._assert_async(x.sum() > 0, "a sum that is not positive")
+        return (x * 2 + 1).tanh().cumsum(0)
+
+    f, x = tg.function(step), torch.ones(5)
+    for _ in range(3):
+        torch.testing.assert_close(f(x), step(x))
+    with pytest.raises(RuntimeError, match="a sum that is not positive"):
+        f(-x)

@@ -158,7 +158,7 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Strid
     """The strides of torch's results. None: contiguous, which is seen when the op runs; False: any."""
     if not all(x.dense for x in operands):
         return [None if in_a_row(getattr(v.type, "shape", ())) else False for v in node.outputs]
-    if any(isinstance(x, Mem) and x.open for x in operands):
+    if not node.outputs or any(isinstance(x, Mem) and x.open for x in operands):
         return [None] * len(node.outputs)
     known = {
         v: Meta(DTYPES[x.dtype], x.size, x.stride, 0, torch.device("cpu"))
