@@ -79,3 +79,26 @@ def test_message_shows_the_value_and_the_line():
         f(torch.tensor(-7))
     assert "not positive" in str(caught.value) and "-7" in str(caught.value)
     assert f(torch.tensor(7)) == 7
+
+
+TORCH_CHECKS = [
+    lambda x: torch._assert(x.sum() > 0, "the sum"),
+    lambda x: torch._check_tensor_all(x > 0, lambda: "one of them"),
+    lambda x: torch._check(x.sum().item() > 0, lambda: "the sum"),
+    lambda x: torch._check_value((x > 0).all().item(), lambda: f"of {x.shape[0]}"),
+]
+
+
+@pytest.mark.parametrize("check", TORCH_CHECKS)
+def test_checks_of_torch(check):
+    def f(x):
+        check(x)
+        return x * 2
+
+    converted, x = tg.function(f), torch.tensor([1.0, 2.0])
+    torch.testing.assert_close(converted(x), f(x))
+    with pytest.raises(Exception) as native:
+        f(-x)
+    with pytest.raises(type(native.value)) as found:
+        converted(-x)
+    assert str(native.value) in str(found.value)

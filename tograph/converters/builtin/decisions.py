@@ -150,6 +150,8 @@ def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None
 
 _PRIVATE: Any = F
 DECIDING.update((_PRIVATE._verify_batch_size, _PRIVATE._verify_spatial_size))
+_CHECKS: Any = torch
+DECIDING.update((_CHECKS._assert, _CHECKS._check_tensor_all, _CHECKS._check_tensor_all_with))
 
 
 def _follow(kept: torch.Tensor, new: torch.Tensor, momentum: Any) -> None:
