@@ -330,3 +330,19 @@ def test_a_dict_that_is_changed_as_a_whole_and_key_by_key():
 
     with pytest.raises(StructureError, match="different number of items"):
         tg.function(f)(torch.tensor(1.0))
+
+
+def test_a_copy_of_a_dict_with_keys_by_a_condition():
+    def f(n):
+        d = {"a": 1}
+        if n > 2:
+            d["b"] = n.item()
+        copied = d.copy()
+        copied["a"] = 5
+        if n > 3:
+            copied["c"] = 2
+        return d, copied, len(copied), "c" in d
+
+    converted = tg.function(f)
+    for n in (1, 3, 4):
+        assert converted(torch.tensor(n)) == f(torch.tensor(n))

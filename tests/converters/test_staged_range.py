@@ -53,3 +53,15 @@ def test_mistakes(where, bounds, error, words):
     with pytest.raises(error) as caught:
         where(lambda: tg.range(*bounds))()
     assert words in str(caught.value)
+
+
+def test_ranges_that_give_the_same_numbers_are_equal():
+    def f(n, m):
+        i, j = n.item(), m.item()
+        known = range(i) == range(4), range(4) == range(i), range(i) != range(5)
+        others = range(0, i, 2) == range(0, 3, 2), range(j) == range(3, 1), range(i) == range(1, 5)
+        return (*known, *others, range(i) == [0, 1, 2, 3], 1 if range(i) == range(i) else 2)
+
+    for bounds in ((4, 0), (3, 1), (-1, -2)):
+        args = tuple(map(torch.tensor, bounds))
+        assert tg.function(f)(*args) == f(*args)

@@ -17,6 +17,7 @@ from ..runtime.symbols.symbolic import SymTensor, scalar_of
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.inner_lists import NOWHERE
 from ..runtime.values.tables import StagedDict, View, view
+from .equal_ranges import same_numbers
 from .iterators import LOST, Advancing, Counting, Lost, Outer, SequenceIterator, moved, place_now
 
 
@@ -86,6 +87,14 @@ class StagedRange(StagedSequence):
         if not any(isinstance(x, SYMBOLS) for x in (self.start, self.stop, self.step)):
             return len(range(*args))
         return new_scalar("py.range_length", args, int, graph)
+
+    def __eq__(self, other):
+        return same_numbers(self, other) if isinstance(other, (range, StagedRange)) else NotImplemented  # fmt: skip
+
+    def __ne__(self, other):
+        return torch.sym_not(self == other) if isinstance(other, (range, StagedRange)) else NotImplemented  # fmt: skip
+
+    __hash__ = object.__hash__
 
     def item(self, index):
         value = index * self.step if not (type(self.step) is int and self.step == 1) else index

@@ -341,6 +341,8 @@ for _kind in (*guards.MAPPINGS, collections.Counter):
             if _name in ("items", "keys", "values") and members.is_conditional(x):
                 reads.passed((x,))
                 return members.Listing(x, _name)
+            if _name == "copy" and type(x) is dict and members.is_conditional(x):
+                return call(dict, x)
             check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
