@@ -79,13 +79,10 @@ class StagedRange(StagedSequence):
         return torch.arange(*bounds) if tensors else range(*bounds)
 
     def length(self):
-        graph = current_graph()
-        args = tuple(
-            x.node.value(graph) if isinstance(x, SYMBOLS) else x
-            for x in (self.start, self.stop, self.step)
-        )
-        if not any(isinstance(x, SYMBOLS) for x in (self.start, self.stop, self.step)):
-            return len(range(*args))
+        graph, bounds = current_graph(), (self.start, self.stop, self.step)
+        if not any(isinstance(x, SYMBOLS) for x in bounds):
+            return len(range(*bounds))
+        args = tuple(x.node.value(graph) if isinstance(x, SYMBOLS) else x for x in bounds)
         return new_scalar("py.range_length", args, int, graph)
 
     def __eq__(self, other):
