@@ -445,6 +445,12 @@ def size_that_grew_in_a_loop(x):
     return h @ torch.ones(3)  # <-
 
 
+@wrong(RuntimeError, "help: torch has no form of this op for sizes that only the run knows", args=(THREE,))  # fmt: skip
+def op_without_a_form_for_open_sizes(x):
+    h = x[x > 0]
+    return torch.addr(torch.zeros(3, 3), h, h)  # <-
+
+
 @wrong(TypeError, 'can only concatenate str (not "int") to str', "n is int32 tensor")
 def number_after_a_formatted_text(x):
     n = x.int()
