@@ -444,3 +444,35 @@ def test_the_caller_holds_what_a_dict_argument_was():
         plain, native = {"a": 1}, {"a": 1}
         assert g(torch.tensor(x), plain) == f(torch.tensor(x), native)
         assert plain == native
+
+
+class Linked:
+    """An object that leads back to itself."""
+
+    def __init__(self, x):
+        self.x, self.other = x, None
+
+
+def around(x):
+    a, b = Linked(x), Linked(x * 2)
+    a.other = b
+    if x > 0:
+        b.other, b.x = a, b.x + 1
+        return a.other.x
+    return b.x
+
+
+def test_objects_that_lead_back_to_themselves():
+    for x in (1.0, -1.0):
+        assert tg.function(around)(torch.tensor(x)) == around(torch.tensor(x))
+
+
+def test_a_distribution_whose_transform_has_its_inverse():
+    def f(x):
+        d = torch.distributions.LogNormal(x, x.exp())
+        if x.sum() > 0:
+            return d.log_prob(x.exp())
+        return x
+
+    x = torch.linspace(-1, 2, 4)
+    torch.testing.assert_close(tg.function(f)(x), f(x))

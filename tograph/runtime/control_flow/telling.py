@@ -131,19 +131,22 @@ def _bare(x: Any) -> Any:
     return x.value if isinstance(x, Identity) else x
 
 
-def containers(x: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The containers and objects in ``x``, itself included, that are made anew when it is."""
+def containers(x: Any, path: Path = (), around: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:
+    """The containers and objects in ``x``, itself included, that are made anew when it is. ``around``: those that ``x`` was found in, of a cycle."""
     if is_union(x):
         for i, option in enumerate(x.options_):
-            yield from containers(option, (*path, f"option{i}"))
+            yield from containers(option, (*path, f"option{i}"), around)
         return
     if mutable(x):
         yield path, x
+        if any(x is outer for outer in around):
+            return
+        around = (*around, x)
     found = pytrees.parts_of(x) if not isinstance(x, Identity) else None
     if found is None or found[0] == "staged" or structure.OUTSIDE[0](x):
         return
     for i, part in enumerate(found[1]):
-        yield from containers(part, (*path, i))
+        yield from containers(part, (*path, i), around)
 
 
 class Told:
