@@ -147,3 +147,40 @@ def test_the_rest_of_a_loop_that_cannot_be_staged_is_unrolled():
             x = torch.full((2,), start)
             assert torch.equal(tg.function(f)(one, x, most), f(two, x, most))
         assert torch.equal(one["first"], two["first"])
+
+
+def counted(x, n):
+    seen = {}
+    for i in range(n):
+        key = "pos" if x[i] > 0 else "neg"
+        seen[key] = seen.get(key, 0) + 1
+    return seen.get("pos", 0), seen.get("neg", 0), len(seen)
+
+
+def noted(x, n):
+    seen = {}
+    for i in range(n):
+        if x[i] > 0:
+            seen["a"] = 1
+    return seen.get("a", 0)
+
+
+def attribute(x, n):
+    class Box:
+        pass
+
+    box, i = Box(), 0
+    while i < n:
+        if x[i] > 0:
+            box.first = i
+        i += 1
+    return getattr(box, "first", -1)
+
+
+@pytest.mark.parametrize("f", [counted, noted, attribute])
+def test_a_loop_without_an_iteration_makes_no_state(f):
+    """Keys that only the body sets are among the state when it is asked whether the first iteration surely runs."""
+    converted, x = tg.function(f), torch.tensor([0.7, -0.3, 0.2])
+    for n in (3, 0, 1):
+        for y in (x, -x):
+            assert converted(y, torch.tensor(n)) == f(y, n)

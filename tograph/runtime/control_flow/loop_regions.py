@@ -44,11 +44,12 @@ from .telling import Told
 
 @dataclass
 class StateRegion(Region):
-    """A region that was traced with placeholders in its state. ``lead`` counts their inputs."""
+    """A region that was traced with placeholders in its state. ``lead`` counts their inputs; ``began`` are the places with the specs then."""
 
     lead: int = 0
     changed_outside: bool = False
     entered: dict[Any, Any] = field(default_factory=dict)
+    began: list[tuple[Place, Spec]] = field(default_factory=list)
 
 
 def _made_anew(place: Place, spec: Spec, told: Told) -> bool:
@@ -155,22 +156,26 @@ def trace_with_state(
         opening.lead,
         moved,
         entered,
+        [*zip(state, specs)],
     )
     made.marks = marks
     return made
 
 
-def known_to_begin(
-    cond: StateRegion, state: Sequence[Place], specs: Sequence[Spec], told: Told
-) -> bool:
+def known_to_begin(cond: StateRegion, told: Told) -> bool:
     """Whether the test that was traced is known to hold before the first iteration."""
-    graph = current_graph()
-    initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
-    with recording(cond.graph):
-        test = structure_argument(cond.result, cond.graph)
-    inner = cond.graph
-    given = {v: inner.arguments[k] for k, v in inner.captures.items() if k in inner.arguments}
-    return holds(test, {**given, **dict(zip(inner.graph.inputs[: len(initial)], initial))})
+    graph, inner, at = current_graph(), cond.graph, 0
+    given: dict[Value, Any] = {
+        v: inner.arguments[k] for k, v in inner.captures.items() if k in inner.arguments
+    }
+    for place, spec in cond.began:  # the state may have more places now, and others of their kinds
+        if isinstance(spec, Leaf):
+            values = flatten(told.entry(place, as_value(place.get())), spec, graph)
+            given.update(zip(inner.graph.inputs[at:], values))
+        at += len(leaf_types(spec))
+    with recording(inner):
+        test = structure_argument(cond.result, inner)
+    return holds(test, given)
 
 
 def emit_while(

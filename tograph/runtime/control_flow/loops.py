@@ -350,7 +350,7 @@ class Rounds:
 
     def begins(self) -> bool:
         """Whether the first iteration surely runs."""
-        return not self.loop.raised and known_to_begin(self.cond, self.state, self.specs, self.told)
+        return not self.loop.raised and known_to_begin(self.cond, self.told)
 
     def unsettled(self) -> list[tuple[Place, Spec]]:
         """The places that changed in the last rounds."""
