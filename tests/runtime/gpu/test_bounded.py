@@ -5,6 +5,7 @@ Memory whose content is undefined is full of NaN and of large numbers here, so t
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tograph as tg
 from tograph.bench import programs
@@ -199,6 +200,98 @@ def test_arrays_have_zeros_where_nothing_was_written():
         check(array, torch.ones(2), torch.tensor(4))
 
 
+def of_letters(table, n):
+    letters = [n]
+    for _ in range(n):
+        letters.append((table[torch.stack(letters)].sum(0) * 7).argmax())
+    seen = torch.stack(letters)
+    return (
+        seen,
+        F.embedding(seen, table),
+        table.t().index_select(1, seen).sum(0),
+        table.t()[:, seen.view(1, -1)],
+    )
+
+
+def test_positions_of_open_size_are_looked_up():
+    table = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    for n in (0, 3):
+        check(of_letters, table, torch.tensor(n), capacity=8)
+
+
+def of_items(x, at, n):
+    rows = []
+    for i in range(n):
+        rows.append(x * i)
+    return torch.stack(rows)[at], torch.stack(rows).sum(1)[torch.stack(rows)[:, 0].long() - 1]
+
+
+def test_positions_in_open_sizes_fail_beyond_them():
+    x = torch.arange(3.0)
+    check(of_items, x, torch.tensor([3, -4, 0]), torch.tensor(4), capacity=9)
+    concrete = tg.function(of_items).get_concrete_function(x, torch.tensor([3, -4, 0]), torch.tensor(4))  # fmt: skip
+    made = bounded(concrete.value_graph, "cpu", 9)
+    set_control_inputs(made.graph)
+    for wrong in ([4, 0, 0], [-5, 0, 0]):
+        with pytest.raises(IndexError):
+            interp.run(made.graph, made.pack([x, torch.tensor(wrong), torch.tensor(4)]))
+
+
+def advantages(x, n):
+    rewards, values = [], []
+    for _ in range(n):
+        x = torch.tanh(x * 1.5)
+        rewards.append(x.sum())
+        values.append(x.mean(0))
+    r, v = torch.stack(rewards), torch.stack(values)
+    delta = r[:-1] + 0.9 * v[1:].sum(1) - v[:-1].sum(1)
+    return (
+        delta,
+        (r - r.mean()) / (r.std() + 1e-8),
+        v.var(0),
+        v.std((0, 1), correction=0, keepdim=True).sum(),
+        v[2:, :1].sum(1),
+        r[1:-2],
+        v.flip(0, 1).cumsum(0).flip(0),
+    )
+
+
+def test_differences_and_spreads_of_what_a_loop_gives():
+    x = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
+    for n in (5, 3, 2):
+        made = check(advantages, x, torch.tensor(n), capacity=8)
+    assert "aten.std" not in text(made)
+
+
+def test_sizes_that_differ_fail_where_their_memory_differs():
+    def f(x, n):
+        rows = []
+        for i in range(n):
+            rows.append(x * i)
+        r = torch.stack(rows)
+        return r[1:] + r[:2]
+
+    check(f, torch.ones(2), torch.tensor(3), capacity=4)
+    concrete = tg.function(f).get_concrete_function(torch.ones(2), torch.tensor(3))
+    made = bounded(concrete.value_graph, "cpu", 4)
+    set_control_inputs(made.graph)
+    with pytest.raises(IndexError):
+        interp.run(made.graph, made.pack([torch.ones(2), torch.tensor(4)]))
+
+
+def of_weights(table, n):
+    letters = []
+    for i in range(n):
+        letters.append(torch.tensor(i % 3))
+    at = torch.stack(letters)
+    out = F.embedding(at, table).sum() * 2 + (table[at] ** 2).sum()
+    return torch.autograd.grad(out, table)[0]
+
+
+def test_gradients_of_what_is_looked_up():
+    check(of_weights, torch.randn(5, 2).requires_grad_(), torch.tensor(7), capacity=9)
+
+
 def test_gradients_through_a_loop():
     def slope(x, n):
         x = x.detach().requires_grad_()
@@ -280,8 +373,8 @@ def test_sizes_that_only_the_run_knows_are_taken_for_equal():
     [
         (lambda x, n: x[x > 0], "known only at run time"),
         (lambda x, n: x[n:], "starts at a place"),
-        (lambda x, n: x[:n] + x[1:][: n - 1], "equal only at run time"),
-        (lambda x, n: x[:n].var(), "of a size"),
+        (lambda x, n: x[:n].median(), "of a size"),
+        (lambda x, n: x[:n].var(correction=0.5), "a correction"),
     ],
 )
 def test_sizes_without_a_bound_are_refused_at_the_line(fn, reason):

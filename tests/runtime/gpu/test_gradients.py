@@ -147,6 +147,35 @@ def test_what_loops_keep(fn, simulated):
     on_the_device(simulated)
 
 
+def without_weights(x, n):
+    """A layer norm whose weights have no gradients: they are none at all."""
+    while n > 0:
+        x, n = x * F.layer_norm(x, x.shape[1:]), n - 1
+    return x
+
+
+def of_pictures(x, n):
+    """A convolution of what has a gradient, with weights that have none."""
+    weights = torch.ones(2, 2, 3, 3) / 9
+    while n > 0:
+        x, n = F.group_norm(F.conv2d(x[None], weights, padding=1), 1)[0], n - 1
+    return x
+
+
+def of_weights(w, n):
+    """The first layer: a gradient of the weights only."""
+    return F.conv2d(torch.ones(1, 1, 5, 5) * n, w)
+
+
+MASKED = [(without_weights, (3, 5)), (of_pictures, (2, 4, 4)), (of_weights, (2, 1, 3, 3))]
+
+
+@pytest.mark.parametrize("fn,shape", MASKED, ids=lambda f: getattr(f, "__name__", ""))
+def test_gradients_that_nobody_wants_are_none(fn, shape, simulated):
+    same(fn, [random(*shape), torch.tensor(2)], [0])
+    on_the_device(simulated)
+
+
 @pytest.mark.parametrize("fn", [broken_off, nested], ids=lambda f: f.__name__)
 def test_twice(fn, simulated):
     found = []

@@ -1,3 +1,6 @@
+import gc
+import threading
+import time
 import types
 
 import pytest
@@ -46,6 +49,63 @@ def test_a_capture_that_cannot_be_ended_says_so(cuda, pool):
         other.wait_event(event)
         cuda.add(other.cuda_stream, "KERNEL", lambda: None)
     assert cuda.current[-1] is not stream and not cuda.underway and not cuda.stuck
+
+
+def test_threads_record_one_after_another(cuda, pool, monkeypatch):
+    """And nobody waits for the device meanwhile, which would end the capture of the other one."""
+    told, inside = [], threading.Event()
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: told.append(("waits", bool(cuda.capturing))))  # fmt: skip
+
+    def first():
+        with pool.recording(torch.cuda.CUDAGraph(), torch.cuda.Stream()):
+            inside.set()
+            time.sleep(0.2)
+            told.append("first")
+
+    def second():
+        inside.wait()
+        recording.settle(torch.device("cuda:0"))
+        with recording.Pool(torch.device("cuda:0")).recording(torch.cuda.CUDAGraph(), torch.cuda.Stream()):  # fmt: skip
+            told.append("second")
+
+    threads = [threading.Thread(target=f) for f in (first, second)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    waits = ("waits", False)
+    assert told == [waits, "first", waits, waits, "second"]
+
+
+def test_garbage_waits_for_the_last_of_several_scopes():
+    assert gc.isenabled()
+    with recording._quiet:
+        with recording._quiet:
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_capture_that_another_thread_ends_is_tried_again(cuda, times, monkeypatch):
+    left, end = [times], cuda.end
+
+    def ended(made):
+        end(made)
+        if left[0]:
+            left[0] -= 1
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")  # fmt: skip
+
+    monkeypatch.setattr(cuda, "end", ended)
+    square = tg.TensorSpec([4, 4], torch.float32, device="cuda:0")
+    plan = planner.plan(tg.function(lambda x: x @ x).get_concrete_function(square).value_graph)
+    plan.device = "cpu"
+    if times == 3:
+        with pytest.raises(RuntimeError, match="a previous error"):
+            capture.captured(plan)
+    else:
+        torch.testing.assert_close(capture.captured(plan).run(torch.ones(4, 4))[0], torch.full((4, 4), 4.0))  # fmt: skip
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -106,6 +106,24 @@ def test_variables_are_on_the_device(simulated):
     assert simulated.levels[0][1:3] == ("device", 1) and not simulated.declined
 
 
+def refined(a, b, n):
+    x = torch.linalg.solve(a, b)
+    while n > 0:
+        x = x + torch.linalg.solve(a, b - a @ x)
+        n = n - 1
+    return x, torch.linalg.cholesky(a @ a.t() + torch.eye(3))
+
+
+def test_matrices_are_solved_on_the_device(simulated):
+    staged, b, n = tg.function(refined), torch.ones(3), torch.tensor(2)
+    good = torch.tensor([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]])
+    for a in (good, good * 2, good):
+        torch.testing.assert_close(staged(a, b, n), refined(a, b, n))
+    assert simulated.levels[0][1:3] == ("device", 1) and not simulated.declined
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        staged(torch.zeros(3, 3), b, n)
+
+
 def test_a_python_function_whose_result_nobody_reads_leaves_the_loop_on_the_device(simulated):
     seen = []
 

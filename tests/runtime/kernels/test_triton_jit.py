@@ -12,9 +12,10 @@ import torch.nn.functional as F
 import tograph as tg
 from tests.runtime.kernels.triton_samples import loops_of
 from tograph.runtime.kernels import triton_jit
+from tograph.runtime.kernels.device import LoopKernel
 from tograph.runtime.kernels.gpu_forms import best, sources
 from tograph.runtime.kernels.loop_ir import Unsupported
-from tograph.runtime.kernels.triton_text import Source
+from tograph.runtime.kernels.triton_text import HEADER, Source
 
 pytest.importorskip("triton")
 
@@ -114,10 +115,23 @@ def test_what_starts_kernels_is_built_beside_their_code(monkeypatch):
     assert len(built) == len({*built}) >= 2
 
 
+def test_a_kernel_of_a_plan_shows_what_others_show():
+    source = Source("k", f"{HEADER}\n\n@triton.jit\ndef k(p0):\n    tl.store(p0, 1.0)\n", {"p0": "*fp32"}, {}, 1, 1)  # fmt: skip
+    kernel = LoopKernel("k", source, ())
+    assert ".target sm_80" in kernel.ptx("sm_80") and kernel.cubin("sm_80")
+    assert "s_endpgm" in kernel.ptx("gfx942") and kernel.cubin("gfx942")
+    assert kernel.resources.spills == kernel.resources_on("gfx942").spills == 0
+    with pytest.raises(ValueError, match="sm_91"):
+        kernel.ptx("sm_91")
+
+
 def test_errors_say_what_is_wrong():
     kernel = standard("whole")
     with pytest.raises(ValueError, match="no architecture 'h100'"):
         best(kernel, "h100")
+    for typed in ("sm_91", "sm_999"):  # LLVM ends the process for these
+        with pytest.raises(ValueError, match=f"no architecture '{typed}': NVIDIA's are sm_75, "):
+            best(kernel, typed)
     broken = Source("k", "import triton\n\n\n@triton.jit\ndef k(p0):\n    p0.nothing()\n", {"p0": "*fp32"}, {}, 1, 1)  # fmt: skip
     with pytest.raises(Unsupported, match="Triton for sm_90"):
         triton_jit.compiled(broken, "sm_90")

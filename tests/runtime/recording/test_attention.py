@@ -58,6 +58,27 @@ def test_the_order_of_the_device_is_set_before_the_formula_goes_first(gpu, monke
     attention._order_of_the_device.cache_clear()
 
 
+@pytest.mark.parametrize("device,asks", [("cuda:0", 1), ("cpu", 0)])
+def test_a_device_that_nobody_has_used_is_asked_when_a_trace_needs_it(device, asks, gpu, monkeypatch):  # fmt: skip
+    """For a ``TensorSpec``: torch would ask in the trace, and put the formula behind cuDNN's kernel."""
+    before, hopper, calls, seen = switches(), [3, 1, 2, 0, 4], [], []
+
+    def ask():
+        calls.append(switches()[1:])
+        torch._C._set_sdp_priority_order(hopper)
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(attention, "_ask_for_a_kernel", ask)
+    attention._order_of_the_device.cache_clear()
+    record = tracing.record
+    monkeypatch.setattr(tracing, "record", lambda *given, **more: (seen.append(switches()), record(*given, **more))[1])  # fmt: skip
+    traced(lambda q: q + 1, tg.TensorSpec([2], torch.float16, device=device))
+    assert calls == [before[1:]] * asks and {(s[0][0], *s[1:]) for s in seen} == {(0, False, False)}
+    assert switches() == ((hopper, *before[1:]) if asks else before)
+    torch._C._set_sdp_priority_order(before[0])
+    attention._order_of_the_device.cache_clear()
+
+
 def test_they_are_as_they_were_behind_an_error(gpu):
     def f(q):
         raise KeyError(q.shape)

@@ -20,7 +20,14 @@ import torch
 from .. import passes
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import node_effects, set_control_inputs
-from . import bounded_draws, bounded_lists, bounded_sizes, bounded_state, bounded_views
+from . import (
+    bounded_draws,
+    bounded_lists,
+    bounded_lookups,
+    bounded_sizes,
+    bounded_state,
+    bounded_views,
+)
 from .bounding import Bounding
 from .forms import Form, form_of
 
@@ -31,6 +38,7 @@ HANDLERS = {
     **bounded_sizes.HANDLERS,
     **bounded_views.HANDLERS,
     **bounded_draws.HANDLERS,
+    **bounded_lookups.HANDLERS,
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Node, Value, map_values
-from ..graph.types import TensorType
+from ..graph.types import INT, TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import REDUCERS
@@ -85,18 +85,31 @@ def _broadcast(b: Bounding, node: Node) -> tuple[list[Any], list[int]]:
             if n == 1 or n is sizes[d] or n == sizes[d]:
                 continue
             if sizes[d] != 1:
-                if most[d] != shape[i] or not b.same(sizes[d], n):
-                    raise Unsupported("sizes that are equal only at run time")
+                b.same(sizes[d], n)
+                most[d] = min(most[d], shape[i] or 0)
                 continue
             sizes[d], most[d] = n, shape[i]
     return sizes, most
+
+
+def _narrowed(b: Bounding, rep: Rep, most: Sequence[int]) -> Value:
+    """The memory of a tensor as far as it can be read where it is as large as others that are smaller at most."""
+    x = rep.parts[0]
+    shape = list(x.type.shape)
+    for d, n in enumerate(most[len(most) - len(shape) :]):
+        if isinstance(rep.size(d), Value) and shape[d] > n:
+            shape[d] = n
+            x = b.emit("aten.slice.Tensor", (x, d, 0, n), b.tensor(x.type.dtype, *shape))
+    return x
 
 
 def _elementwise(b: Bounding, node: Node) -> list[Rep]:
     if not is_open(b, node):
         return b.closed(node)
     sizes, most = _broadcast(b, node)
-    return emit(b, node, [sizes] * len(node.outputs), [most] * len(node.outputs))
+    near = {v: _narrowed(b, b.of(v), most) for v in node.inputs if isinstance(v.type, TensorType)}
+    args = map_values(lambda v: near.get(v, v), node.args)
+    return emit(b, node, [sizes] * len(node.outputs), [most] * len(node.outputs), args)
 
 
 def _like(b: Bounding, node: Node) -> list[Rep]:
@@ -115,6 +128,18 @@ def _filled(b: Bounding, node: Node) -> list[Rep]:
     if shape == sizes:
         return b.closed(node)
     return emit(b, node, [sizes], [shape], (shape, *node.args[1:]))
+
+
+@handler("aten.new_zeros.default", "aten.new_ones.default", "aten.new_full.default")
+def _new(b: Bounding, node: Node) -> list[Rep]:
+    """Of the type of a tensor, whatever its size."""
+    sizes = [b.plain(n) for n in node.args[1]]
+    if not is_open(b, node) and not open_sizes(sizes):
+        return b.closed(node)
+    kind = b.tensor(node.outputs[0].type.dtype, *(b.most(n) for n in sizes))
+    rest = tuple(b.plain(a) for a in node.args[2:])
+    made = b.emit(node.op.replace("new_", ""), (list(kind.shape), *rest), kind, dtype=kind.dtype, device=torch.device(b.device))  # fmt: skip
+    return [b.sized(made, open_sizes(sizes))]
 
 
 @handler("py.truth", "py.bool", "py.int", "py.float")
@@ -158,6 +183,7 @@ _NEUTRAL: dict[str, Any] = {
     "sum": 0, "any": False, "all": True, "prod": 1, "mean": 0, "linalg_vector_norm": 0, "logsumexp": _lowest,
     "max": _lowest, "amax": _lowest, "argmax": _lowest, "min": _highest, "amin": _highest, "argmin": _highest,
     "_softmax": _lowest, "_log_softmax": _lowest, "cumsum": 0, "cumprod": 1,
+    "var": 0, "std": 0,
 }  # fmt: skip
 _SAME_SIZE = ("_softmax", "_log_softmax", "cumsum", "cumprod", "native_layer_norm")
 _FAIL_EMPTY = ("max", "min", "amax", "amin", "argmax", "argmin")
@@ -190,6 +216,8 @@ def _fold(b: Bounding, node: Node) -> list[Rep]:
         return emit(b, node, [[n if m == most else m for n, m, most in zip(sizes, s, shape)] for s in made], made, args)  # fmt: skip
     if name == "mean" and dims:
         return [_mean(b, node, rep, x, dims)]
+    if name in _SPREADS and dims:
+        return [_spread(b, node, rep, x, dims)]
     out = [_reduced(node, v.type.shape, sizes) for v in node.outputs]
     most = [_reduced(node, v.type.shape, shape) for v in node.outputs]
     return emit(b, node, out, most, args)
@@ -218,6 +246,41 @@ def _mean(b: Bounding, node: Node, rep: Rep, x: Value, dims: Sequence[int]) -> R
     for d in row:
         count = b.number("py.mul", count, rep.sizes[d])
     return b.sized(b.emit("aten.div.Tensor", (total, count), kind), open_sizes(sizes))
+
+
+_SPREADS = ("var", "std")
+
+
+def _spread(b: Bounding, node: Node, rep: Rep, x: Value, dims: Sequence[int]) -> Rep:
+    """A variance or deviation, by the mean: what lies beyond is as far from it as itself."""
+    shape, dtype = list(rep.form.type.shape), node.outputs[0].type.dtype
+    row = REDUCERS[node.op].dims(node, len(shape))
+    kept = bool(node.kwargs.get("keepdim", False))
+    single = [1 if d in row else n for d, n in enumerate(shape)]
+    count: Any = 1
+    for d in row:
+        count = b.number("py.mul", count, rep.sizes[d])
+
+    def divided(total: Value, by: Any) -> Value:
+        return b.emit("aten.div.Tensor", (total, by), total.type)
+
+    total = b.emit("aten.sum.dim_IntList", (x, list(row), True), b.tensor(dtype, *single))
+    away = b.emit("aten.sub.Tensor", (rep.parts[0], divided(total, count)), b.tensor(dtype, *shape))
+    square = b.emit("aten.mul.Tensor", (away, away), away.type)
+    inside = masked(b, Rep(replace(rep.form, type=away.type), [square, *rep.parts[1:]]), dims, 0)
+    most = _reduced(node, node.outputs[0].type.shape, shape)
+    sizes = _reduced(node, node.outputs[0].type.shape, rep.sizes)
+    kind = b.tensor(dtype, *most)
+    made = b.emit("aten.sum.dim_IntList", (inside, list(row), kept), kind)
+    correction = node.kwargs.get("correction", 1)
+    correction = 1 if correction is None else correction
+    if correction != int(correction):
+        raise Unsupported(f"a correction of {correction} over a size that is known only at run time")  # fmt: skip
+    free = b.number("py.sub", count, int(correction))
+    made = divided(made, b.emit("py.max", (free, 0), INT))
+    if node.op.startswith("aten.std."):
+        made = b.emit("aten.sqrt.default", (made,), kind)
+    return b.sized(made, open_sizes(sizes))
 
 
 # ---- products

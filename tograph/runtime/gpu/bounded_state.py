@@ -118,6 +118,15 @@ def _assert(b: Bounding, node: Node) -> list[Rep]:
     return []
 
 
+@handler("aten._linalg_check_errors.default")
+def _check_errors(b: Bounding, node: Node) -> list[Rep]:
+    """A matrix that has no solution or factor fails the run; the host says which."""
+    codes = b.plain(node.args[0])
+    wrong = b.emit("aten.any.default", (codes,), b.tensor(torch.bool))
+    b.require(b.emit("py.not", (b.emit("py.bool", (wrong,), BOOL),), BOOL))
+    return []
+
+
 @handler("tg.raise")
 def _raise(b: Bounding, node: Node) -> list[Rep]:
     b.emit("py.position", (1, 1), INT)

@@ -152,13 +152,29 @@ def _slice(b: Bounding, node: Node) -> list[Rep]:
         return emit(
             b, node, [[shape[d] if i == d else n for i, n in enumerate(rep.sizes)]], [shape]
         )
-    if start != 0 or step != 1 or type(start) is not int:
+    if step != 1 or type(start) is not int or start < 0:
         raise Unsupported("a slice that starts at a place that is known only at run time")
+    if start:
+        return [_from(b, rep, d, start, stop)]
     whole = stop is None or (type(stop) is int and stop >= (1 << 62))
     n = size if whole else b.emit("py.slice_stop", (stop, size), INT)
     return [
         b.sized(rep.parts[0], open_sizes([n if i == d else m for i, m in enumerate(rep.sizes)]))
     ]
+
+
+def _from(b: Bounding, rep: Rep, d: int, start: int, stop: Any) -> Rep:
+    """``x[start:stop]``: the memory behind ``start``, and what is left of the size."""
+    shape, size = list(rep.form.type.shape), rep.size(d)
+    if stop is not None and not (type(stop) is int and stop >= (1 << 62)):
+        size = b.emit("py.slice_stop", (stop, size), INT)
+    start = min(start, shape[d])
+    x, shape[d] = rep.parts[0], shape[d] - start
+    if start:
+        x = b.emit("aten.slice.Tensor", (x, d, start, start + shape[d]), b.tensor(x.type.dtype, *shape))  # fmt: skip
+    left = b.number("py.sub", size, start)
+    left = b.emit("py.max", (left, 0), INT) if isinstance(left, Value) else max(left, 0)
+    return b.sized(x, open_sizes([left if i == d else n for i, n in enumerate(rep.sizes)]))
 
 
 @handler("aten.select.int")

@@ -24,7 +24,7 @@ import torch
 
 from ..kernels import driver, setter
 from ..kernels.loop_ir import Unsupported
-from ..kernels.recording import Pool
+from ..kernels.recording import Pool, again_if_disturbed, settle
 from ..kernels.triton_loops import ACTIVE
 from . import fused_code
 from .coalescing import coalesced
@@ -222,7 +222,7 @@ class Captured(Stepwise):
             self._once(self.plan.steps)
         for cell in switches:
             cell.fill_(True)
-        torch.cuda.synchronize()
+        settle(self.memory.device)
 
     def _once(self, steps: Sequence[Step]) -> None:
         for part in parts(steps):
@@ -316,7 +316,7 @@ def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
     conditions = not plan.nodes().keys().isdisjoint(NODES)
     fuse = fused_code.fused_for if conditions and not unfused(plan) else None
     try:
-        return Captured(plan, bound, moving, fuse=fuse)
+        return again_if_disturbed(lambda: Captured(plan, bound, moving, fuse=fuse))
     except torch.OutOfMemoryError:
         raise
     except (
@@ -324,7 +324,7 @@ def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
     ):  # of the driver, of its bindings, of library functions that cannot be captured
         if fuse is None and not forks(plan.steps, plan.edges):
             raise
-    return Captured(plan, bound, moving, fork=False)
+    return again_if_disturbed(lambda: Captured(plan, bound, moving, fork=False))
 
 
 def _unavailable(plan: Plan) -> str:
@@ -380,7 +380,7 @@ def _fused_to_try(plan: Plan, kept: Collection[Any]) -> Plan:
 def _tried(make: Callable[[], Captured]) -> str:
     """What is wrong with the loop of ``probe_plan``; empty where nothing is."""
     try:
-        made = make()
+        made = again_if_disturbed(make)
         found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
     except torch.OutOfMemoryError:  # says nothing about the device
         raise

@@ -22,7 +22,7 @@ from ..graph.types import ObjectType, ScalarType
 from ..kernels import device, triton_jit
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_loops import ACTIVE
-from .library import out_form
+from .library import out_form, wanted
 from .plan import (
     Call,
     Conditional,
@@ -159,7 +159,7 @@ class Stepwise:
             arranged(step.op, self._resolved(step.args)),
             self._resolved(step.kwargs),
         )
-        if form is None:
+        if form is None or wanted(step.op, args):
             self._functional(step, args, kwargs)
             return
         outs = [a for a in form._schema.arguments if a.is_out]
@@ -172,7 +172,8 @@ class Stepwise:
         """A function without such a form: it allocates, and its results are copied."""
         made = ops.overload(step.op)(*args, **kwargs)
         for place, x in zip(step.outputs, made if isinstance(made, (tuple, list)) else [made]):
-            self.at(place).copy_(x)
+            if x is not None:  # a gradient that is not wanted
+                self.at(place).copy_(x)
 
     def _resolved(self, tree: Any) -> Any:
         return map_places(self.at, tree)

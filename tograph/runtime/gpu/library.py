@@ -44,6 +44,17 @@ def asserts(op: str) -> bool:
     return op.startswith("aten.") and op.split(".")[1].removesuffix("_") in ASSERTS
 
 
+def wanted(op: str, args: Any) -> list[bool]:
+    """Which of its results a backward function gives, by its ``output_mask``; the others are None, which its ``out`` form cannot write. Empty where it gives all."""
+    for a, given in zip(ops.overload(op)._schema.arguments, args):
+        if a.name in _MASKS and isinstance(given, (list, tuple)) and not all(given):
+            return list(given)
+    return []
+
+
+_MASKS = ("output_mask", "grad_input_mask")
+
+
 @functools.cache
 def out_form(op: str) -> Any:
     """The overload of an ATen op that writes into given tensors; None where there is none."""

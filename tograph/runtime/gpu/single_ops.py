@@ -15,7 +15,7 @@ from ..kernels import triton_random, triton_rows
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of
 from ..kernels.triton_ops import SIGNATURE
-from . import draws
+from . import draws, library
 from .places import Places
 from .plan import Call, Cell, Copy, Host, Place, Run, Step, Update, View
 
@@ -140,7 +140,11 @@ class SingleOps(Places):
                 located(node, f"{node.op} takes a number that is known only at run time")
             )
         args, kwargs = map_values(self.place, node.args), map_values(self.place, node.kwargs)
-        outputs = [self._buffer(v) for v in node.outputs]
+        given = library.wanted(node.op, node.args) or [True] * len(node.outputs)
+        for v, made in zip(node.outputs, given):
+            if not made:
+                self.where[v] = self._cell_of(v.type.dtype, (0,))
+        outputs = [self._buffer(v) if made else self.where[v] for v, made in zip(node.outputs, given)]  # fmt: skip
         return [Call(node.op, args, kwargs, outputs, node.location)]
 
     def _host(self, node: Node) -> Host:

@@ -129,14 +129,20 @@ class LoopKernel:
         return ""
 
     def ptx(self, architecture: str = "sm_90") -> str:
-        return triton_jit.compiled(self.source, architecture).asm["ptx"]
+        return self._code(architecture).assembly
 
     def cubin(self, architecture: str = "sm_90") -> bytes:
-        return triton_jit.compiled(self.source, architecture).asm["cubin"]
+        return self._code(architecture).image
 
     @property
     def resources(self) -> triton_jit.Resources:
-        return triton_jit.compiled(self.source, "sm_90").resources
+        return self.resources_on("sm_90")
+
+    def resources_on(self, architecture: str) -> triton_jit.Resources:
+        return self._code(architecture).resources
+
+    def _code(self, architecture: str) -> triton_jit.Binary:
+        return triton_jit.compiled(self.source, triton_jit.named(architecture))
 
 
 def device_of(values: Sequence[Value]) -> str:

@@ -109,6 +109,7 @@ class Launcher:
     def launch(self, stream: int) -> None:
         if self._instance is not None:
             try:
+                context()  # a thread that has not used the device yet has none
                 _checked(_cu().cuGraphLaunch(self._instance, _cu().CUstream(stream)))
                 return
             except DriverError:  # torch may know better

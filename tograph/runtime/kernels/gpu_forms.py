@@ -47,13 +47,11 @@ class GpuForms:
 
     def ptx(self, architecture: str = DEFAULT) -> str:
         """NVIDIA's assembly, or AMD's for a "gfx..." architecture. Example: ``kernel.ptx("sm_80")``."""
-        asm = best(self.loops, architecture)[1].asm
-        return asm["ptx"] if "ptx" in asm else asm["amdgcn"]
+        return best(self.loops, architecture)[1].assembly
 
     def cubin(self, architecture: str = DEFAULT) -> bytes:
         """The machine code that a driver loads; AMD's hsaco for a "gfx..." architecture."""
-        asm = best(self.loops, architecture)[1].asm
-        return asm["cubin"] if "cubin" in asm else asm["hsaco"]
+        return best(self.loops, architecture)[1].image
 
     @property
     def resources(self) -> triton_jit.Resources:
@@ -73,6 +71,7 @@ def sources(loops: loop_ir.Kernel) -> list[Source]:
 @functools.lru_cache(maxsize=1024)
 def best(loops: loop_ir.Kernel, architecture: str) -> tuple[Source, triton_jit.Binary]:
     """The first source that spills nothing, with its code; the one that spills least where all do."""
+    triton_jit.named(architecture)
     found: list[tuple[Source, triton_jit.Binary]] = []
     reason: Unsupported | None = None
     for source in sources(loops):

@@ -10,6 +10,9 @@ long as the graphs do.
 What has been made for a pool goes to the next one, and is never destroyed. A ``MemPool`` that dies while anybody captures ends the process, since torch
 asserts in its destructor that nobody does, and the garbage collector chooses when that is. Workspaces of library functions belong to a stream: so a pool has
 streams of its own, whose workspaces are its memory, and no two plans that are alive share one.
+
+One thread of the process records at a time, and waits for the whole device (``settle``) only while no other one records: CUDA makes such a wait an error
+that ends the capture of the other thread, and torch's generator of the device is in the state of a capture for all threads.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import threading
 import warnings
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import torch
 
@@ -28,8 +32,11 @@ from . import driver
 
 STREAMS = 32  # that torch has of each device
 
-Made = tuple[Any, list[Any]]  # a MemPool and its streams
-_idle: dict[int, list[Made]] = {}  # by device: of pools that are gone
+TRIES = 3  # of a capture that another thread ends
+Made = TypeVar("Made")
+Memory = tuple[Any, list[Any]]  # a MemPool and its streams
+_idle: dict[int, list[Memory]] = {}  # by device: of pools that are gone
+_alone = threading.RLock()  # held by the thread that records, or waits for a whole device
 _failed: list[Any] = []  # graphs whose captures did not end: torch still has their addresses
 
 
@@ -56,14 +63,14 @@ class Pool:
         In ordinary memory others might get those, once somebody has torch let go of them (as ``torch.compile`` does with "reduce-overhead"),
         while the graphs still write there.
         """
-        with _uncollected(), torch.cuda.use_mem_pool(self.memory):
+        with _quiet, torch.cuda.use_mem_pool(self.memory):
             yield
 
     @contextlib.contextmanager
     def recording(self, graph: Any, stream: torch.cuda.Stream) -> Iterator[None]:
         """What ``stream``, and streams that fork from it and join it, are given goes into ``graph``."""
-        torch.cuda.synchronize()
-        with torch.cuda.stream(stream), self.kept():
+        with _alone, torch.cuda.stream(stream), self.kept():
+            settle(self.device)
             try:
                 graph.capture_begin(pool=self.handle, capture_error_mode="relaxed")
             except RuntimeError:
@@ -98,11 +105,17 @@ class Pool:
         restored(torch.cuda.default_generators[index], self.device)
 
 
-def _taken(device: torch.device) -> Made:
+def settle(device: torch.device) -> None:
+    """Wait for all that a device has been given; not while another thread records."""
+    with _alone:
+        torch.cuda.synchronize(device)
+
+
+def _taken(device: torch.device) -> Memory:
     """What a pool that is gone had, once the device is done with it; else what is new."""
     found = _idle.get(device.index or 0)
     if found:
-        torch.cuda.synchronize(device)
+        settle(device)
         return found.pop()
     made = torch.cuda.MemPool()
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))  # not even when Python ends
@@ -122,16 +135,47 @@ def _stream(device: torch.device, taken: list[Any]) -> Any:
     return found
 
 
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage is collected: what dies then may free memory in a way that torch takes for an error in a capture."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
+def disturbed(error: Exception) -> bool:
+    """Whether a capture was ended from outside, as by another thread that waits for the whole device, and not by what it was given."""
+    return any(text in str(error) for text in _INVALIDATED)
+
+
+# As the driver names it, and as torch tells it.
+_INVALIDATED = "CAPTURE_INVALIDATED", "StreamCaptureInvalidated", "operation failed due to a previous error during capture"  # fmt: skip
+
+
+def again_if_disturbed(make: Callable[[], Made]) -> Made:
+    """What is captured; the last of ``TRIES`` counts where other threads have ended those before."""
+    for _ in range(TRIES - 1):
+        try:
+            return make()
+        except Exception as error:
+            if not disturbed(error):
+                raise
+    return make()
+
+
+class _Quiet:
+    """Scopes, of any threads, in which no garbage is collected: what dies then may free memory in a way that torch takes for an error in a capture."""
+
+    def __init__(self) -> None:
+        self._mutex, self._open, self._was = threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._mutex:
+            if not self._open:
+                self._was = gc.isenabled()
+                gc.disable()
+            self._open += 1
+
+    def __exit__(self, *error: Any) -> None:
+        with self._mutex:
+            self._open -= 1
+            if not self._open and self._was:
+                gc.enable()
+
+
+_quiet = _Quiet()
 
 
 def restored(generator: torch.Generator, device: torch.device) -> None:

@@ -36,6 +36,7 @@ MINIMUM = (3, 6)
 COMPILERS = min(os.cpu_count() or 1, 8)  # kernels that are compiled at a time
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "gfx942")  # what every kernel is compiled for in tests
 
+NVIDIA = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")  # fmt: skip
 
 # The beginnings of calls that AMD's library does not have, and what stands for them there.
 PRECISE = {"fast_sinf(": "sin(", "fast_cosf(": "cos(", "fast_logf(": "log(",
@@ -66,6 +67,16 @@ class Binary:
     origin: Any = field(
         default=None, repr=False, compare=False
     )  # (source, metadata) as Triton has them
+
+    @property
+    def assembly(self) -> str:
+        """NVIDIA's PTX, or AMD's text."""
+        return self.asm["ptx"] if "ptx" in self.asm else self.asm["amdgcn"]
+
+    @property
+    def image(self) -> bytes:
+        """What a driver loads."""
+        return self.asm["cubin"] if "cubin" in self.asm else self.asm["hsaco"]
 
     @functools.cached_property
     def resources(self) -> Resources:
@@ -129,6 +140,19 @@ def _load(name: str, text: str) -> Any:
 def held(sources: Iterable[Source]) -> list[Any]:
     """The functions of sources. From Triton 3.9 on code is unloaded with the last reference to them, whatever CUDA graph has it."""
     return [] if available() else [load(s, hip=torch.version.hip is not None) for s in sources]
+
+
+def named(architecture: str) -> str:
+    """An architecture that a user asks for; ValueError for one that there is not, for which LLVM would end the process."""
+    if available():  # the first thing to say
+        return architecture
+    target_of(architecture)
+    made = set(NVIDIA)
+    if torch.cuda.is_available() and torch.version.hip is None:
+        made.add("sm_{}{}".format(*torch.cuda.get_device_capability()))
+    if architecture.startswith("sm_") and architecture not in made:
+        raise ValueError(f"no architecture {architecture!r}: NVIDIA's are {', '.join(NVIDIA)}")
+    return architecture
 
 
 def target_of(architecture: str) -> Any:

@@ -15,6 +15,8 @@ import torch
 from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from ..symbols import devices
+
 _MATH = int(SDPBackend.MATH)  # type: ignore[call-overload]
 
 
@@ -25,17 +27,35 @@ def by_formula() -> Iterator[None]:
     if not there and not torch.backends.cuda.is_built():
         yield
         return
-    if torch.cuda.is_initialized() or not there:  # else it would begin to use the device
+    used = torch.cuda.is_initialized() or not there
+    if used:
         _order_of_the_device()
+    before = _formula_first()
+
+    def begins() -> None:
+        """A tensor of the device, by its description only: torch would ask for the order in the trace."""
+        nonlocal before
+        _set(*before)
+        _order_of_the_device()
+        before = _formula_first()
+
+    if not used:  # tensors of a CPU do not begin to use the device
+        devices.pending.append(begins)
+    try:
+        yield
+    finally:
+        devices.pending.clear()
+        _set(*before)
+
+
+def _formula_first() -> tuple[list[int], bool, bool]:
+    """Put the formula first; what was set before."""
     c = torch._C
     # The switch of the flash kernel is the CPU's too: that one is put behind the formula instead.
     order = list(c._get_sdp_priority_order())
     switches = c._get_mem_efficient_sdp_enabled(), c._get_cudnn_sdp_enabled()
     _set([_MATH, *(k for k in order if k != _MATH)], False, False)
-    try:
-        yield
-    finally:
-        _set(order, *switches)
+    return order, *switches
 
 
 @functools.cache

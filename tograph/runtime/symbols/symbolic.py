@@ -16,7 +16,7 @@ from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import infer, meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import contents, duals, open_layouts, products, valueless
+from . import contents, devices, duals, open_layouts, products, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .known import UNKNOWN
 from .mapped import check_unmapped
@@ -75,7 +75,7 @@ class SymTensor(Valueless, torch.Tensor):
             strides=meta.stride,
             storage_offset=meta.offset,
             dtype=meta.dtype,
-            device=meta.device,
+            device=devices.made_on(meta.device),
             # torch would compute it from the sizes: five numbers of the graph for each tensor of an unknown size
             storage_size=None if meta.static else 0,
         )
