@@ -155,14 +155,14 @@ class LanguageWriter(Writer):
         return [self.pick(
             f"i = ({x}) % 7", f"j = ({x}) % 5 - 1", f"i += {self.number(0)} % 4", "i -= 1", "j = j * 2 % 9", "k //= 2", "i, j = j, i", f"i = j = ({x}) % 6",
             f"i, *rest = [({x}) % 5, 1, 2]", "(i, j), k = t, 1", f"t = (({x}) % 5, ({y}) % 4)", "t = t[::-1]", f"s = ({self.text()})[:6]", "s += 'c'; s = s[-4:]",
-            f"xs[0] = ({x}) % 8", f"xs[{self.number(0)} % 2] = 5", f"xs = [e % 5 + 1 for e in xs]", f"xs = [({x}) % 5, *xs][:3]", f"xs = xs[::-1]",
+            f"xs[0] = ({x}) % 8", f"xs[{self.number(0)} % 2] = 5", "xs = [e % 5 + 1 for e in xs]", f"xs = [({x}) % 5, *xs][:3]", "xs = xs[::-1]",
             f"xs += [({x}) % 4]; del xs[0]", "xs.append(xs.pop(0))", f"xs[1:2] = [({x}) % 6]", "xs.sort()", "xs.reverse()", f"xs.insert(0, ({x}) % 5); xs.pop()",
             f"d['k'] = ({x}) % 6", "d['k'] += 1", f"d.update(k=({x}) % 5)", "d = {key: value % 5 + 1 for key, value in d.items()}", f"d |= {{'k': ({x}) % 4}}",
             f"d['z'] = ({x}) % 3", "d.pop('z', None)", f"d.setdefault('y', ({x}) % 4)", "st.add(3)", "st.discard(1)", f"st.add(({x}) % 5)", "st = st | {4}", "st ^= {1}",
-            f"G = ({x}) % 9", f"LOG.append(({x}) % 9)", f"TABLE['n'] = ({x}) % 9", f"TABLE['m'] = 1", f"o.x = ({x}) % 6", f"o = Derived(({x}) % 4)", f"o = Base(1)",
+            f"G = ({x}) % 9", f"LOG.append(({x}) % 9)", f"TABLE['n'] = ({x}) % 9", "TABLE['m'] = 1", f"o.x = ({x}) % 6", f"o = Derived(({x}) % 4)", "o = Base(1)",
             f"w = ({x}) % 4", "w = None", f"tmp = ({x}) % 5; print(tmp); del tmp", f"h(({x}) % 3)", f"fn = lambda p: p + i; j = fn(({x}) % 4) % 7",
-            f"for i in xs[:2]: pass", f"setattr(o, 'x', ({x}) % 5)", f"k = [({x}) % 5, ({y}) % 3][-1]", "del d['z']", "i = d['y']", f"i = xs[({x}) % 4]", "k = t.index(1)",
-            f"j = int(s) if s.isdigit() else j", f"i: int = ({x}) % 4",
+            "for i in xs[:2]: pass", f"setattr(o, 'x', ({x}) % 5)", f"k = [({x}) % 5, ({y}) % 3][-1]", "del d['z']", "i = d['y']", f"i = xs[({x}) % 4]", "k = t.index(1)",
+            "j = int(s) if s.isdigit() else j", f"i: int = ({x}) % 4",
         )]  # fmt: skip
 
     def effect(self):
@@ -214,7 +214,7 @@ class LanguageWriter(Writer):
     def for_(self, depth, loop):
         x = self.number()
         head = self.pick(
-            "k in range(n)", "k in range(3)", f"k in range(({x}) % 4)", f"k in list(xs)", f"k, i in enumerate(t)", "k, i in zip(xs, t)", "k in reversed(t)",
+            "k in range(n)", "k in range(3)", f"k in range(({x}) % 4)", "k in list(xs)", "k, i in enumerate(t)", "k, i in zip(xs, t)", "k in reversed(t)",
             "key, k in list(d.items())", "key in sorted(d)", "c in s", f"k in numbers(({x}) % 4)", "k in chained(2)", "k in sorted(xs)", f"k in [1, ({x}) % 4]",
             "k in map(lambda e: e + 1, t)", "k in (e for e in t if e > 0)", "i, (j, k) in enumerate([t, (1, 2)])", "k in sorted(st)", "k in o if False else t",
         )  # fmt: skip
