@@ -97,9 +97,15 @@ def difference(seed, writer=program_writer):
     return None
 
 
-@pytest.mark.parametrize("writer", [program_writer, alias_writer], ids=["state", "names"])
-@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
-def test_native_against_converted(first, writer):
+CHUNKS = [
+    *((program_writer, first) for first in range(0, COUNT, CHUNK)),
+    *((alias_writer, first) for first in range(0, COUNT, CHUNK)),
+    (language_writer, 0),
+]
+
+
+@pytest.mark.parametrize(("writer", "first"), CHUNKS)
+def test_native_against_converted(writer, first):
     found = {seed: difference(seed, writer) for seed in range(first, first + CHUNK)}
     refused = [s for s, d in found.items() if d and d.startswith("refused")]
     wrong = [
