@@ -1,11 +1,12 @@
 """Random programs about state: each call returns, prints and raises as natively and leaves every outer object the same.
 
-By hand, more of them: `python -m tests.test_state_differential 0:5000 [names]`.
+By hand, more of them: `python -m tests.test_state_differential 0:5000 [names|language]`.
 """
 
 import collections
 import contextlib
 import dataclasses
+import functools
 import io
 import linecache
 import sys
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests import alias_writer, program_writer
+from tests import alias_writer, language_writer, program_writer
 from tests.program_runner import describe, print_difference, same_error, time_limit, tree_difference
 
 CHUNK, COUNT = 50, 400
@@ -29,6 +30,8 @@ def load(program, name):
         "torch": torch,
         "tg": tg,
         "collections": collections,
+        "contextlib": contextlib,
+        "functools": functools,
         "dataclasses": dataclasses,
         "__name__": "tests.generated",
     }
@@ -94,9 +97,15 @@ def difference(seed, writer=program_writer):
     return None
 
 
-@pytest.mark.parametrize("writer", [program_writer, alias_writer], ids=["state", "names"])
-@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
-def test_native_against_converted(first, writer):
+CHUNKS = [
+    *((program_writer, first) for first in range(0, COUNT, CHUNK)),
+    *((alias_writer, first) for first in range(0, COUNT, CHUNK)),
+    (language_writer, 0),
+]
+
+
+@pytest.mark.parametrize(("writer", "first"), CHUNKS)
+def test_native_against_converted(writer, first):
     found = {seed: difference(seed, writer) for seed in range(first, first + CHUNK)}
     refused = [s for s, d in found.items() if d and d.startswith("refused")]
     wrong = [
@@ -121,7 +130,8 @@ def test_programs_do_something():
 if __name__ == "__main__":
     first, end = map(int, sys.argv[1].split(":"))
     kinds = collections.Counter()
-    chosen = alias_writer if "names" in sys.argv else program_writer
+    kinds_of_programs = {"names": alias_writer, "language": language_writer}
+    chosen = kinds_of_programs.get(sys.argv[-1], program_writer)
     for number in range(first, end):
         text = difference(number, chosen)
         kinds[text.split(":")[0] if text else "same"] += 1

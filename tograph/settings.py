@@ -35,7 +35,7 @@ def set_verbosity(level: int) -> None:
 
     Example: ``tg.set_verbosity(1)`` shows why a function is traced anew.
     """
-    if not isinstance(level, int):
+    if not isinstance(level, int) or not 0 <= level <= 5:
         raise SignatureError(f"the verbosity is a whole number from 0 to 5, not {level!r}")
     _verbosity[0] = level
     logger = logging.getLogger("tograph")

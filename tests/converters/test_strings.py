@@ -33,6 +33,16 @@ def beside_objects(x):
 
 
 @cases((3,), (-3,))
+def views_of_dicts(x):
+    d = {"k": x, "z": 2}
+    print(d.items(), d.keys(), d.values())
+    if x > 1:
+        d["q"] = 1
+    ordered = collections.OrderedDict(a=x)
+    return f"{d.keys()} {d.values()!r:>40}", str(d.items()), "%s" % d.keys(), str(ordered.items())
+
+
+@cases((3,), (-3,))
 def format_specs_of_items(x):
     i = int(x)
     print(f"{i:5d}|{i:<4}|{i:+}|{float(x):.2f}|{i!r:>6}")

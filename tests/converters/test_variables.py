@@ -332,3 +332,48 @@ def test_augmented_assignment_of_a_variable_without_a_value():
         with pytest.raises(UnboundLocalError, match="'total'"):
             staged(torch.tensor(2))
         assert staged(torch.tensor(0)) == 0
+
+
+SEEN = 0
+
+
+def _in_a_branch(a):
+    if a > 1:
+
+        def note(p):
+            global SEEN
+            SEEN = p % 4
+
+        note(a)
+    return SEEN
+
+
+def _in_a_loop(a):
+    for i in tg.range(a):
+
+        def note(p):
+            def inner():
+                global SEEN
+                SEEN += p
+
+            inner()
+
+        note(i)
+
+
+def _in_a_class(a):
+    if a > 1:
+
+        class Made:
+            global SEEN
+            SEEN = 5
+
+
+@pytest.mark.parametrize("f", [_in_a_branch, _in_a_loop, _in_a_class])
+def test_a_global_that_only_code_within_a_branch_or_loop_declares(f):
+    global SEEN
+    found = []
+    for g in (f, tg.function(f)):
+        SEEN = 0
+        found.append([(g(torch.tensor(n)), int(SEEN)) for n in (0, 3, 2)])
+    assert found[0] == found[1]

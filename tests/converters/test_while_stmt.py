@@ -19,6 +19,16 @@ def count(n):
     return i, s
 
 
+@cases((5,), (0,))
+def an_else_reads_what_the_test_binds(n):
+    c, w = 0, None
+    while (w := c) < n:
+        c += 1
+    else:
+        print(w)
+    return c
+
+
 @cases((27,), (1,))
 def collatz(n):
     steps = 0

@@ -130,3 +130,19 @@ def test_mistakes_of_a_branch_that_is_not_taken_do_not_matter():
     assert [value(f).tolist() for f in found * 2] == [[1.0, 1.0], [0.0, 0.0]] * 2
     wrong = "a variable of shape (2,) cannot take a value of shape (3,)"
     assert [assigned(torch.tensor(x))[1] for x in (-1.0, 1.0)] == ["", wrong]
+
+
+@pytest.mark.parametrize("where", [lambda f: f, tg.function], ids=["outside", "inside"])
+@pytest.mark.parametrize(("method", "grown"), [("stack", (2, 2)), ("concat", (4,))])
+def test_an_array_to_which_nothing_was_written(where, method, grown):
+    def f(n):
+        cells = array(0, dynamic_size=True)
+        empty = getattr(cells, method)()
+        for i in tg.range(n):
+            cells = cells.write(i, TWO)
+        return empty, getattr(cells, method)()
+
+    for n in (2, 0):
+        empty, made = where(f)(torch.tensor(n))
+        assert empty.shape == (0,) and empty.dtype == FLOAT
+        assert made.shape == (grown if n else made.shape) and made.numel() == 4 * bool(n)

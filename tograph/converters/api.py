@@ -14,11 +14,11 @@ from ..errors import (
     AsyncFunctionError,
     ConversionError,
     NotAFunctionError,
-    SignatureError,
     SourceError,
 )
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction, WeakMethod
+from ..runtime.symbols.misuse import check_flag
 from ..transpiler import source_search
 from . import recursion
 from .call_rules import MARK
@@ -79,7 +79,8 @@ def function(
                 steps += 1
             return steps
     """
-    _check_flags(autograph=autograph, reduce_retracing=reduce_retracing)
+    check_flag(autograph, "tg.function", "autograph")
+    check_flag(reduce_retracing, "tg.function", "reduce_retracing")
     if fn is None:
         return functools.partial(
             function,
@@ -92,12 +93,6 @@ def function(
     _check(fn)
     source_search.remember(fn)
     return Function(fn, convert_, input_signature, reduce_retracing, name)
-
-
-def _check_flags(**flags: Any) -> None:
-    for option, given in flags.items():
-        if not isinstance(given, bool):
-            raise SignatureError(f"{option!r} of tg.function must be a bool, not {given!r}")
 
 
 def _check(fn: Any) -> None:

@@ -70,6 +70,7 @@ class ControlFlow(Converter):
         for i, statement in enumerate(node.body):
             if isinstance(statement, (gast.FunctionDef, gast.ClassDef)):
                 node.body[i] = self.visit(statement)
+        node.decorator_list.append(self.expression(f"{OPERATORS}.made_class", node))
         return node
 
     def visit_Lambda(self, node):

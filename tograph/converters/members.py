@@ -303,6 +303,8 @@ def _look(x: set) -> None:
 class Listing:
     """What a conditional set or dict gives one by one: pairs of whether it is there and the item."""
 
+    __tograph_shown__ = True  # its text is the run's
+
     def __init__(self, x: Any, kind: str = "keys"):
         self.x, self.kind, self.any_order = x, kind, False
 

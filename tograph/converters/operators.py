@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..runtime.guarding.reads import made_class
 from ..runtime.values.structure import UNSET
 from . import builtin  # noqa: F401  registers the staged forms of built-ins
 from .asserts import assert_stmt
@@ -120,6 +121,7 @@ __all__ = [
     "local",
     "lshift",
     "lt",
+    "made_class",
     "match_as",
     "match_capture",
     "match_captured",

@@ -11,7 +11,7 @@ from ..runtime.values.code_names import writes
 
 
 def places_of(names: tuple[str, ...], *functions: Any) -> list[journal.Location]:
-    """The variables that bodies assign: those of ``names`` live on, the others are scratch.
+    """The variables that bodies assign: those of ``names`` and globals live on, the others are scratch.
 
     They are the cells that the bodies share with the user's function, or globals of its module.
     """
@@ -26,7 +26,8 @@ def places_of(names: tuple[str, ...], *functions: Any) -> list[journal.Location]
     found = []
     for n in sorted(stored | set(names)):
         place = locations.cell(cells[n], n) if n in cells else locations.key_of(module, n, n)
-        place.scratch = n not in names
+        # A global that only a function or class in the body declares is seen outside all the same.
+        place.scratch = n not in names and n in cells
         found.append(place)
     return found
 

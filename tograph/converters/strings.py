@@ -16,6 +16,7 @@ from ..runtime.library.staged_string import StagedString, made_string
 from ..runtime.symbols.funcgraph import current_graph
 from ..runtime.traces.shown import parts_shown, shows_staged
 from ..runtime.values import conditional_items
+from ..runtime.values.dict_views import of_view
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -23,6 +24,7 @@ from . import special_results, text_options
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
+from .members import Listing
 from .union import apply
 
 
@@ -123,6 +125,9 @@ def _argument(part: Any, graph) -> Any:
 
 def outside(value: Any, graph) -> Any:
     """What an op that makes a text takes for a value."""
+    viewed = (value.x, value.kind) if isinstance(value, Listing) else of_view(value)
+    if viewed is not None:
+        return graph.emit("py.dict_view", outside(viewed[0], graph), viewed[1], type=types.OBJECT)
     conditional_items.need_order(value)
     _shows_now(value)
     if isinstance(value, (dict, set)) and not shows_staged(value):

@@ -60,7 +60,7 @@ class Graph:
         self.entry, self.exit = Node("entry", fn), Node("exit", fn)
         self.entry.writes = self.entry.kills = set(scope.params)
         self.leaving: list[tuple[gast.stmt, list[Node]]] = []  # where control may go after each
-        self.heads: list[tuple[gast.stmt, Node]] = []  # the tests of the loops
+        self.heads: list[tuple[gast.stmt, Node]] = []  # the tests of the loops, and their else
         self.functions: list[gast.AST] = []  # nested functions, not those inside them
 
     def text(self) -> str:
@@ -175,6 +175,8 @@ class _Builder:
         test = self.node("while", stmt, exits, [stmt.test])
         self.graph.heads.append((stmt, test))
         orelse = self.block(stmt.orelse, follow, exits)
+        if stmt.orelse:  # it may read what the test alone binds (``:=``)
+            self.graph.heads.append((stmt, orelse))
         inside = {**exits, "break": follow, "continue": test}
         test.succ.append(self.block(stmt.body, test, inside))
         if not (isinstance(stmt.test, gast.Constant) and stmt.test.value):

@@ -181,3 +181,21 @@ def test_a_method_that_a_module_gets_itself():
     assert f(x).tolist() == [3, 3]
     module.forward = lambda x: -x
     assert f(x).tolist() == [-1, -1]
+
+
+def test_classes_that_a_trace_makes_hold_values_of_the_run():
+    def f(a):
+        class Made:
+            text, items = f"{a}", [i for i in range(a)]
+            size = len(items)
+
+            def total(self):
+                return self.size + sum(self.items)
+
+        return Made.text, Made.items, Made().total(), Made.size
+
+    g = tg.function(f)
+    for n in (3, 1):
+        made = g(torch.tensor(n))
+        assert made == f(torch.tensor(n)) and type(made[0]) is str
+    assert g.trace_count == 1

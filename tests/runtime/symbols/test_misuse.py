@@ -21,6 +21,13 @@ WRONG = {
     "py_function": (lambda: tg.py_function(None, [ONE], SPEC), errors.NotAFunctionError, "'fn' of"),
     "py_inputs": (lambda: tg.py_function(abs, ONE, SPEC), errors.SignatureError, "write [x] for o"),
     "py_spec": (lambda: tg.py_function(abs, [ONE], 3), errors.SignatureError, "'out_spec' of py_"),
+    "array_flags": (lambda: tg.TensorArray(torch.float32, 2, "a"), errors.SignatureError, "'dynamic_size' of TensorArray must be a bool, not 'a'"),
+    "variable_flag": (lambda: tg.Variable(ONE, requires_grad="a"), errors.SignatureError, "'requires_grad' of tg.Variable must be a bool, not 'a'"),
+    "variable_name": (lambda: tg.Variable(ONE, name=3), errors.SignatureError, "'name' of tg.Variable must be a str, not 3"),
+    "case_index": (lambda: tg.switch_case(0, {"a": abs}), errors.SignatureError, "whole numbers from 0 on, not 'a'"),
+    "eagerly": (lambda: tg.run_functions_eagerly("a"), errors.SignatureError, "'flag' of run_functions_eagerly must be a bool, not 'a'"),
+    "limit": (lambda: setattr(tg.debug, "python_iteration_limit", "a"), errors.SignatureError, "tg.debug.python_iteration_limit is a number from 0 on, not 'a'"),
+    "no_limit": (lambda: setattr(tg.debug, "iteration_limit", 5), AttributeError, "tg.debug has no setting 'iteration_limit'"),
     "custom_gradient": (lambda: tg.custom_gradient(None), TypeError, "'function' of custom_gradient"),
     "gradients": (
         lambda: gradient_of(lambda x: (x * 1, lambda d: (d, d))),
@@ -85,10 +92,11 @@ def test_texts_of_graphs():
         tg.parse_graph(None)
 
 
-def test_verbosity():
+@pytest.mark.parametrize("level", ["a", -1, 6, 1.0])
+def test_verbosity(level):
     before = logging.getLogger("tograph").level
-    with pytest.raises(errors.SignatureError, match="a whole number from 0 to 5, not 'a'"):
-        tg.set_verbosity("a")
+    with pytest.raises(errors.SignatureError, match=f"a whole number from 0 to 5, not {level!r}"):
+        tg.set_verbosity(level)
     assert logging.getLogger("tograph").level == before
 
 

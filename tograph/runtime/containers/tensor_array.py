@@ -11,7 +11,7 @@ from ...errors import InvalidArgumentError, StructureError
 from ..graph import ops
 from ..graph.types import INT, ListType, TensorType, join
 from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
-from ..symbols.misuse import check_whole
+from ..symbols.misuse import check_flag, check_whole
 from ..symbols.symbolic import value_of
 from ..values.specs import dimensions
 from ..values.structure import Handle
@@ -43,6 +43,8 @@ class TensorArray(Content):
         _content: Any = None,
     ):
         check_dtype(dtype, "TensorArray")
+        check_flag(dynamic_size, "TensorArray", "dynamic_size")
+        check_flag(infer_shape, "TensorArray", "infer_shape")
         self.dtype, self.dynamic_size, self.infer_shape = dtype, dynamic_size, infer_shape
         self.element_shape = dimensions(element_shape)
         self.content = _content if _content is not None else self._reserve(size)
@@ -75,7 +77,8 @@ class TensorArray(Content):
         shape = element.shape if element is not None else None
         return TensorArray(aux[0], 0, aux[1], shape, aux[2], content)
 
-    def _cell(self) -> TensorType:
+    def _known(self) -> TensorType | None:
+        """The type of the cells; None before one is written, where no shape was given."""
         element = self.content.type.element if isinstance(self.content, Handle) else None
         if element is not None:
             return element
@@ -86,8 +89,11 @@ class TensorArray(Content):
             if isinstance(self.content, tuple)
             else None
         )
-        if written is not None:
-            return type_of(written)
+        return None if written is None else type_of(written)
+
+    def _cell(self) -> TensorType:
+        if (known := self._known()) is not None:
+            return known
         raise StructureError(
             "the cells of this TensorArray have no known shape yet: nothing was written to it. Give it an element_shape, or "
             "assign what write returns (`cells = cells.write(i, x)`), which is a new array",
@@ -95,12 +101,15 @@ class TensorArray(Content):
         )
 
     def _fill(self) -> tuple[Any, ...]:
-        shape = (
-            self._cell().shape
-            if self._staged() or self.element_shape is not None
-            else self.element_shape
-        )
-        return self.dtype, None if shape is None else tuple(shape), torch.device("cpu")
+        known = self._known() if self._staged() else None
+        shape = self.element_shape if known is None else known.shape
+        return self.dtype, shape, torch.device("cpu")
+
+    def _joined(self, first: int) -> TensorType:
+        """The type of all cells together, whose own dimensions begin with ``first``."""
+        known = self._known() if self._staged() else None
+        sizes = () if known is None else known.shape[first:]
+        return TensorType(self.dtype, (None, *sizes))
 
     def write(self, index: Any, value: Any) -> TensorArray:
         """The array with ``value`` in a cell; OutOfRangeError outside of a fixed size."""
@@ -167,17 +176,11 @@ class TensorArray(Content):
 
     def stack(self) -> torch.Tensor:
         """All cells along a new first dimension."""
-        shape = self._cell().shape if self._staged() else ()
-        return self._tensor(
-            "array_stack", *self._fill(), type=TensorType(self.dtype, (None, *shape))
-        )
+        return self._tensor("array_stack", *self._fill(), type=self._joined(0))
 
     def concat(self) -> torch.Tensor:
         """All cells one behind the other along their first dimension."""
-        rest = self._cell().shape[1:] if self._staged() else ()
-        return self._tensor(
-            "array_concat", *self._fill(), type=TensorType(self.dtype, (None, *rest))
-        )
+        return self._tensor("array_concat", *self._fill(), type=self._joined(1))
 
     def unstack(self, value: torch.Tensor) -> TensorArray:
         """An array of the rows of ``value``."""

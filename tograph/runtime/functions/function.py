@@ -29,6 +29,7 @@ from ..native.caller import EAGER, install
 from ..native.entry import MISS
 from ..recording import outer_tracers
 from ..symbols.funcgraph import is_tracing
+from ..symbols.misuse import check_flag
 from ..traces.concrete import ConcreteFunction
 from ..traces.forms import Forms
 from ..traces.traces import Trace
@@ -51,7 +52,8 @@ def run_functions_eagerly(flag: bool) -> None:
 
     Example: ``tg.run_functions_eagerly(True)`` before a look at what a step does in a debugger.
     """
-    EAGER.value = bool(flag)
+    check_flag(flag, "run_functions_eagerly", "flag")
+    EAGER.value = flag
 
 
 P = ParamSpec("P")

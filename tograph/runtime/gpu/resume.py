@@ -17,7 +17,7 @@ from ..graph.ir import Graph, Node
 from ..graph.ordering import node_effects
 
 # Ops that a plan leaves to the host, and the text that they are given.
-HOST_OPS = frozenset(["tg.print", "tg.py_call", "tg.py_item", "tg.on_cpu", "py.format", "py.str", "py.str_format", "py.percent"])  # fmt: skip
+HOST_OPS = frozenset(["tg.print", "py.dict_view", "tg.py_call", "tg.py_item", "tg.on_cpu", "py.format", "py.str", "py.str_format", "py.percent"])  # fmt: skip
 
 
 def resumed(graph: Graph, inputs: Sequence[Any], log: Sequence[Any]) -> list[Any]:

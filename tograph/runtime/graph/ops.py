@@ -442,6 +442,7 @@ register(
 )
 register("py.size", run=_size, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.rank", run=lambda x: x.dim(), effects=PURE, gradient=NONE, kernel=NONE)
+register("py.dict_view", run=lambda d, kind: getattr(d, kind)(), effects=PURE, gradient=NONE, kernel=NONE)  # fmt: skip
 register("py.format", run=_format, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.text",

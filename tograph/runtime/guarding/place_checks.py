@@ -53,6 +53,7 @@ class PlaceChecks:
     def __init__(self) -> None:
         self.sources: dict[int, tuple[Any, Source]] = {}
         self.steps: dict[Any, Source] = {}
+        self.made_classes: dict[int, type] = {}  # by class statements of the trace
         self.checks: dict[Any, Check] = {}
         self._whole: set[tuple[int, int]] = (
             set()
@@ -74,6 +75,8 @@ class PlaceChecks:
     def class_source(self, owner: Any) -> Source | None:
         """The source of a user's class that no read has found: methods get theirs as ``cls``."""
         if not issubclass(type(owner), type) or owner.__module__.partition(".")[0] in ("builtins", "torch"):  # fmt: skip
+            return None
+        if id(owner) in self.made_classes:
             return None
         found = sources.object_(owner, owner.__name__)
         return self.sources.setdefault(id(owner), (owner, found))[1]

@@ -208,6 +208,14 @@ def advanced_by_condition(name: str, where: str = "in a staged branch or loop") 
     )
 
 
+def made_class(cls: type) -> type:
+    """A class that a class statement of the trace has made: what it holds is not read from outside."""
+    watch = current()
+    if watch is not None:
+        watch.made_classes[id(cls)] = cls
+    return cls
+
+
 def is_outside(x: Any) -> bool:
     """Whether the function found an object outside of it, where it looked: an argument, a variable, an attribute."""
     watch = current()

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,11 +23,25 @@ unroll_warning_threshold = 50_000
 LOGGER = logging.getLogger("tograph")
 
 
+class _Limits(ModuleType):
+    """This module: what is assigned to a limit is checked, and other names are not there to assign to."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("python_iteration_limit", "unroll_warning_threshold"):
+            if not isinstance(value, (int, float)) or value < 0:
+                raise SignatureError(f"tg.debug.{name} is a number from 0 on, not {value!r}")
+        elif not hasattr(self, name):
+            raise AttributeError(f"tg.debug has no setting {name!r}")
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Limits
+
+
 class Unrolling:
     """Counts the iterations of one Python loop that runs while tracing."""
 
     def __init__(self) -> None:
-        check_limits()
         self.count = 0
         self.warned = False
         self.nodes = len(current_graph().graph.nodes) if is_tracing() else 0
@@ -54,17 +70,6 @@ class Unrolling:
     def _grows(self) -> bool:
         """Whether the loop makes the graph larger, and nobody was told yet."""
         return not self.warned and is_tracing() and len(current_graph().graph.nodes) > self.nodes
-
-
-def check_limits() -> None:
-    """SignatureError where a limit was set to what is no number."""
-    limits = (
-        ("python_iteration_limit", python_iteration_limit),
-        ("unroll_warning_threshold", unroll_warning_threshold),
-    )
-    for name, limit in limits:
-        if not isinstance(limit, (int, float)):
-            raise SignatureError(f"tg.debug.{name} is a number, not {limit!r}", user_location())
 
 
 def assert_(condition: Any, data: Any = ()) -> None:

@@ -87,6 +87,11 @@ def _branches(branch_fns: Any) -> dict[int, Callable[[], Any]]:
     if not pairs:
         raise InvalidArgumentError("switch_case needs at least one branch", user_location())
     for i, fn in pairs.items():
+        if not isinstance(i, int) or i < 0:
+            raise SignatureError(
+                f"the indices of 'branch_fns' of switch_case are whole numbers from 0 on, not {i!r}",
+                user_location(),
+            )
         check_callable(fn, "switch_case", f"branch_fns[{i}]")
     return {i: called(fn) for i, fn in pairs.items()}
 

@@ -10,6 +10,7 @@ import torch
 from ...errors import InvalidArgumentError, SignatureError, StructureError
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import is_tracing, user_location
+from ..symbols.misuse import check_flag
 from ..symbols.symbolic import SymTensor
 from ..writes.mutation import VARIABLE
 from . import creation, now
@@ -43,6 +44,11 @@ class Variable(torch.Tensor):
         requires_grad: bool = True,
         name: str | None = None,
     ):
+        check_flag(requires_grad, "tg.Variable", "requires_grad")
+        if not isinstance(name, str | None):
+            raise SignatureError(
+                f"'name' of tg.Variable must be a str, not {name!r}", user_location()
+            )
         if is_tracing():
             return _made_in_a_trace(cls, value, dtype, requires_grad, name)
         if isinstance(value, Callable) and not isinstance(value, torch.Tensor):

@@ -35,6 +35,12 @@ def check_whole(x: Any, caller: str, name: str) -> None:
         )
 
 
+def check_flag(x: Any, caller: str, name: str) -> None:
+    """SignatureError for an option that is neither True nor False."""
+    if not isinstance(x, bool):
+        raise SignatureError(f"'{name}' of {caller} must be a bool, not {x!r}", user_location())
+
+
 def check_loop_limits(maximum_iterations: Any, parallel_iterations: Any) -> None:
     """The two numbers that bound a loop."""
     if maximum_iterations is not None:

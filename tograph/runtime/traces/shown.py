@@ -13,6 +13,7 @@ from ..library.staged_string import StagedString
 from ..symbols.funcgraph import is_tracing
 from ..symbols.symbolic import SymTensor
 from ..values import conditional_items, pytrees
+from ..values.dict_views import of_view
 from ..values.growing import StagedList
 from ..values.structure import is_union
 
@@ -49,6 +50,8 @@ def parts_shown(x: Any) -> list[Any]:
         return [*x, *conditional_items.conditional(x).values()] if type(x) is set else list(x)
     if isinstance(x, BaseException):
         return list(x.args)
+    if (viewed := of_view(x)) is not None:
+        return [] if viewed[1] == "keys" else list(viewed[0].values())
     if not isinstance(x, (list, tuple, dict)) and not _says_text(type(x)):
         return []
     found = pytrees.parts_of(x)
