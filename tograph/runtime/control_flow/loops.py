@@ -85,7 +85,7 @@ def staged_while(
         return _searched(start, [None], slot)
 
     def in_branch() -> Rounds | None:
-        staged_if(predicate(test(), "while"), lambda: _first_apart(test, body, places), _nothing, places)  # fmt: skip
+        staged_if(predicate(test(), "while"), lambda: _first_apart(test, body, places), lambda: None, places)  # fmt: skip
         return None
 
     if parts and not has_alternative():
@@ -137,10 +137,6 @@ def _first_apart(test: Callable[[], Any], body: Callable[[], Any], places: Seque
     body()
     with alternative():
         staged_while(test, body, places)
-
-
-def _nothing() -> None:
-    return None
 
 
 def _searched(
