@@ -88,3 +88,56 @@ def test_a_step_in_a_branch():
     assert f(x, torch.tensor(0)) == 0 and (w == before).all() and not opt.state
     assert f(x, torch.tensor(1)) > 0 and (w != before).any() and f.trace_count == 1
     assert opt.state_dict()["state"][0]["n_iter"] == 4
+
+
+def of_a_tensor(x, y, n):
+    w = torch.zeros(3, 1, dtype=x.dtype, requires_grad=True)
+    optimizer = torch.optim.LBFGS([w], max_iter=3, history_size=2)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(x @ w, y)
+        loss.backward()
+        return loss
+
+    loss = torch.zeros((), dtype=x.dtype)
+    for _ in range(n):
+        loss = optimizer.step(closure)
+    return w.detach(), loss.detach()
+
+
+def test_an_optimiser_that_each_call_makes():
+    """Its directions begin anew in each call, over a tensor that is made inside."""
+    staged = tg.function(of_a_tensor)
+    for seed, n in ((0, 2), (1, 3), (2, 0)):
+        torch.manual_seed(seed)
+        x, y = torch.randn(6, 3, dtype=torch.float64), torch.randn(6, 1, dtype=torch.float64)
+        native = of_a_tensor(x, y, torch.tensor(n))
+        torch.testing.assert_close(native, staged(x, y, torch.tensor(n)))
+    assert staged.trace_count == 1
+
+
+def test_an_optimiser_that_each_call_makes_over_parameters_from_outside():
+    seen = []
+    for decorator in (lambda f: f, tg.function):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 1, dtype=torch.float64)
+
+        @decorator
+        def fitted(x, y):
+            optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3, history_size=2)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = torch.nn.functional.mse_loss(net(x), y)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            return optimizer.step(closure).detach()
+
+        for _ in range(3):
+            x, y = torch.randn(6, 3, dtype=torch.float64), torch.randn(6, 1, dtype=torch.float64)
+            seen.append((fitted(x, y), net.weight.detach().clone()))
+    for native, staged in zip(seen[:3], seen[3:]):
+        torch.testing.assert_close(native, staged)

@@ -452,3 +452,36 @@ def test_the_text_of_the_class_of_an_exception(capsys):
     for x in (1, -1, 0):
         want = f(torch.tensor(x)), capsys.readouterr().out
         assert (tg.function(f)(torch.tensor(x)), capsys.readouterr().out) == want
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=12, cycle_momentum=False),
+        lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 3),
+    ],
+)
+def test_a_scheduler_of_torch_whose_step_may_fail(make):
+    """Its ``with`` is in torch's code, which is converted."""
+
+    def steps(opt, schedule, n):
+        for _ in range(n):
+            opt.step()
+            schedule.step()
+
+    seen = []
+    for function in (steps, tg.function(steps)):
+        p = torch.ones(2, requires_grad=True)
+        opt = torch.optim.SGD([p], lr=0.5)
+        schedule = make(opt)
+        p.grad = torch.ones(2)
+        for n in (4, 2):
+            function(opt, schedule, torch.tensor(n))
+        seen.append((p.detach().clone(), schedule.get_last_lr(), schedule.last_epoch))
+        if isinstance(schedule, torch.optim.lr_scheduler.OneCycleLR):
+            with pytest.raises(ValueError):
+                function(opt, schedule, torch.tensor(9))
+            seen[-1] += (schedule.last_epoch,)
+    (a, *native), (b, *staged) = seen
+    assert native[1:] == staged[1:] and native[0] == pytest.approx(staged[0])
+    torch.testing.assert_close(a, b)

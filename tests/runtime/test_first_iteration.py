@@ -184,3 +184,29 @@ def test_a_loop_without_an_iteration_makes_no_state(f):
     for n in (3, 0, 1):
         for y in (x, -x):
             assert converted(y, torch.tensor(n)) == f(y, n)
+
+
+def scaled_often(model, optimizer, scaler, x, y, n):
+    for _ in range(n):
+        optimizer.zero_grad()
+        scaler.scale(nn.functional.mse_loss(model(x), y)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return scaler.get_scale()
+
+
+def test_an_object_that_each_iteration_replaces_where_there_may_be_none():
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 4), torch.randn(8, 1)
+    seen = []
+    for function in (scaled_often, tg.function(scaled_often)):
+        torch.manual_seed(1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        for n in (0, 3, 1, 0):
+            scale = function(model, optimizer, scaler, x, y, torch.tensor(n))
+            seen.append((model.weight.detach().clone(), scale))
+    for (a, native), (b, staged) in zip(seen[:4], seen[4:], strict=True):
+        assert native == staged
+        torch.testing.assert_close(a, b)

@@ -27,6 +27,9 @@ from .registry import BUILTINS
 # Their objects hold parameters and state: made under a condition, they are made for good.
 _MADE_ONCE = (torch.nn.Module, torch.optim.Optimizer)
 
+# What an object of a class needs besides, where each call makes it anew.
+BEGINNINGS: dict[type, Callable[[Any], None]] = {}
+
 
 def construct(call: Callable[..., Any], cls: type, args, kwargs):
     """A class: its staged form, or an object whose ``__init__`` is converted."""
@@ -54,7 +57,10 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     meta = type(cls).__call__
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)
-    return _held(instance(call, cls, args, kwargs))
+    made = instance(call, cls, args, kwargs)
+    if is_tracing() and cls in BEGINNINGS:
+        BEGINNINGS[cls](made)
+    return _held(made)
 
 
 def _patch_step(cls: type[torch.optim.Optimizer]) -> None:

@@ -63,9 +63,11 @@ def rewrite(pass_, node):
 
 
 def _of_torch(pass_, expression: gast.expr) -> bool:
-    """Whether a manager is known to be torch's: ``torch.no_grad()``."""
+    """Whether a manager is known to be torch's, and runs as plain Python: ``torch.no_grad()``, not those of torch's optimisers."""
     made = expression.func if isinstance(expression, gast.Call) else expression
     found = pass_.context.resolve(made)
+    if isinstance(found, type) and _user(found):
+        return False
     return found is not None and str(getattr(found, "__module__", "")).startswith("torch")
 
 

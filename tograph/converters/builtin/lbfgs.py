@@ -13,8 +13,9 @@ from torch.optim.lbfgs import _strong_wolfe
 
 from ...errors import StagingError
 from ...runtime.symbols.funcgraph import is_tracing, user_location
-from ...runtime.traces.line_search_state import directions, note
+from ...runtime.traces.line_search_state import begin, directions, note
 from ..call_rules import DECIDING
+from ..construction import BEGINNINGS
 from ..conversion import converted
 from ..registry import handles
 
@@ -143,4 +144,5 @@ def _direction(kept, grad):
     return d
 
 
+BEGINNINGS[torch.optim.LBFGS] = begin
 DECIDING.update((_step, _evaluate, _iterate, _search, _remember, _direction))

@@ -69,8 +69,7 @@ def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
 def _graded(content: Any) -> bool:
     slots = current_graph().root.slots
     return any(
-        (id(x) in slots and slots[id(x)].content is not None) or _mixed(x) == "graded"
-        for x in _tensors(content)
+        (id(x) in slots and slots[id(x)].graded) or _mixed(x) == "graded" for x in _tensors(content)
     )
 
 

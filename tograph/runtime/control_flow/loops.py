@@ -30,8 +30,9 @@ from ..values import joins
 from ..values.joins import generalize
 from ..values.structure import Choice, Spec, spec_of
 from . import stale_views
-from .attempts import Attempt, has_alternative
+from .attempts import Attempt, alternative, has_alternative
 from .beginnings import begin_like, begin_with, holds
+from .branches import predicate, staged_if
 from .carried import Carried
 from .guesses import Guess
 from .joining import as_value, visible
@@ -77,29 +78,41 @@ def staged_while(
     slot = slot_for(user_location(), places, body)
     start = functools.partial(Rounds, test, body, places, options or LoopOptions())
     parts = options is None and slot.outermost
-    if parts and first is True and not has_alternative():
-        rounds = _whole_or_after(start, body, slot, places)
-    else:
-        rounds = _searched(start, [first], slot, parts)
-    if parts and rounds.makes_state():
+    whole = functools.partial(_searched, start, [first], slot, parts)
+
+    def behind() -> Rounds | None:
         body()
-        rounds = _searched(start, [None], slot)
-    slot.leave(rounds.outcome())
-    rounds.emit()
+        return _searched(start, [None], slot)
+
+    def in_branch() -> Rounds | None:
+        staged_if(predicate(test(), "while"), lambda: _first_apart(test, body, places), lambda: None, places)  # fmt: skip
+        return None
+
+    if parts and not has_alternative():
+        rounds = _whole_or(whole, behind if first is True else in_branch, places)
+    else:
+        rounds = whole()
+    if rounds is not None and parts and rounds.makes_state():
+        rounds = behind()
+    if rounds is not None:
+        slot.leave(rounds.outcome())
+        rounds.emit()
 
 
 _OF_STATE = (StagingError, StructureError, LoopTypeError, AliasError, SharedMemoryError)
 
 
-def _whole_or_after(
-    start: Callable[[list[Any]], Rounds], body: Callable[[], Any], slot: Slot, places: Sequence[Place]
-) -> Rounds:  # fmt: skip
-    """The rounds of a loop whose first iteration surely runs. One that no state fits goes on behind that iteration: only the first one
-    sets a key, makes a module or turns on ``requires_grad``, or finds an object from outside where later ones find what iterations made.
+def _whole_or(
+    whole: Callable[[], Rounds | None],
+    apart: Callable[[], Rounds | None],
+    places: Sequence[Place],
+) -> Rounds | None:
+    """The rounds of a loop. One that no state fits has its first iteration ``apart``: only that one sets a key, makes a module or turns on
+    ``requires_grad``, or finds an object from outside where later ones find what iterations made.
     """
     attempt = Attempt(places)
     try:
-        rounds = _searched(start, [True], slot, parts=True)
+        rounds = whole()
     except (StagingError, Retrace) as error:
         attempt.undo()
         if type(error) not in _OF_STATE and not getattr(error, "apart", None):
@@ -112,12 +125,18 @@ def _whole_or_after(
         attempt.commit()
         return rounds
     try:
-        body()
-        return _searched(start, [None], slot)
+        return apart()
     except Exception:  # whatever the code makes of what it finds then
         raise failure from None
     except Retrace as again:
         raise (failure if again.apart else again) from None
+
+
+def _first_apart(test: Callable[[], Any], body: Callable[[], Any], places: Sequence[Place]) -> None:
+    """The first iteration, and the loop of those that follow it."""
+    body()
+    with alternative():
+        staged_while(test, body, places)
 
 
 def _searched(

@@ -61,7 +61,7 @@ def _is_own(x: Any) -> bool:
 def _graded(outcomes: Sequence[Any]) -> bool:
     slots = current_graph().root.slots
     return any(
-        (id(o) in slots and slots[id(o)].content is not None)
+        (id(o) in slots and slots[id(o)].graded)
         or (isinstance(o, SymTensor) and (o.graded_ or o.mixed_ == "graded"))
         for o in outcomes
     )

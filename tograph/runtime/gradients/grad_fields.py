@@ -18,35 +18,44 @@ import torch
 
 from ..inference.infer import meta_of
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, is_tracing
-from ..symbols.journal import Location
+from ..symbols.journal import MISSING, Location
 from ..symbols.root import Root
 from ..symbols.symbolic import SymTensor
-from ..values.structure import is_union
+from ..values.structure import TaggedUnion, is_union
 from ..writes import histories
 
 
 class Slot:
-    """The gradient field of ``owner``; ``real`` is the tensor that the function was called with, or ``owner`` itself."""
+    """The gradient field of ``owner``; ``real`` is the tensor that the function was called with, or ``owner`` itself.
+
+    The content is MISSING while it is what the field held before the call, where that was None when the function was traced: a run that
+    leaves it so does not write the field, whatever it holds then.
+    """
 
     def __init__(self, owner: torch.Tensor, root: Root):
         self.owner = owner
         self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
         self.was_read = False
-        self.fresh = True  # the content may be the one from before the call
-        self.start = self.content = None if isinstance(self.real, SymTensor) else self.real.grad
-        if self.content is not None:
-            storage = Storage(meta_of(self.content), external=self.content, late=self.late)
-            root.captured[id(self.content)] = storage
-            root.keep.append(self.content)
+        self.start: Any = None if isinstance(self.real, SymTensor) else self.real.grad
+        self.content = MISSING if self.start is None and self.outside else self.start
+        if self.start is not None:
+            storage = Storage(meta_of(self.start), external=self.start, late=self.late)
+            root.captured[id(self.start)] = storage
+            root.keep.append(self.start)
 
     @property
     def late(self) -> Any:
         """How a call finds the owner: the position of an argument, or the tensor."""
         return self.owner.storage_.argument if isinstance(self.owner, SymTensor) else self.owner
 
+    @property
+    def graded(self) -> bool:
+        """Whether there may be a gradient."""
+        return self.content is not None and self.content is not MISSING
+
     def location(self) -> Location:
         def set(content: Any) -> None:
-            self.content, self.fresh = content, content is self.start
+            self.content = content
 
         return Location(("grad", id(self.owner)), "a gradient", lambda: self.content, set, self)
 
@@ -70,8 +79,14 @@ def read(owner: torch.Tensor) -> Any:
         return owner.grad
     histories.check_graded(owner)
     found = slot(owner)
-    found.was_read |= found.fresh
-    return found.content
+    content = found.content
+    options = content.options_ if is_union(content) else [content]
+    kept = any(o is MISSING for o in options)
+    found.was_read |= kept or (content is found.start is not None)
+    if not kept:
+        return content
+    options = [None if o is MISSING else o for o in options]
+    return TaggedUnion(content.tag_, options, content.either_) if is_union(content) else None
 
 
 def _check_size(size: Sequence[Any], expected: Sequence[Any]) -> None:
@@ -94,11 +109,7 @@ def write(owner: torch.Tensor, value: Any) -> None:
         )
     if isinstance(value, torch.Tensor):
         _check_size(value.shape, owner.shape)
-    found = slot(owner)
-    if _conditional(value):
-        found.was_read |= found.fresh  # where this region does not run, what was there stays
-    found.location().set(value)
-    found.fresh = False
+    slot(owner).location().set(value)
 
 
 @contextmanager
@@ -114,14 +125,6 @@ def standing(contents: dict[torch.Tensor, Any]) -> Iterator[None]:
             slot(p).content = content
 
 
-def _conditional(value: Any) -> bool:
-    """Whether what a field holds before a write may stay. A loop that sets it to None is taken to have an iteration: one trace does."""
-    graph: FuncGraph | None = current_graph()
-    while graph is not None and graph.repeats and value is None:
-        graph = graph.outer
-    return graph is not None and graph.outer is not None
-
-
 def slots_read(graph: FuncGraph) -> list[Slot]:
     """The slots of a trace whose first content mattered: code has read it, or it is a tensor that the graph takes."""
     taken = {id(k.external) for k in graph.captures if isinstance(k, Storage)}
@@ -132,14 +135,21 @@ def slots_read(graph: FuncGraph) -> list[Slot]:
 def effects_of(entries: dict[Any, tuple[Location, Any]]) -> list[Slot]:
     """The slots that a trace wrote and whose owners outlive it; a tensor that was only written in place stays."""
     slots = [place.keep for key, (place, _) in entries.items() if key[0] == "grad"]
-    return [s for s in slots if s.outside and (s.content is None or s.content is not s.start)]
+    return [
+        s
+        for s in slots
+        if s.outside
+        and s.content is not MISSING
+        and (s.content is None or s.content is not s.start)
+    ]
 
 
 def field_of(owner: torch.Tensor) -> Location:
     """The real ``.grad`` field of a tensor."""
 
     def set(value: Any) -> None:
-        owner.grad = value
+        if value is not MISSING:
+            owner.grad = value
 
     return Location(("attr", id(owner), "grad"), "a gradient", lambda: owner.grad, set, owner)
 

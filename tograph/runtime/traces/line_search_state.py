@@ -4,6 +4,7 @@ torch keeps lists of directions whose lengths depend on data. Here they are rows
 of ``count`` rows is row ``head``. After each step ``note``, an op of the graph, puts what torch's own step would have left into
 ``optimizer.state``: its lists hold views of the rows. So the optimiser is saved, loaded, and stepped outside of
 a graph, as ever. A trace is used as long as ``current()``: nobody else has stepped the optimiser or loaded a state since.
+An optimiser that the traced function makes begins anew at each call: ``Passing``.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from ..symbols.symbolic import value_of
 _NUMBERS = ("n_iter", "func_evals", "t", "prev_loss", "count", "head")
 
 
-class Directions:
-    """The tensors of one optimiser: ``dirs`` and ``steps`` [history, n], ``ro`` [history], ``d`` and ``grad`` [n]; the others are 0-d."""
+class Passing:
+    """The tensors of one optimiser: ``dirs`` and ``steps`` [history, n], ``ro`` [history], ``d`` and ``grad`` [n]; the others are 0-d.
+
+    Those of an optimiser that each call makes anew are values of the graph, and nobody sees them outside of it.
+    """
 
     __tograph_opaque__ = True
 
     def __init__(self, optimizer: torch.optim.LBFGS):
-        self.optimizer = weakref.ref(optimizer)
         like, rows, n = (
             _first(optimizer),
             optimizer.param_groups[0]["history_size"],
@@ -38,7 +41,15 @@ class Directions:
         self.dirs, self.steps = (like.detach().new_zeros(rows, n) for _ in range(2))
         self.ro, self.d, self.grad, self.h_diag = (like.detach().new_zeros(s) for s in (rows, n, n, ()))  # fmt: skip
         self.t, self.prev_loss = (torch.zeros((), dtype=torch.float64) for _ in range(2))
-        self.count, self.head, self.n_iter, self.func_evals = (torch.tensor(0) for _ in range(4))
+        self.count, self.head, self.n_iter, self.func_evals = (torch.zeros((), dtype=torch.int64) for _ in range(4))  # fmt: skip
+
+
+class Directions(Passing):
+    """Those of an optimiser that existed before the call, beside its ``state``."""
+
+    def __init__(self, optimizer: torch.optim.LBFGS):
+        super().__init__(optimizer)
+        self.optimizer = weakref.ref(optimizer)
         self._lists: dict[str, list[Any]] = {"old_dirs": [], "old_stps": [], "ro": []}
         self._noted = -1
         self._rows = tuple(x.unbind() for x in (self.dirs, self.steps, self.ro))
@@ -93,16 +104,25 @@ def _first(optimizer: torch.optim.LBFGS) -> torch.Tensor:
     return optimizer._params[0]
 
 
-_known: weakref.WeakKeyDictionary[torch.optim.LBFGS, Directions] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[torch.optim.LBFGS, Passing] = weakref.WeakKeyDictionary()
 
 
-def directions(optimizer: torch.optim.LBFGS) -> Directions:
+def begin(optimizer: torch.optim.LBFGS) -> None:
+    """Make the tensors of an optimiser that traced code has just made, where it made it: loops and branches behind it change them."""
+    with torch.no_grad():
+        _known[optimizer] = Passing(optimizer)
+
+
+def directions(optimizer: torch.optim.LBFGS) -> Passing:
     """The tensors of an optimiser, up to date; the trace depends on their staying so."""
+    kept = _known.get(optimizer)
+    if type(kept) is Passing:
+        return kept
     with suspended(), torch.no_grad():
-        kept = _known.get(optimizer)
         size = optimizer.param_groups[0]["history_size"]
         if kept is None or len(kept.ro) != size or len(kept.d) != optimizer._numel():
             kept = _known[optimizer] = Directions(optimizer)
+        assert isinstance(kept, Directions)
         if not kept.current():
             kept.take()
     watch = reads.current()
@@ -111,11 +131,12 @@ def directions(optimizer: torch.optim.LBFGS) -> Directions:
     return kept
 
 
-def note(kept: Directions) -> None:
+def note(kept: Passing) -> None:
     """Add the op that tells the optimiser."""
-    graph = current_graph()
-    values = [value_of(getattr(kept, name).clone(), graph) for name in _NUMBERS]
-    graph.add("tg.note_state", (OpaqueObject(kept, "state of LBFGS"), values))
+    if isinstance(kept, Directions):
+        graph = current_graph()
+        values = [value_of(getattr(kept, name).clone(), graph) for name in _NUMBERS]
+        graph.add("tg.note_state", (OpaqueObject(kept, "state of LBFGS"), values))
 
 
 register(
