@@ -101,6 +101,20 @@ class Copy:
                 self._tell(node, made)
             self.made.nodes.append(made)
         self._give(node)
+        if "told" in node.kwargs and "none" in node.kwargs:
+            self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        """A gradient of the user's own is None where no cotangent that is there gives something."""
+        count = node.kwargs["told"]
+        having = [
+            j
+            for j, g in enumerate(node.args[-2 * count : -count])
+            if self.there.get(g) is not False
+        ]
+        for k, v in enumerate(node.outputs):
+            if all((j, k) in node.kwargs["none"] for j in having):
+                self.there[v] = False
 
     def _tell(self, node: Node, made: Node) -> None:
         """Tell a gradient of the user's own which of its cotangents are absent: it takes a bool for each behind them."""

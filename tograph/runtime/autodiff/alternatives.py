@@ -214,16 +214,33 @@ def _by_user(call: Call, grads: list[Any]) -> list[Any]:
     given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]
     own = len(node.outputs) if node.kwargs.get("results") else 0
     args = [*call.outputs(range(own)), *map(call.input, range(own, len(call.inputs))), *given]
-    kwargs: dict[str, Any] = {"name": "gradient"}
+    none = node.kwargs.get("none", ())
+    kwargs: dict[str, Any] = {"name": "gradient"} | ({"none": none} if none else {})
     if "told" in node.kwargs:
-        args += [g is not None for g in grads]
+        args += [g is not None and _flag(_way_of(g)) for g in grads]
         kwargs["told"] = len(grads)
     kinds = [v.type for v in region.outputs]
     made = emit_many("Call", tuple(args), kwargs, kinds, regions={"function": region})
     found: list[Any] = [None] * len(call.inputs)
-    for i, g in zip(node.kwargs["wrt"], made):
-        found[i] = g
+    there = {j: _way_of(g) for j, g in enumerate(grads) if g is not None}
+    for k, (i, g) in enumerate(zip(node.kwargs["wrt"], made)):
+        by = [way for j, way in there.items() if (j, k) not in none]
+        if by:
+            found[i] = g
+            if all(isinstance(way, Value) for way in by):
+                ways.tell(g, ways.of_all("py.or_", by, current_graph()))
     return found
+
+
+def _flag(way: Way) -> Any:
+    return plain_object(way, current_graph()) if isinstance(way, Value) else way
+
+
+def _way_of(g: Any) -> Way:
+    """Whether a cotangent is there: zeros may stand for None."""
+    graph = current_graph()
+    known = graph.root.ways.get(argument(graph, g)) if isinstance(g, torch.Tensor) else None
+    return True if known is None else known
 
 
 def _static(node: Node, j: int) -> bool:

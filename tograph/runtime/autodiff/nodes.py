@@ -78,8 +78,7 @@ class ShareNode:
             with torch.no_grad():
                 _run(self.pair, box, inputs)
         first = len(self.pair.graph.outputs) + self.pair.saved + len(self.pair.snapshots)
-        every = [True] * len(self.positions)
-        reached = self.pair.routes.open_to(self.positions, every, tuple(box[0][first:]))
+        reached = self.pair.routes.history_of(self.positions, tuple(box[0][first:]))
         away = set(self.pair.wrt) - reached
         return [x.detach() if i in away else x for i, x in enumerate(inputs)]
 
