@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from ..writes.saving import words
 from .looked import Doubtful, everything, modified
 from .nesting import flattened, nested, spread
 from .routes import is_there
+from .spare import Spare
 
 if TYPE_CHECKING:
     from .pairs import Pair
@@ -31,7 +33,7 @@ class ShareNode:
     """A share of a pair's outputs, ``given``, as a function of the inputs.
 
     ``present``: the inputs that its backward graph gives gradients of. ``sources``: what it keeps, an input ``i`` as ``i`` and an output of
-    the forward graph as ``~i``. ``flat``: all of this is tensors and numbers. ``sized``: of which tensors that it keeps nobody looks at the content.
+    the forward graph as ``~i``. ``groups``: see ``spare``, where there are several. ``flat``: all of this is tensors and numbers. ``sized``: of which tensors that it keeps nobody looks at the content.
     """
 
     def __init__(self, pair: Pair, number: int):
@@ -54,6 +56,7 @@ class ShareNode:
         self.sized = [i for i in tensors if share.backward.inputs[i] not in looked]
         self.tensors = [i for i in tensors if i not in self.sized]
         self.only_tensors = all(isinstance(v.type, TensorType) for v in pair.graph.inputs)
+        self.groups = share.groups if -1 in share.groups or len(set(share.groups)) > 1 else ()
         self.doubtful = Doubtful(share.backward, self.tensors if self.flat and self.saves else (), pair.build)  # fmt: skip
 
     def applied(self, box: list[Any], inputs: Sequence[Any]) -> Sequence[Any]:
@@ -134,6 +137,7 @@ class _Call(NamedTuple):
     early: set[Any]
     doubts: list[int]
     let: list[bool]
+    spare: Spare | None
 
 
 def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
@@ -184,6 +188,7 @@ class _Apply(torch.autograd.Function):
             set(),
             doubts,
             [],
+            Spare(node.groups, tensors) if node.groups and node.saves else None,
         )
         if told:
             without = [given[i] for i in pair.routes.without(node.positions, told)]
@@ -258,10 +263,10 @@ def _gradients(
     stored = call.numbers
     if call.places:
         stored = list(stored)
-        for i, x in zip(call.places, _saved(ctx, cotangents)):
+        for i, x in zip(call.places, _saved(ctx, there, cotangents)):
             stored[i] = x
     else:
-        _saved(ctx)
+        _saved(ctx, there)
     if call.specs is not None:
         stored = nested(stored, call.specs[1])
     if node.sized:
@@ -300,7 +305,7 @@ def _again(
     ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
-    _saved(ctx, cotangents)
+    _saved(ctx, there, cotangents)
     pair = call.node.pair
     for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
         if isinstance(x, torch.Tensor) and _version(x) != version and i not in pair.written:
@@ -314,11 +319,17 @@ def _again(
         return present, joint.run([*call.inputs, *call.snapshots, *cotangents])
 
 
-def _saved(ctx: Any, cotangents: Sequence[Any] = ()) -> tuple[torch.Tensor, ...]:
+def _saved(ctx: Any, there: Sequence[bool], cotangents: Sequence[Any] = ()) -> Sequence[torch.Tensor]:  # fmt: skip
     """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
     call: _Call = ctx.call
     if call.kept is not None:
         return call.kept
+    by_torch = partial(_by_torch, ctx, cotangents)
+    return by_torch() if call.spare is None else call.spare.saved(by_torch, there)
+
+
+def _by_torch(ctx: Any, cotangents: Sequence[Any]) -> Sequence[torch.Tensor]:
+    call: _Call = ctx.call
     if not call.let:
         try:
             return ctx.saved_tensors
@@ -329,7 +340,7 @@ def _saved(ctx: Any, cotangents: Sequence[Any] = ()) -> tuple[torch.Tensor, ...]
     return _without_doubts(ctx, cotangents, None)
 
 
-def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | None) -> tuple[torch.Tensor, ...]:  # fmt: skip
+def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | None) -> Sequence[torch.Tensor]:  # fmt: skip
     """What a node has saved, where nothing of it that this run looks at was written since."""
     call: _Call = ctx.call
     doubtful = call.node.doubtful

@@ -36,7 +36,7 @@ def firm(nodes: Iterable[Node], ends: Collection[Value], loose: dict[Node, froze
         )
         found.update(values_in(node.kwargs))
     for value in list(found):
-        while (node := value.node) is not None and _is_view(node):
+        while (node := value.node) is not None and is_view(node):
             value = node.args[0]
             found.add(value)
     return found
@@ -61,7 +61,7 @@ def large(value: Value) -> bool:
     return None in kind.shape or size(value) > SMALL
 
 
-def _is_view(node: Node) -> bool:
+def is_view(node: Node) -> bool:
     """Whether the result of a node shares memory, and so torch's count of writes, with its first argument."""
     if not node.op.startswith("aten.") or not isinstance(node.args[0], Value):
         return False
