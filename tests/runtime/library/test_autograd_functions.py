@@ -276,3 +276,135 @@ def test_a_gradient_uses_results_of_the_function(apply, inside):
         return [f(torch.tensor(x, dtype=torch.float64, requires_grad=True)).detach() for x in xs]
 
     torch.testing.assert_close(run(tg.function), run(lambda f: f))
+
+
+class OfTheFirst(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, g):
+        [w] = ctx.saved_tensors
+        return g * w, None
+
+
+class OneEach(torch.autograd.Function):
+    """Each result has the gradient of one argument."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, w)
+        return x * w, x + w
+
+    @staticmethod
+    def backward(ctx, g, h):
+        x, w = ctx.saved_tensors
+        return None if g is None else g * w, None if h is None else h * 2
+
+
+class Sometimes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        if g.sum() > 2:
+            return g * w, g * x
+        return g * w, None
+
+
+class Six(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return tuple(x * k for k in range(6))
+
+    @staticmethod
+    def backward(ctx, *cotangents):
+        total = 0
+        for k, g in enumerate(cotangents):
+            total = total + 100 if g is None else total + g * k
+        return total
+
+
+@tg.custom_gradient
+def of_the_first(x, w):
+    return x * w, lambda g: (g * w, None)
+
+
+def repeated(x, w, n):
+    for _ in range(n):
+        x = of_the_first(x, w)
+    return x
+
+
+def carried(x, w, n):
+    for _ in range(n):
+        w = OfTheFirst.apply(x + 1, w)
+    return w
+
+
+def by_some(x, w, n):
+    a, b = OneEach.apply(x, w)
+    if n > 1:
+        y = a
+    else:
+        y = a + b
+    return y * x
+
+
+WITH_NONE = {
+    "none": lambda x, w, n: OfTheFirst.apply(x, w),
+    "another way": lambda x, w, n: OfTheFirst.apply(x, w) + w,
+    "in a branch": lambda x, w, n: OfTheFirst.apply(x, w) if n > 1 else x * w,
+    "tg.custom_gradient": lambda x, w, n: of_the_first(x, w),
+    "in a loop": repeated,
+    "of the state of a loop": carried,
+    "behind an infinite derivative": lambda x, w, n: OfTheFirst.apply(x, torch.sqrt(w * 0)),
+    "of a cotangent": lambda x, w, n: OneEach.apply(x, torch.sqrt(w * 0))[0],
+    "of a cotangent in a branch": lambda x, w, n: OneEach.apply(x, w)[0 if n > 1 else 1],
+    "of a cotangent that a branch leaves out": by_some,
+    "by a condition": lambda x, w, n: Sometimes.apply(x, w) * 2,
+    "many cotangents": lambda x, w, n: Six.apply(x)[1] * w if n > 1 else Six.apply(x)[2] + w,
+}
+
+
+@pytest.mark.parametrize("taken", ["outside", "inside", "wrt w"])
+@pytest.mark.parametrize("program", WITH_NONE.values(), ids=WITH_NONE)
+def test_gradients_that_are_none(program, taken):
+    def inside(x, w, n):
+        return torch.autograd.grad(program(x, w, n).sum(), (x, w), allow_unused=True)
+
+    def found(f, n):
+        x = torch.tensor([1.0, 2.0], requires_grad=taken != "wrt w")
+        w = torch.tensor([3.0, 4.0], requires_grad=True)
+        y = f(x, w, torch.tensor(n))
+        if taken != "inside":
+            (y.sum() * 2).backward()
+            y = x.grad, w.grad
+        return [None if g is None else g.tolist() for g in y]
+
+    function = inside if taken == "inside" else program
+    staged = tg.function(function)
+    for n in (1, 2):
+        assert found(staged, n) == found(function, n)
+
+
+def test_gradients_of_one_of_several_results_that_are_none():
+    def found(f):
+        x, w = (torch.ones(2, requires_grad=True) for _ in range(2))
+        outs = f(x, w)
+        rows = [torch.autograd.grad(y.sum(), (x, w), allow_unused=True, retain_graph=True) for y in outs]  # fmt: skip
+        return [[None if g is None else g.tolist() for g in row] for row in rows]
+
+    function = OneEach.apply
+    assert found(tg.function(lambda x, w: function(x, w))) == found(function) == [
+        [[1.0, 1.0], None],
+        [None, [2.0, 2.0]],
+    ]  # fmt: skip

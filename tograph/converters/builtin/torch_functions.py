@@ -309,5 +309,5 @@ def as_called(f):
     return functools.partial(call, f)
 
 
-custom.CONVERT = as_called
+custom.CONVERT, custom.RESOLVED = as_called, union.apply
 WRAPPERS.add(custom.custom_gradient(as_called).__code__)

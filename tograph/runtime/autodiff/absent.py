@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ops import takes_size
 from ..graph.rewrite import ALTERNATIVES, carried, copy_node, keep_inputs, lead, passed
 from ..graph.types import BOOL, TensorType
 from ..symbols.carrier import differentiable
@@ -30,7 +31,6 @@ _SUMS = {
     "aten.addmm.default": {1: 0, 2: 0},
     "tg.handle_add": {0: 1, 1: 0},
 }
-_MAKERS = ("_like.", ".new_")  # what these give is no function of the content
 _USERS = "gradient"  # a call of what a user wrote: torch gives that zeros
 
 
@@ -101,6 +101,20 @@ class Copy:
                 self._tell(node, made)
             self.made.nodes.append(made)
         self._give(node)
+        if "told" in node.kwargs and "none" in node.kwargs:
+            self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        """A gradient of the user's own is None where no cotangent that is there gives something."""
+        count = node.kwargs["told"]
+        having = [
+            j
+            for j, g in enumerate(node.args[-2 * count : -count])
+            if self.there.get(g) is not False
+        ]
+        for k, v in enumerate(node.outputs):
+            if all((j, k) in node.kwargs["none"] for j in having):
+                self.there[v] = False
 
     def _tell(self, node: Node, made: Node) -> None:
         """Tell a gradient of the user's own which of its cotangents are absent: it takes a bool for each behind them."""
@@ -142,7 +156,7 @@ class Copy:
         if node is None:
             return True
         by = [u.type for u in node.inputs if self.there.get(u) is False]
-        return all(map(differentiable, by)) and not any(m in node.op for m in _MAKERS)
+        return all(map(differentiable, by)) and not takes_size(node.op)
 
     def _split(self, values: Iterable[object]) -> tuple[set[int], set[int]]:
         """Which of some values are absent, and which are cotangents that are there."""

@@ -8,7 +8,7 @@ that finished as well, and its gradient is a ``Case`` on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,7 +98,9 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     args = [call.input(j + heads) for j in kept] + saved + [grads[i] for i in given]
     args += [plain_object(any_told(writers[k], call.graph.graph), call.graph) for k in told]
     arriving = _arriving(node, grads, given)
-    made = _emit(call, heads, args, regions)
+    firm = {j for p in parts.values() for j in p.kept if j not in p.loose}
+    loose = [k for k, j in enumerate(kept, heads) if j not in firm]
+    made = _emit(call, heads, args, regions, [*range(heads), *loose])
     for j, g in zip(present, made):
         found[j + heads] = g
         told = _told(call, unsure[j], dict(zip(taken.ways, made[len(present) :])).get(j))
@@ -148,17 +150,19 @@ def _told(call: Call, found: list[Way], asked: Any) -> Value | None:
     return graph.emit("py.bool" if found[0] else "py.not", taken, type=BOOL)
 
 
-def _emit(call: Call, heads: int, args: list[Any], regions: dict[str, Graph]) -> list[Any]:
+def _emit(
+    call: Call, heads: int, args: list[Any], regions: dict[str, Graph], loose: Collection[int]
+) -> list[Any]:
     """Record the choice among the gradients of the regions."""
     node, columns = call.node, zip(*(g.outputs for g in regions.values()))
     kinds = [_join([v.type for v in outputs]) for outputs in columns]
     op, head, kwargs = node.op, [call.input(i) for i in range(heads)], {}
     if node.op == "Try":
-        op, head = "Case", call.outputs([len(node.outputs) - 1])
+        op, head, loose = "Case", call.outputs([len(node.outputs) - 1]), [k + 1 for k in loose]
         regions = {f"branch{k}": g for k, g in enumerate(regions.values())}
     elif node.op == "Call":
         kwargs = {"name": f"{node.kwargs.get('name', 'call')}_backward"}
-    return emit_many(op, (*head, *args), kwargs, kinds, regions=regions)
+    return emit_many(op, (*head, *args), kwargs, kinds, regions, loose)
 
 
 _IN_CELLS = (
@@ -210,16 +214,33 @@ def _by_user(call: Call, grads: list[Any]) -> list[Any]:
     given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]
     own = len(node.outputs) if node.kwargs.get("results") else 0
     args = [*call.outputs(range(own)), *map(call.input, range(own, len(call.inputs))), *given]
-    kwargs: dict[str, Any] = {"name": "gradient"}
+    none = node.kwargs.get("none", ())
+    kwargs: dict[str, Any] = {"name": "gradient"} | ({"none": none} if none else {})
     if "told" in node.kwargs:
-        args += [g is not None for g in grads]
+        args += [g is not None and _flag(_way_of(g)) for g in grads]
         kwargs["told"] = len(grads)
     kinds = [v.type for v in region.outputs]
     made = emit_many("Call", tuple(args), kwargs, kinds, regions={"function": region})
     found: list[Any] = [None] * len(call.inputs)
-    for i, g in zip(node.kwargs["wrt"], made):
-        found[i] = g
+    there = {j: _way_of(g) for j, g in enumerate(grads) if g is not None}
+    for k, (i, g) in enumerate(zip(node.kwargs["wrt"], made)):
+        by = [way for j, way in there.items() if (j, k) not in none]
+        if by:
+            found[i] = g
+            if all(isinstance(way, Value) for way in by):
+                ways.tell(g, ways.of_all("py.or_", by, current_graph()))
     return found
+
+
+def _flag(way: Way) -> Any:
+    return plain_object(way, current_graph()) if isinstance(way, Value) else way
+
+
+def _way_of(g: Any) -> Way:
+    """Whether a cotangent is there: zeros may stand for None."""
+    graph = current_graph()
+    known = graph.root.ways.get(argument(graph, g)) if isinstance(g, torch.Tensor) else None
+    return True if known is None else known
 
 
 def _static(node: Node, j: int) -> bool:

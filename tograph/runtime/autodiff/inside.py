@@ -81,7 +81,7 @@ def _ways_to(call: Call, output: int) -> Ways:
 
 def _through(call: Call, places: Sequence[int]) -> list[Ways]:
     known: dict[Any, Ways] = {call.inputs[i]: {i: True} for i in call.tensors}
-    return through(call.node, places, known, Terms(call.graph.graph))
+    return through(call.node, places, known, Terms(call.graph.graph, True))
 
 
 def _sorted(roots: Sequence[Any]) -> list[Any]:

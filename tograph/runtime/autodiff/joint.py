@@ -22,7 +22,6 @@ from ..graph.types import BOOL
 from ..inference.layouts import taking_sparse
 from ..recording.tracing import recording
 from ..symbols import journal
-from ..symbols.carrier import Carrier
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.symbolic import same
 from ..writes import freed, histories
@@ -38,7 +37,7 @@ class Joint:
 
     ``told``: what the backward part has to be told of writes, see ``writes``. ``saves``: those of ``given`` in whose history eager PyTorch
     saves tensors, which a gradient frees. ``connected``: the values that require grad. ``ways``: whether a run has a gradient, by place in ``grads``, see ``recording.ways``;
-    False: zeros that were filled in. ``unsure``: those of ``given`` of which an input behind the cotangents says whether there is one.
+    False: zeros that were filled in. ``unsure``: those of ``given`` of which an input behind the cotangents says whether there is one. ``loose``: see ``unsaved``.
     """
 
     func: FuncGraph
@@ -56,6 +55,7 @@ class Joint:
     ways: dict[int, Value]
     filled: frozenset[int] = frozenset()
     unsure: tuple[int, ...] = ()
+    loose: dict[Node, frozenset[int]] = field(default_factory=dict)
 
 
 def engine(
@@ -114,11 +114,12 @@ def differentiate(
         ways = {k: func.root.ways[g] for k, g in enumerate(grads) if g in func.root.ways}
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
         connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
+        loose = dict(func.root.loose)
     _settle_constants(func)
     parts, told = _parts_at(func, last), _used(told, func)
     cotangents = [*cotangents, *asked.values(), *told.values()]
     return Joint(
-        func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected, ways, empty, tuple(asked)
+        func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected, ways, empty, tuple(asked), loose
     )  # fmt: skip
 
 
@@ -147,7 +148,7 @@ class _Missing(torch.autograd.Function):
         graph = current_graph()
         never = graph.emit("py.constant", False, type=BOOL)
         graph.add("tg.assert", (never, "NotImplementedError", (ctx.error,)))
-        return None, None, *(_zeros(x) for x in ctx.inputs)
+        return None, None, *(zeros_like(x) for x in ctx.inputs)
 
 
 def _inputs(graph: Graph, func: FuncGraph, need: Sequence[int]) -> tuple[list[Value], list[Any]]:
@@ -189,7 +190,7 @@ def _gradients(
         found = _backward_of(outputs, given, wrt, again)
         empty = frozenset(k for k in filled if found[k] is None)
         for k in empty:
-            found[k] = _zeros(wrt[k])
+            found[k] = zeros_like(wrt[k])
         return [None if g is None else value_in(g, func) for g in found], empty
 
 
@@ -276,11 +277,6 @@ def _place_of(formula: Any, func: FuncGraph) -> Location | None:
         if node.location is not None and formula in histories.behind(found):
             return node.location
     return None
-
-
-def _zeros(x: Any) -> Any:
-    static = not isinstance(x, Carrier) and all(type(n) is int for n in x.shape)
-    return torch.zeros(x.shape, dtype=x.dtype, device=x.device) if static else zeros_like(x)
 
 
 def _settle_constants(func: FuncGraph) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value, values_in
+from ..graph.ops import takes_size
 from ..graph.ordering import prune, set_control_inputs
-from ..graph.rewrite import ALTERNATIVES, copied, lead
+from ..graph.rewrite import ALTERNATIVES, carried, copied, lead, passed
 from ..writes.stale import MODIFIED, let
 from .paths import Terms, Way, taken
 
@@ -72,9 +73,31 @@ def modified(error: RuntimeError) -> bool:
 
 def _directly(node: Node) -> Sequence[Value]:
     """The values that a node looks at itself."""
-    if node.op not in ALTERNATIVES:
-        return node.inputs
-    return [v for v in node.args[: lead(node)] if isinstance(v, Value)]
+    if node.op == "While":
+        return _by_loop(node)
+    if node.op in ALTERNATIVES:
+        return [v for v in node.args[: lead(node)] if isinstance(v, Value)]
+    return list(values_in((node.args[1:], node.kwargs))) if takes_size(node.op) else node.inputs
+
+
+def _by_loop(node: Node) -> Sequence[Value]:
+    """The state of a loop, and what of the rest an iteration may look at."""
+    seen = [everything(r) for r in node.regions.values()]
+    state, places = carried(node), range(len(node.args))
+    looked = [i for i in places if i < state or any(r.inputs[i] in s for r, s in zip(node.regions.values(), seen))]  # fmt: skip
+    return [v for i in looked if isinstance(v := node.args[i], Value)]
+
+
+def everything(graph: Graph) -> set[Value]:
+    """What a graph looks at in some run."""
+    found = set(graph.outputs)
+    for node in graph.nodes:
+        found.update(_directly(node))
+        if node.op in ALTERNATIVES:
+            for region in node.regions.values():
+                seen = everything(region)
+                found.update(v for v, x in zip(passed(node), region.inputs) if x in seen)
+    return found
 
 
 def _looks(graph: Graph, values: Sequence[Value]) -> list[Way]:

@@ -239,7 +239,9 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     carried = len(body.outputs)
     kinds = [v.type for v in body.inputs[:carried]]
     regions = {"cond": _trips_left(body), "body": body}
-    made = emit_many("While", args, {"carried": carried}, kinds, regions=regions)
+    first = len(args) - len(fixed) - len(flags)
+    loose = [first + i for i, k in enumerate(p.kept) if k in p.loose]
+    made = emit_many("While", args, {"carried": carried}, kinds, regions=regions, loose=loose)
     ends, rest = made[1 : 1 + len(state)], made[1 + len(state) :]
     found, rest = rest[len(totals) :], rest[: len(totals)]
     results = _sums(trip, rest, found[len(never) :])

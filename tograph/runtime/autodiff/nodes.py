@@ -6,7 +6,9 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -16,8 +18,10 @@ from ..graph.ir import Value
 from ..graph.types import ScalarType, TensorType
 from ..symbols.plain_apply import plain_apply
 from ..writes.saving import words
-from .looked import Doubtful, modified
+from .looked import Doubtful, everything, modified
+from .nesting import flattened, nested, spread
 from .routes import is_there
+from .spare import Spare
 
 if TYPE_CHECKING:
     from .pairs import Pair
@@ -29,7 +33,7 @@ class ShareNode:
     """A share of a pair's outputs, ``given``, as a function of the inputs.
 
     ``present``: the inputs that its backward graph gives gradients of. ``sources``: what it keeps, an input ``i`` as ``i`` and an output of
-    the forward graph as ``~i``. ``flat``: all of this is tensors and numbers.
+    the forward graph as ``~i``. ``groups``: see ``spare``, where there are several. ``flat``: all of this is tensors and numbers. ``sized``: of which tensors that it keeps nobody looks at the content.
     """
 
     def __init__(self, pair: Pair, number: int):
@@ -47,9 +51,12 @@ class ShareNode:
         values += [graph.inputs[i] if i >= 0 else graph.outputs[~i] for i in self.sources]
         self.flat = _are_flat(values)
         self.flat_inputs = _are_flat(pair.graph.inputs)
-        stored = values[len(self.given) :]
-        self.tensors = [i for i, v in enumerate(stored) if isinstance(v.type, TensorType)]
+        stored, looked = values[len(self.given) :], everything(share.backward)
+        tensors = [i for i, v in enumerate(stored) if isinstance(v.type, TensorType)]
+        self.sized = [i for i in tensors if share.backward.inputs[i] not in looked]
+        self.tensors = [i for i in tensors if i not in self.sized]
         self.only_tensors = all(isinstance(v.type, TensorType) for v in pair.graph.inputs)
+        self.groups = share.groups if -1 in share.groups or len(set(share.groups)) > 1 else ()
         self.doubtful = Doubtful(share.backward, self.tensors if self.flat and self.saves else (), pair.build)  # fmt: skip
 
     def applied(self, box: list[Any], inputs: Sequence[Any]) -> Sequence[Any]:
@@ -74,8 +81,7 @@ class ShareNode:
             with torch.no_grad():
                 _run(self.pair, box, inputs)
         first = len(self.pair.graph.outputs) + self.pair.saved + len(self.pair.snapshots)
-        every = [True] * len(self.positions)
-        reached = self.pair.routes.open_to(self.positions, every, tuple(box[0][first:]))
+        reached = self.pair.routes.history_of(self.positions, tuple(box[0][first:]))
         away = set(self.pair.wrt) - reached
         return [x.detach() if i in away else x for i, x in enumerate(inputs)]
 
@@ -95,6 +101,17 @@ def _leaves(pair: Pair) -> dict[Value, int]:
 
 def _are_flat(values: Sequence[Value]) -> bool:
     return all(isinstance(v.type, (TensorType, ScalarType)) for v in values)
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """A tensor that is kept for its size: no write to it matters."""
+
+    tensor: torch.Tensor
+
+
+def _content(x: Any) -> Any:
+    return x.tensor if isinstance(x, _Sized) else x
 
 
 class _Call(NamedTuple):
@@ -120,6 +137,7 @@ class _Call(NamedTuple):
     early: set[Any]
     doubts: list[int]
     let: list[bool]
+    spare: Spare | None
 
 
 def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
@@ -136,6 +154,8 @@ class _Apply(torch.autograd.Function):
         (outs, state), specs = box, None
         given: list[Any] = [outs[i] for i in node.given]
         stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
+        for i in node.sized:
+            stored[i] = _Sized(stored[i].detach())
         flat, places = given, node.tensors
         if not node.flat:
             (flat, given_spec), (stored, stored_spec) = flattened(given), flattened(stored)
@@ -168,6 +188,7 @@ class _Apply(torch.autograd.Function):
             set(),
             doubts,
             [],
+            Spare(node.groups, tensors) if node.groups and node.saves else None,
         )
         if told:
             without = [given[i] for i in pair.routes.without(node.positions, told)]
@@ -180,7 +201,7 @@ class _Apply(torch.autograd.Function):
         call: _Call = ctx.call
         node, specs, nothing = call.node, call.specs, [None] * len(call.inputs)
         if not any(g is not None for g in grads):
-            return None, None, None, *_spread(nothing, call.shape)
+            return None, None, None, *spread(nothing, call.shape)
         there = [is_there(g) for g in (grads if specs is None else nested(grads, specs[0]))]  # fmt: skip
         open_to = node.pair.routes.open_to(node.positions, there, call.told)
         cotangents: list[Any] = [_zeros(*call.likes[i]) if g is None else g for i, g in enumerate(grads)]  # fmt: skip
@@ -193,7 +214,7 @@ class _Apply(torch.autograd.Function):
         for i, g in zip(present, found):
             if i in open_to:
                 nothing[i] = g
-        return None, None, None, *_spread(nothing, call.shape)
+        return None, None, None, *spread(nothing, call.shape)
 
 
 _applied = plain_apply(_Apply)
@@ -222,46 +243,6 @@ def _parted(stored: list[Any], places: Sequence[int]) -> tuple[list[torch.Tensor
     return tensors, stored
 
 
-def flattened(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """(what is in some values and in lists among them, their shape: for each value None, or the shape of a list)"""
-    leaves: list[Any] = []
-    return leaves, _shape(items, leaves)
-
-
-def _shape(items: Sequence[Any], leaves: list[Any]) -> list[Any]:
-    shape: list[Any] = []
-    for x in items:
-        if isinstance(x, (list, tuple)):
-            # A tuple of a GPU's plan is tied to one memory: its items stand alone.
-            shape.append((list if isinstance(x, list) else tuple, _shape(x, leaves)))
-        else:
-            shape.append(None)
-            leaves.append(x)
-    return shape
-
-
-def nested(leaves: Sequence[Any], shape: list[Any]) -> list[Any]:
-    """The values again."""
-    return _taken(iter(leaves), shape)
-
-
-def _taken(leaves: Iterator[Any], shape: list[Any]) -> list[Any]:
-    return [next(leaves) if s is None else s[0](_taken(leaves, s[1])) for s in shape]
-
-
-def _spread(grads: Sequence[Any], shape: list[Any] | None) -> Sequence[Any]:
-    """The gradients of what is in some values: of a list without one, None for each item."""
-    if shape is None:
-        return grads
-    found: list[Any] = []
-    for g, inner in zip(grads, shape):
-        if inner is None:
-            found.append(g)
-        else:
-            found += _spread([None] * len(inner[1]) if g is None else g, inner[1])
-    return found
-
-
 def _needs(ctx: Any, call: _Call) -> Sequence[bool]:
     """Which inputs a gradient is computed of."""
     needs = ctx.needs_input_grad[3:]
@@ -282,12 +263,14 @@ def _gradients(
     stored = call.numbers
     if call.places:
         stored = list(stored)
-        for i, x in zip(call.places, _saved(ctx, cotangents)):
+        for i, x in zip(call.places, _saved(ctx, there, cotangents)):
             stored[i] = x
     else:
-        _saved(ctx)
+        _saved(ctx, there)
     if call.specs is not None:
         stored = nested(stored, call.specs[1])
+    if node.sized:
+        stored = list(map(_content, stored))
     taking, present = (node.number, there), node.present
     if not all(there):
         share = node.pair.narrowed(taking)
@@ -322,7 +305,7 @@ def _again(
     ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
-    _saved(ctx, cotangents)
+    _saved(ctx, there, cotangents)
     pair = call.node.pair
     for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
         if isinstance(x, torch.Tensor) and _version(x) != version and i not in pair.written:
@@ -336,11 +319,17 @@ def _again(
         return present, joint.run([*call.inputs, *call.snapshots, *cotangents])
 
 
-def _saved(ctx: Any, cotangents: Sequence[Any] = ()) -> tuple[torch.Tensor, ...]:
+def _saved(ctx: Any, there: Sequence[bool], cotangents: Sequence[Any] = ()) -> Sequence[torch.Tensor]:  # fmt: skip
     """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
     call: _Call = ctx.call
     if call.kept is not None:
         return call.kept
+    by_torch = partial(_by_torch, ctx, cotangents)
+    return by_torch() if call.spare is None else call.spare.saved(by_torch, there)
+
+
+def _by_torch(ctx: Any, cotangents: Sequence[Any]) -> Sequence[torch.Tensor]:
+    call: _Call = ctx.call
     if not call.let:
         try:
             return ctx.saved_tensors
@@ -351,7 +340,7 @@ def _saved(ctx: Any, cotangents: Sequence[Any] = ()) -> tuple[torch.Tensor, ...]
     return _without_doubts(ctx, cotangents, None)
 
 
-def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | None) -> tuple[torch.Tensor, ...]:  # fmt: skip
+def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | None) -> Sequence[torch.Tensor]:  # fmt: skip
     """What a node has saved, where nothing of it that this run looks at was written since."""
     call: _Call = ctx.call
     doubtful = call.node.doubtful
@@ -361,7 +350,7 @@ def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | N
     saved, stored = ctx.saved_tensors, list(call.numbers)
     for i, x in zip(call.places, saved):
         stored[i] = x
-    looked = doubtful.looked_at(list(map(_dense, [*stored, *cotangents])))
+    looked = doubtful.looked_at([_dense(_content(x)) for x in (*stored, *cotangents)])
     for k, version, used in zip(doubtful.places, call.doubts, looked):
         if used and stored[k]._version != version:
             raise error or RuntimeError(words(stored[k], version))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -45,9 +46,9 @@ def emit(op: str, *args: Any, type: Type) -> Any:
 
 
 def emit_many(
-    op: str, args: tuple, kwargs: dict, types: list[Type], regions: Any = None
-) -> list[Any]:
-    """``emit`` for an op with several outputs, or with regions."""
+    op: str, args: tuple, kwargs: dict, types: list[Type], regions: Any = None, loose: Collection[int] = ()
+) -> list[Any]:  # fmt: skip
+    """``emit`` for an op with several outputs, or with regions. ``loose``: arguments that eager PyTorch has not saved (``unsaved``)."""
     graph = current_graph()
     values = tuple(value_in(a, graph) for a in args)
     if regions:
@@ -57,6 +58,8 @@ def emit_many(
         values = tuple(v if isinstance(v, Value) else _constant(v, graph) for v in values)
     options = {k: value_in(v, graph) for k, v in kwargs.items()}
     node = graph.add(op, values, options, types, regions=regions)
+    if loose:
+        graph.root.loose[node] = frozenset(loose)
     return [object_of(v, graph) for v in node.outputs]
 
 
@@ -78,5 +81,7 @@ def type_of(x: Any) -> Type:
 def zeros_like(x: Any) -> Any:
     """Zeros of the type of an object: of a list or an optional, element by element."""
     if isinstance(x, torch.Tensor) and isinstance(type_of(x), TensorType):
+        if all(type(n) is int for n in x.shape):
+            return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
         return torch.zeros_like(x)
     return emit("tg.handle_zeros", x, type=type_of(x))

@@ -23,7 +23,8 @@ from ..graph.rewrite import copied, copy_node, leave_out
 from ..symbols.carrier import differentiable
 from ..writes.freed import MESSAGE, is_freed
 from ..writes.histories import Before
-from .nodes import ShareNode, flattened, nested
+from .nesting import flattened, nested
+from .nodes import ShareNode
 from .routes import Routes
 from .shares import Share, narrowed, shares
 from .unwrapped import unwrap

@@ -24,9 +24,14 @@ Way = bool | Value
 Ways = dict[int, Way]  # by input; those that are not there are False
 
 
-def paths(graph: Graph, wanted: Sequence[int], inputs: Collection[int]) -> list[Ways]:
-    """The ways from ``inputs`` to each of the outputs ``wanted``; the graph computes those that only the run knows."""
-    terms = Terms(graph)
+def paths(
+    graph: Graph, wanted: Sequence[int], inputs: Collection[int], gradients: bool = False
+) -> list[Ways]:
+    """The ways from ``inputs`` to each of the outputs ``wanted``; the graph computes those that only the run knows.
+
+    ``gradients``: those by which gradients come back. One of the user's own that is None requires grad all the same.
+    """
+    terms = Terms(graph, gradients)
     known: dict[Value, Ways] = {
         graph.inputs[i]: {i: True} for i in inputs if differentiable(graph.inputs[i].type)
     }
@@ -44,8 +49,8 @@ def paths(graph: Graph, wanted: Sequence[int], inputs: Collection[int]) -> list[
 class Terms:
     """Ways of one graph put together; what is the same is computed once."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, gradients: bool = False):
+        self.graph, self.gradients = graph, gradients
         self.made: dict[tuple, Value] = {}
 
     def op(self, op: str, *args: Value | int) -> Value:
@@ -115,9 +120,19 @@ def through(
     inputs = node.inputs
     if node.regions:
         inputs = [node.args[lead(node) + i] for i in node.kwargs["wrt"]]
+        if terms.gradients and "none" in node.kwargs:
+            return [_by_user(node, j, inputs, known, terms) for j in places]
     for v in dict.fromkeys(inputs):
         terms.add(total, True, known.get(v, {}))
     return [total] * len(places)
+
+
+def _by_user(node: Node, j: int, inputs: Sequence[Value], known: dict[Value, Ways], terms: Terms) -> Ways:  # fmt: skip
+    """The ways by which a cotangent of output ``j`` goes through a gradient of the user's own."""
+    total: Ways = {}
+    for v in dict.fromkeys(v for k, v in enumerate(inputs) if (j, k) not in node.kwargs["none"]):
+        terms.add(total, True, known.get(v, {}))
+    return total
 
 
 def _outer(node: Node, known: dict[Value, Ways]) -> dict[int, Ways]:
@@ -132,7 +147,7 @@ def _choice(
     outer = _outer(node, known)
     # a region that always fails leads to no output
     found = [
-        [None] * len(places) if always_fails(r) else paths(r, places, outer)
+        [None] * len(places) if always_fails(r) else paths(r, places, outer, terms.gradients)
         for r in node.regions.values()
     ]
     told: dict[tuple[Way | None, ...], Value] = {}
@@ -174,7 +189,8 @@ _Column = dict[int, bool | None]
 def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms) -> list[Ways]:
     carried, body, outer = node.kwargs["carried"], node.regions["body"], _outer(node, known)
     state = _closed(node, places)
-    steps = dict(zip(state, paths(body, state, {*state, *(p for p in outer if p >= carried)})))
+    entering = {*state, *(p for p in outer if p >= carried)}
+    steps = dict(zip(state, paths(body, state, entering, terms.gradients)))
     sources: dict[tuple, list[int]] = {}  # what enters the state in the same way is one source
     for p in outer:
         if p in state:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.ir import Graph, Value
-from .paths import paths
+from .paths import Ways, paths
 
 
 class Routes:
@@ -17,32 +17,54 @@ class Routes:
 
     def __init__(self, graph: Graph, given: Sequence[int], wrt: Sequence[int]):
         found = paths(graph, given, wrt)
-        values = [w for ways in found for w in ways.values() if isinstance(w, Value)]
+        back = paths(graph, given, wrt, gradients=True) if _gives_none(graph) else found
+        values = [w for ways in (*found, *back) for w in ways.values() if isinstance(w, Value)]
         self.told: list[Value] = list(dict.fromkeys(values))
         place = {v: i for i, v in enumerate(self.told)}
-        self._sure = [frozenset(i for i, w in ways.items() if w is True) for ways in found]
-        self._told = [
-            [(i, place[w]) for i, w in ways.items() if isinstance(w, Value)] for ways in found
-        ]
-        self._open: dict[Any, frozenset[int]] = {}
+        self._forth = _Table(found, place)
+        self._back = self._forth if back is found else _Table(back, place)
 
     def without(self, results: Sequence[int], told: Sequence[bool]) -> list[int]:
         """Those of some results that nothing requires a gradient of in a run, by position among them."""
+        sure, more = self._forth.sure, self._forth.told
         return [
             k
             for k, r in enumerate(results)
-            if not self._sure[r] and not any(told[at] for _, at in self._told[r])
+            if not sure[r] and not any(told[at] for _, at in more[r])
         ]
+
+    def history_of(self, results: Sequence[int], told: tuple[bool, ...]) -> frozenset[int]:
+        """The inputs that are in the histories of those results."""
+        return self._forth.inputs(tuple(results), told)
 
     def open_to(
         self, results: Sequence[int], there: Sequence[bool], told: tuple[bool, ...]
     ) -> frozenset[int]:
         """The inputs that the gradients of those results come to that are there."""
-        given = tuple(r for r, t in zip(results, there, strict=True) if t)
-        if (given, told) not in self._open:
-            more = (i for r in given for i, at in self._told[r] if told[at])
-            self._open[given, told] = frozenset(more).union(*(self._sure[r] for r in given))
-        return self._open[given, told]
+        return self._back.inputs(tuple(r for r, t in zip(results, there, strict=True) if t), told)
+
+
+class _Table:
+    """By result the inputs that it has surely, and those that a run tells of, each with the place of what tells."""
+
+    def __init__(self, found: Sequence[Ways], place: dict[Value, int]):
+        self.sure = [frozenset(i for i, w in ways.items() if w is True) for ways in found]
+        self.told = [
+            [(i, place[w]) for i, w in ways.items() if isinstance(w, Value)] for ways in found
+        ]
+        self._known: dict[Any, frozenset[int]] = {}
+
+    def inputs(self, results: tuple[int, ...], told: tuple[bool, ...]) -> frozenset[int]:
+        if (results, told) not in self._known:
+            more = (i for r in results for i, at in self.told[r] if told[at])
+            sure = (self.sure[r] for r in results)
+            self._known[results, told] = frozenset(more).union(*sure)
+        return self._known[results, told]
+
+
+def _gives_none(graph: Graph) -> bool:
+    """Whether a gradient of the user's own is None for some argument."""
+    return any("none" in n.kwargs or any(map(_gives_none, n.regions.values())) for n in graph.nodes)
 
 
 def is_there(grad: Any) -> bool:

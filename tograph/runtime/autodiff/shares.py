@@ -14,7 +14,10 @@ from dataclasses import dataclass
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import prune, set_control_inputs
+from ..graph.rewrite import carried, passed
+from ..graph.types import ScalarType
 from .absent import without
+from .unsaved import is_view
 from .vjp import Pullback
 
 MOST = 8  # shares of a call; with more of them all outputs are one
@@ -25,7 +28,8 @@ _NONE: frozenset[int] = frozenset()
 class Share:
     """``given`` and ``present`` are positions among those of the pullback, ``stored`` among its kept inputs and saved values.
 
-    ``backward``: the stored values and the cotangents of the share -> its gradients. ``saves``: a gradient frees what is stored.
+    ``backward``: the stored values and the cotangents of the share -> its gradients. ``saves``: a gradient frees what is stored. ``groups``: for each of
+    ``given`` a number, the same for those that share what was saved, -1 for those that nothing was saved for.
     """
 
     given: list[int]
@@ -33,6 +37,7 @@ class Share:
     present: list[int]
     backward: Graph
     saves: bool
+    groups: Sequence[int] = ()
 
 
 def shares(pullback: Pullback) -> list[Share]:
@@ -53,12 +58,73 @@ def shares(pullback: Pullback) -> list[Share]:
                 list(range(len(pullback.present))),
                 graph,
                 bool(pullback.saves),
+                groups(graph, graph.inputs[first:]),
             )
         ]
+    apart = groups(graph, graph.inputs[first:])
     return [
-        _share(graph, first, part, depends, any(pullback.given[i] in pullback.saves for i in part))
+        _share(
+            graph,
+            first,
+            part,
+            depends,
+            any(pullback.given[i] in pullback.saves for i in part),
+            [apart[i] for i in part],
+        )
         for part in parts.values()
     ]
+
+
+def groups(graph: Graph, cotangents: Sequence[Value]) -> list[int]:
+    """For each cotangent of a backward graph a number, the same for those that meet, also in regions, where something that was saved is read.
+
+    -1: of what nothing was saved for.
+    """
+    if len(cotangents) < 2:
+        return [0] * len(cotangents)
+    made = _Groups(len(cotangents))
+    made.follow(graph, {v: frozenset([i]) for i, v in enumerate(cotangents)})
+    saving = {_root(made.group, i) for i in made.saving}
+    roots = (_root(made.group, i) for i in range(len(cotangents)))
+    return [r if r in saving else -1 for r in roots]
+
+
+class _Groups:
+    """``saving``: cotangents that something which was saved is read for."""
+
+    def __init__(self, count: int):
+        self.group, self.saving = list(range(count)), set[int]()
+
+    def follow(self, graph: Graph, known: dict[Value, frozenset[int]]) -> list[frozenset[int]]:
+        """The cotangents that the outputs of a graph depend on, from those that its inputs do."""
+        for node in graph.nodes:
+            having = [v for v in dict.fromkeys(node.inputs) if known.get(v)]
+            if not having:
+                continue
+            if node.regions:
+                known.update(zip(node.outputs, self._inside(node, known)))
+                continue
+            found = _NONE.union(*(known[v] for v in having))
+            rest = set(node.inputs).difference(having)
+            saved = not _moves(node) or any(not isinstance(v.type, ScalarType) for v in rest)
+            if saved:
+                self.saving |= found
+            if saved or (len(having) > 1 and not _adds(node)):
+                for i in found:
+                    self.group[_root(self.group, i)] = _root(self.group, min(found))
+            known.update(dict.fromkeys(node.outputs, found))
+        return [known.get(v, _NONE) for v in graph.outputs]
+
+    def _inside(self, node: Node, known: dict[Value, frozenset[int]]) -> list[frozenset[int]]:
+        given = [known.get(v, _NONE) if isinstance(v, Value) else _NONE for v in passed(node)]
+        regions = [r for name, r in node.regions.items() if name != "cond"]
+        while True:
+            rows = [self.follow(r, dict(zip(r.inputs, given))) for r in regions]
+            found = [_NONE.union(*column) for column in zip(*rows)]
+            state = [a | b for a, b in zip(given, found[: carried(node)])]
+            if state == given[: len(state)]:
+                return found if node.op != "While" else state
+            given[: len(state)] = state
 
 
 def _dependences(
@@ -76,6 +142,17 @@ def _dependences(
                 group[_root(group, i)] = _root(group, min(found))
         depends.update(dict.fromkeys(node.outputs, found))
     return depends, group
+
+
+# Of what these are the gradient nothing was saved; a product by a number has saved that.
+_PASSING = frozenset(
+    f"aten.{n}"
+    for n in ["add.Tensor", "neg.default", "clone.default", "sum.default", "sum.dim_IntList", "_to_copy.default"]
+)  # fmt: skip
+
+
+def _moves(node: Node) -> bool:
+    return node.op in _PASSING or not node.op.startswith("aten.") or is_view(node)
 
 
 def _adds(node: Node) -> bool:
@@ -97,6 +174,7 @@ def _share(
     part: list[int],
     depends: dict[Value, frozenset[int]],
     saves: bool,
+    apart: Sequence[int],
 ) -> Share:
     """The share of the cotangents ``part`` of a backward graph, of which ``first`` inputs are no cotangents."""
     own = frozenset(part)
@@ -105,7 +183,7 @@ def _share(
     copy = without(graph, [first + i for i in others], [first + i for i in part])
     made = copy.graph(present)
     stored = _trim(made, first, [first + i for i in part])
-    return Share(part, stored, present, made, saves)
+    return Share(part, stored, present, made, saves, apart)
 
 
 def narrowed(share: Share, there: Sequence[bool]) -> Share:

@@ -41,7 +41,7 @@ def vjp(
     """
     wrt = [i for i in wrt if differentiable(graph.inputs[i].type)]
     outputs = range(len(graph.outputs)) if given is None else given
-    p = part(differentiate(graph, wrt, list(outputs), again=again))
+    p = part(differentiate(graph, wrt, list(outputs), again=again), outside=not again)
     for made in (p.forward, p.backward):
         set_control_inputs(made)
     present = [wrt[k] for k in p.present]

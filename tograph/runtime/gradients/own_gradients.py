@@ -51,8 +51,10 @@ class _Custom(torch.autograd.Function):
             raise GradientError(ctx.node.kwargs["refused"], ctx.node.location)
         args = _arguments(ctx)
         found: list[Any] = [None] * len(args)
-        for i, g in zip(ctx.node.kwargs["wrt"], _gradients(ctx, args, grads)):
-            found[i] = g
+        none = ctx.node.kwargs.get("none", ())
+        for k, (i, g) in enumerate(zip(ctx.node.kwargs["wrt"], _gradients(ctx, args, grads))):
+            if any(x is not None and (j, k) not in none for j, x in enumerate(grads)):
+                found[i] = g
         return None, None, *found
 
 

@@ -190,6 +190,13 @@ _UNINITIALISED = frozenset(("empty", "empty_like", "new_empty", "empty_strided",
 
 
 @functools.cache
+def takes_size(name: str) -> bool:
+    """Whether an op looks at the size and type of its first argument, and not at its content."""
+    base = name.removeprefix("aten.").partition(".")[0]
+    return name == "py.size" or (base in _UNRELATED and base != "histc")
+
+
+@functools.cache
 def divides(name: str) -> bool:
     """Whether an op fails when all it is given is integers and its second argument holds a zero."""
     base, _, variant = name.removeprefix("aten.").partition(".")

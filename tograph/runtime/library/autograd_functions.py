@@ -18,6 +18,7 @@ from ..guarding import reads
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, value_of
 from ..values.growing import StagedList
+from . import custom
 from .custom import is_differentiable, with_gradient
 
 
@@ -106,7 +107,7 @@ def _connected(
         rows = dict(zip(chosen, cotangents))
         absent = _zeros if ctx.materialize else lambda v: None
         every = [rows[i] if i in rows else absent(v) for i, v in enumerate(values)]
-        return _backward(cls, ctx, every, call, len(args))
+        return _backward(cls, ctx, every, call, args)
 
     _check_dirty(ctx.dirty, values)
     if not chosen:
@@ -135,14 +136,15 @@ def _replaced(x: Any, old: Sequence[Any], new: Sequence[Any]) -> Any:
     return next((n for o, n in zip(old, new) if o is x), x)
 
 
-def _backward(cls: Any, ctx: Context, cotangents: list[Any], call: Callable[..., Any], count: int) -> Any:  # fmt: skip
+def _backward(cls: Any, ctx: Context, cotangents: list[Any], call: Callable[..., Any], args: Sequence[Any]) -> Any:  # fmt: skip
     """The cotangents of the arguments, by the user's ``backward``, which may use the function itself up to some order."""
     if _gradients.of.count(cls) == ORDERS:
         optional_grads.check(False, "tg.GradientError", _TOO_HIGH.format(cls.__name__))
-        return [None] * count
+        return list(map(_zeros, args))
     _gradients.of.append(cls)
     try:
-        return _one_for_each(call(cls.backward, ctx, *cotangents), cls, count)
+        found = call(cls.backward, ctx, *cotangents)
+        return custom.RESOLVED(lambda rows: _one_for_each(rows, cls, args), found)
     finally:
         _gradients.of.pop()
 
@@ -152,19 +154,19 @@ _WRONG_NUMBER = (
 )
 
 
-def _one_for_each(found: Any, cls: Any, count: int) -> list[Any]:
+def _one_for_each(found: Any, cls: Any, args: Sequence[Any]) -> list[Any]:
     """What ``backward`` returned as a gradient for each argument, or torch's error in a run that asks for one.
 
     A ``backward`` that nobody runs is free to return nothing: many do where ``ctx.needs_input_grad`` is all False.
     """
-    rows = list(found) if isinstance(found, (tuple, list)) else [found]
+    rows, count = list(found) if isinstance(found, (tuple, list)) else [found], len(args)
     while len(rows) > count and rows[-1] is None:
         rows.pop()
     if len(rows) == count:
         return rows
     text = _WRONG_NUMBER.format(cls.__name__, count, len(rows))
     optional_grads.check(False, "RuntimeError", text)
-    return [None] * count
+    return list(map(_zeros, args))
 
 
 def _writes(cls: Any) -> bool:

@@ -3,7 +3,8 @@
 In the graph such a value is a ``Call`` with two regions: ``function`` gives the value, which was computed before, as it is;
 ``gradient`` takes the arguments and the cotangents of the values and gives the cotangents of the arguments at the
 positions ``wrt``. It is a graph like any other, so it runs without the user's source and is differentiated again. With ``told`` it takes for
-each cotangent a bool beside it, whether there is one: where not, the user's function gets None. ``saved``: what eager PyTorch keeps until the
+each cotangent a bool beside it, whether there is one: where not, the user's function gets None. ``none``: pairs of a
+value and a position in ``wrt`` that its cotangent gives nothing to: where that holds for all cotangents that are there, the user's function gives None, and ``gradient`` zeros. ``saved``: what eager PyTorch keeps until the
 gradient frees it, and may not be written meanwhile, an argument ``i`` as ``i`` and a value as ``~i``. With ``results`` the first inputs of
 ``gradient``, the values, are what it uses of the results of the call: functions of the arguments, where it is differentiated again.
 """
@@ -11,7 +12,7 @@ gradient frees it, and may not be written meanwhile, an argument ``i`` as ``i`` 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 
 from ...errors import GradientError
 from .. import control_flow
+from ..gradients.optional_grads import check, optional
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import BOOL
 from ..inference.infer import meta_of, tensor_type
@@ -51,9 +53,11 @@ def with_gradient(
         return [flattening.symbolic(v, graph) for v in plain]
     wrt = [i for i, a in enumerate(args) if is_differentiable(a)]
     inputs = [value_of(args[i], graph) for i in wrt]
-    told = told and 1 < len(values) <= _TOLD
-    region = gradient_region(plain, gradient, args, wrt, told, results)
-    kwargs = {"results": True} if results is not None else {}
+    told = told and len(values) > 1
+    none = set[tuple[int, int]]()
+    region = gradient_region(plain, gradient, args, wrt, told, results, none)
+    kwargs: dict[str, Any] = {"results": True} if results is not None else {}
+    kwargs |= {"none": tuple(sorted(none))} if none else {}
     kwargs |= {"jvp": True} if tangents else {}
     node = call_of(plain, inputs, region.graph, "custom_gradient", told=told, **kwargs)
     outs = [flattening.symbolic(v, graph) for v in node.outputs]
@@ -62,7 +66,7 @@ def with_gradient(
 
 
 Results = Callable[..., None]
-_TOLD = 4  # with more values than that there would be too many ways to be told of
+_TOLD = 4  # of more cotangents than that each is one thing or the other: there would be too many choices of them
 
 
 def _keep(node: Node, outs: list[torch.Tensor], kept: Sequence[Any], graph: FuncGraph) -> None:
@@ -106,6 +110,23 @@ def call_of(
     )
 
 
+def _nothing(given: dict[tuple[bool, ...], set[int]], count: int) -> Iterator[tuple[int, int]]:
+    """Which cotangents give nothing to which of ``count`` arguments, from those that have a gradient for each choice of cotangents."""
+    for k in range(count):
+        having = {there for there, some in given.items() if k in some}
+        places = range(max(map(len, given), default=0))
+        alone = {j for j in places if any(there[j] and sum(there) == 1 for there in having)}
+        apart = all((there in having) is any(there[j] for j in alone) for there in given)
+        if apart or not having:
+            yield from ((j, k) for j in places if j not in alone)
+
+
+def _rows(found: Any, count: int, wrt: Sequence[int]) -> list[Any]:
+    """What a gradient function returned, as a gradient for each of ``count`` arguments."""
+    found = list(found) if isinstance(found, (tuple, list)) else [found]
+    return _for_arguments(found, count, wrt)
+
+
 def gradient_region(
     values: list[Value],
     gradient: Callable[..., Any],
@@ -113,9 +134,10 @@ def gradient_region(
     wrt: list[int],
     told: bool = False,
     results: Results | None = None,
+    none: set[tuple[int, int]] | None = None,
 ) -> Any:
     """The traced gradient: cotangents, whether they are there if it is ``told``, ``values`` if it uses ``results``, then captures -> a cotangent for
-    each argument of ``wrt``."""
+    each argument of ``wrt``. ``none`` gets what gives None."""
     cotangents, there = list[Any](), list[Any]()
 
     def before(graph: FuncGraph) -> None:
@@ -124,13 +146,22 @@ def gradient_region(
         if results is not None:
             results(*(flattening.symbolic(graph.input(v.type), graph) for v in values))
 
+    given: dict[tuple[bool, ...], set[int]] = {}
+
     def run(*rows: Any) -> list[Any]:
-        found = gradient(*rows)
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
-        found = _for_arguments(found, len(args), wrt)
-        return [_checked(found[i], args[i]) for i in wrt]
+        some = given.setdefault(tuple(x is not None for x in rows), set())
+        return RESOLVED(partial(checked, some), gradient(*rows))
+
+    def checked(some: set[int], found: Any) -> list[Any]:
+        found = _rows(found, len(args), wrt)
+        some.update(k for k, i in enumerate(wrt) if found[i] is not None)
+        return [RESOLVED(_checked, found[i], args[i]) for i in wrt]
 
     def whole() -> list[Any]:
+        given.clear()
+        if told and len(values) > _TOLD:
+            graph = current_graph()
+            return run(*(optional(g, flag.node.value(graph)) for g, flag in zip(cotangents, there)))
         return _as_told(run, there, cotangents) if told else run(*cotangents)
 
     region = control_flow.trace_region("gradient", whole, before, stage_errors=False)
@@ -142,6 +173,8 @@ def gradient_region(
             user_location(),
         )
     outputs = [value_of(x, region.graph) for x in region.result]
+    if none is not None:
+        none.update(_nothing(given, len(wrt)))
     own = len(cotangents) + len(there) + (0 if results is None else len(values))
     control_flow.close(region.graph, list(region.graph.arguments), outputs, own)
     return region
@@ -188,6 +221,11 @@ def _checked(g: Any, x: torch.Tensor) -> torch.Tensor:
     if g is None:
         return torch.zeros_like(x.detach())
     if not isinstance(g, torch.Tensor):
+        if tuple(
+            x.shape
+        ):  # where no cotangent is there, which no run asks: a sum that began with a number
+            check(False, "RuntimeError", f"expected Variable or None (got {type(g).__name__})")
+            return torch.zeros_like(x.detach())
         g = torch.as_tensor(g, dtype=x.dtype)
     if tuple(g.shape) != tuple(x.shape) and _expands(x.shape, g.shape):
         g = g.sum_to_size(x.shape)
@@ -219,9 +257,7 @@ class _Custom(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        found = ctx.gradient(*cotangents)
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
-        return None, None, *_for_arguments(found, ctx.count, ctx.wrt)
+        return None, None, *_rows(ctx.gradient(*cotangents), ctx.count, ctx.wrt)
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -250,6 +286,11 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
 def CONVERT(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as traced code calls it. Set by the layer above, which rewrites functions."""
     return function
+
+
+def RESOLVED(function: Callable[..., Any], *values: Any) -> Any:
+    """``function(*values)``, where one of these may be one thing or another. Set by the layer above, which stages the choice."""
+    return function(*values)
 
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:

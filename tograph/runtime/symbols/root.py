@@ -117,6 +117,8 @@ class Root:
     written: Written = field(default_factory=weakref.WeakKeyDictionary)  # by regions: ``ordering``
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
     ways: dict[Value, Value] = field(default_factory=dict)  # see ``recording.ways``
+    # Of nodes of a gradient: the positions of arguments that eager PyTorch has not saved, see ``autodiff.unsaved``.
+    loose: dict[Node, frozenset[int]] = field(default_factory=dict)
     held: dict[Storage, list[Any]] = field(default_factory=dict)  # see ``writes.histories.hold``
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
@@ -149,7 +151,7 @@ class Root:
         for iterations in self.earlier:
             iterations.release()
         for noted in (
-            self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.before_failure, self.keep, self.tables,
+            self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
             self.packed,
         ):  # fmt: skip
