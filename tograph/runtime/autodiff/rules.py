@@ -51,7 +51,7 @@ def _popped(items: Any, at: Any, rest: Any, item: Any) -> tuple[Any, Any]:
 def _inserted(items: Any, at: Any, item: Any, full: Any) -> Any:
     """The cotangent list with a cell put in before ``at``."""
     kind = type_of(full)
-    if at == -1:
+    if type(at) is int and at == -1:
         return emit("tg.list_push", items, item, type=kind)
     return emit("tg.list_insert", items, at, item, type=kind)
 
@@ -89,10 +89,21 @@ def _list_get(args, out, gs):
     return emit("tg.list_set", zeros_like(args[0]), args[1], gs[0], type=type_of(args[0])), None
 
 
+def _same_everywhere(items: Any, item: Any) -> bool:
+    """Whether all items of a list are known to have the sizes of this one."""
+    element = type_of(items).element
+    if element is None:
+        return True
+    return isinstance(element, TensorType) and None not in element.shape and element == type_of(item)  # fmt: skip
+
+
 def _list_set(args, out, gs):
     items, at, item = args
     cell = _get(gs[0], at, item)
-    return emit("tg.list_set", gs[0], at, zeros_like(item), type=type_of(items)), None, cell
+    old = item
+    if not _same_everywhere(items, item):
+        old = emit("tg.list_get", items, at, type=type_of(items).element)
+    return emit("tg.list_set", gs[0], at, zeros_like(old), type=type_of(items)), None, cell
 
 
 def _slice(args, out, gs):
@@ -161,8 +172,24 @@ def _array_write(args, out, gs):
         torch.device(kind.device),
         type=kind,
     )
-    rest = emit("tg.array_write", gs[0], at, zeros_like(item), limit, type=type_of(items))
+    array = type_of(items)
+    zeros = zeros_like(_overwritten(items, at, item))
+    rest = emit("tg.array_write", gs[0], at, zeros, limit, type=array)
+    if limit is None:  # the write may have made the array longer
+        size = emit("tg.list_size", items, type=INT)
+        rest = emit("tg.list_slice", rest, None, size, None, type=array)
     return rest, None, cell, None
+
+
+def _overwritten(items: Any, at: Any, item: Any) -> Any:
+    """A tensor of the sizes that a cell had before ``item`` was written; any where there was none."""
+    if _same_everywhere(items, item):
+        return item
+    kind = type_of(items).element
+    place = emit("py.min", at, emit("tg.list_size", items, type=INT), type=INT)
+    cells = emit("tg.list_push", items, item, type=type_of(items))
+    device = torch.device(kind.device)
+    return emit("tg.array_read", cells, place, kind.dtype, kind.shape, device, type=kind)
 
 
 def _sizes(x: Any, kind: TensorType) -> tuple:

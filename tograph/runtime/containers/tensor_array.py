@@ -200,10 +200,10 @@ class TensorArray(Content):
 
     def gather(self, indices: Any) -> torch.Tensor:
         """The cells of the given indices, stacked."""
-        rows = self.stack()
-        return rows.index_select(
-            0, indices if isinstance(indices, torch.Tensor) else torch.tensor(indices)
-        )
+        if not isinstance(indices, torch.Tensor):
+            places = [as_tensor(i, torch.int64) for i in indices]
+            indices = torch.stack(places) if places else torch.zeros(0, dtype=torch.int64)
+        return self.stack().index_select(0, indices)
 
     def scatter(self, indices: Any, value: torch.Tensor) -> TensorArray:
         """The array with the rows of ``value`` in the cells of the given indices."""

@@ -215,13 +215,14 @@ class LoopHistories:
             for v, x in wholes
             if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
         ]
-        known = set(map(_identity, self.outside))
+        known = set(map(_identity, (*self.outside, *self.owners.values())))
         found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
         new = [x for key, x in found.items() if key not in known]
         told = (keys, computed, graded, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
         same = told == (self.keys, self.computed, self.graded, self.depends)
-        if same and not (keys and new) and rewritten.keys() == self.rewritten.keys():
+        carries = keys or self.owners  # a history from one iteration to the next
+        if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
             return False
         self.outside += new
         self.rewritten = dict(rewritten)

@@ -285,7 +285,9 @@ def note(storage: Storage, target: torch.Tensor) -> None:
         storage.owner = owner
     if storage.argument is not None:
         note_outside(storage, owner)
-    if not _notes.regions or id(owner) in _notes.regions[-1]:
+    # What the region made itself is in its outcome with the history that the write gives it.
+    own = storage.home is current_graph()
+    if own or not _notes.regions or id(owner) in _notes.regions[-1]:
         return
     old = alias(owner)
     _notes.regions[-1][id(owner)] = owner, owner.grad_fn, old, owner._version

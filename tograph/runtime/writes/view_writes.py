@@ -25,6 +25,9 @@ def scatter(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
     name = overload_name(view.func)
     kind = tensor_type(view.base)
     args = tuple(argument(graph, a) for a in view.args)
+    if name == _STRIDED and view.base.stride == like(view.base).stride:
+        # The derivative that torch has of ``as_strided_scatter`` drops what lies between the elements.
+        return scatter_by_index(graph, [view], base, value)
     if name in _SCATTER:
         return graph.emit(_SCATTER[name], base, value, *args, type=kind)
     if name in _INVERSE:
@@ -66,11 +69,12 @@ def scatter_by_index(graph: FuncGraph, views: Sequence[View], base: Value, value
 
 
 _EXPAND = "aten.expand.default"
+_STRIDED = "aten.as_strided.default"
 _SCATTER = {
     "aten.select.int": "aten.select_scatter.default",
     "aten.slice.Tensor": "aten.slice_scatter.default",
     "aten.diagonal.default": "aten.diagonal_scatter.default",
-    "aten.as_strided.default": "aten.as_strided_scatter.default",
+    _STRIDED: "aten.as_strided_scatter.default",
 }
 
 
