@@ -8,7 +8,7 @@ another type than its own, and what regions other than those of If, Case, While 
 from __future__ import annotations
 
 from ..graph.ir import Graph, Node, Value
-from ..graph.ordering import graph_effects
+from ..graph.ordering import Known, graph_effects
 from ..graph.rewrite import carried, copied, lead, passed
 from ..graph.types import TensorType
 from .forward import forward_reads
@@ -21,37 +21,41 @@ def lifted(graph: Graph) -> Graph:
     if not writes_inside(graph):
         return graph
     made = copied(graph)
-    _lift(made)
+    _lift(made, {})
     forward_reads(made)
     return made
 
 
 def writes_inside(graph: Graph) -> bool:
     """Whether a region of a graph writes a variable."""
-    return any(graph_effects(r).writes for n in graph.nodes for r in n.regions.values())
+    known: Known = {}
+    return any(graph_effects(r, known).writes for n in graph.nodes for r in n.regions.values())
 
 
-def _lift(graph: Graph) -> None:
+def _lift(graph: Graph, known: Known) -> None:
+    """``known``: the effects of regions that are done."""
     nodes: list[Node] = []
     for node in graph.nodes:
         for region in node.regions.values():
-            _lift(region)
-        variables = _written(node)
+            _lift(region, known)
+        variables = _written(node, known)
         reads = [Node("tg.read", (v,), types=[v.type], location=node.location, grad=node.grad) for v in variables]  # fmt: skip
         results = _carry(node, {v: read.outputs[0] for v, read in zip(variables, reads)})
+        for region in node.regions.values() if variables else ():
+            known.pop(region, None)  # it reads and writes less now
         nodes += [*reads, node]
         nodes += [Node("tg.assign", (v, x), location=node.location, grad=w) for (v, w), x in zip(variables.items(), results)]  # fmt: skip
     graph.nodes = nodes
 
 
-def _written(node: Node) -> dict[Value, bool]:
+def _written(node: Node, known: Known) -> dict[Value, bool]:
     """The variables that the regions of a node write and that it can carry, and whether one of them does so while gradients are on."""
     if node.op not in _LIFTED or "gradient" in node.regions:
         return {}
     args = passed(node)
     found: dict[Value, bool] = {}
     for name, region in node.regions.items():
-        writes = graph_effects(region).writes
+        writes = graph_effects(region, known).writes
         if writes and name == "cond":
             return {}
         found.update((args[i], False) for i in writes)
@@ -61,14 +65,14 @@ def _written(node: Node) -> dict[Value, bool]:
     for region in node.regions.values():
         names = {r: a for r, a in zip(region.inputs, args) if a in kept}
         for inner in region.nodes:
-            _look(inner, names, kept)
+            _look(inner, names, kept, known)
     return kept
 
 
-def _look(node: Node, names: dict[Value, Value], kept: dict[Value, bool]) -> None:
+def _look(node: Node, names: dict[Value, Value], kept: dict[Value, bool], known: Known) -> None:  # fmt: skip
     """Note of each of the variables that a node touches whether it writes it while gradients are on; one that it does more with than read or replace it is not kept."""
     touched = [v for v in dict.fromkeys(node.inputs) if v in names]
-    written = _written_inside(node) if touched and node.regions else ()
+    written = _written_inside(node, known) if touched and node.regions else ()
     for v in touched:
         variable = names[v]
         if node.regions:
@@ -83,9 +87,9 @@ def _look(node: Node, names: dict[Value, Value], kept: dict[Value, bool]) -> Non
             kept[variable] = kept[variable] or node.grad
 
 
-def _written_inside(node: Node) -> set[Value]:
+def _written_inside(node: Node, known: Known) -> set[Value]:
     args = passed(node)
-    return {args[i] for r in node.regions.values() for i in graph_effects(r).writes}
+    return {args[i] for r in node.regions.values() for i in graph_effects(r, known).writes}
 
 
 def _carry(node: Node, starts: dict[Value, Value]) -> list[Value]:
