@@ -244,9 +244,9 @@ class FuncGraph:
         return self.known[storage]
 
     def _read_around(self, storage: Storage) -> Value | None:
-        """What the graphs around have read, in the same iteration, of a storage that nothing has written since."""
+        """What the graphs around a branch have read of a storage that nothing has written since: not a loop, nor a function, which run again."""
         graph: FuncGraph | None = self
-        while graph is not None and not (graph.repeats or graph.graph.name == "cond"):
+        while graph is not None and graph.graph.name in ("then", "orelse"):
             graph = graph.outer
             if graph is not None and storage in graph.known:
                 return graph.known[storage]
