@@ -1,4 +1,5 @@
-"""Calls whose sizes differ from call to call (``reduce_retracing=True``): tograph's time as a share of eager PyTorch's: python benchmarks/open_sizes.py.
+"""Calls whose sizes differ from call to call (``reduce_retracing=True``), and training on slices from places that the run draws: tograph's time as a share of
+eager PyTorch's: python benchmarks/open_sizes.py.
 
 Prints a Markdown table of medians of interleaved calls, in CPU time on one thread.
 """
@@ -80,6 +81,74 @@ def tokens(ids):
     return F.cross_entropy((h @ WORDS.T)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 
 
+TEXT, CONTEXT, BATCH = torch.randint(0, 65, (10_000,)), 32, 8
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.before, self.between, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
+        self.attend, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))  # fmt: skip
+
+    def forward(self, x):
+        rows, steps, _ = x.shape
+        parts = self.attend(self.before(x)).view(rows, steps, 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # fmt: skip
+        mixed = F.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + self.project(mixed.transpose(1, 2).reshape(x.shape))
+        return x + self.feed(self.between(x))
+
+
+class Letters(nn.Module):
+    def __init__(self, width=64, letters=65):
+        super().__init__()
+        self.letters, self.places = nn.Embedding(letters, width), nn.Embedding(CONTEXT, width)
+        self.blocks = nn.Sequential(Block(width, 4), Block(width, 4))
+        self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, letters, bias=False))
+
+    def forward(self, ids):
+        return self.out(self.blocks(self.letters(ids) + self.places(torch.arange(CONTEXT))))
+
+
+def of_slices():
+    """Training a transformer on slices"""
+    at = torch.randint(0, len(TEXT) - CONTEXT - 1, (BATCH,))
+    return torch.stack([TEXT[i : i + CONTEXT] for i in at]), torch.stack([TEXT[i + 1 : i + CONTEXT + 1] for i in at])  # fmt: skip
+
+
+def of_one_slice():
+    """Training a transformer on one slice, cut in rows"""
+    i = torch.randint(0, len(TEXT) - BATCH * CONTEXT - 1, ()).item()
+    cut = TEXT[i : i + BATCH * CONTEXT + 1]
+    return cut[:-1].view(BATCH, CONTEXT), cut[1:].view(BATCH, CONTEXT)
+
+
+def by_indices():
+    """Training a transformer on an index matrix"""
+    at = torch.randint(0, len(TEXT) - CONTEXT - 1, (BATCH,))[:, None] + torch.arange(CONTEXT)
+    return TEXT[at], TEXT[at + 1]
+
+
+def training(batch):
+    """Steps of AdamW that end early where the loss is small."""
+    model = Letters()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def train(steps):
+        loss = torch.zeros(())
+        for _ in range(steps):
+            ids, targets = batch()
+            loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if loss < 0.1:
+                break
+        return loss.detach()
+
+    return train
+
+
 def timed(f, x):
     start = time.thread_time()
     f(x)
@@ -104,6 +173,8 @@ def main():
     print("| program | tograph / eager |\n| --- | --- |")
     for plain in (small, normalised, experts, greedy, beams, tokens):
         print(f"| {plain.__doc__} | {share(plain, batches if plain is tokens else rows):.2f} |", flush=True)  # fmt: skip
+    for batch in (of_slices, of_one_slice, by_indices):
+        print(f"| {batch.__doc__} | {share(training(batch), [torch.tensor(5)]):.2f} |", flush=True)
 
 
 if __name__ == "__main__":

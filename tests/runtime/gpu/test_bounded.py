@@ -348,6 +348,19 @@ def test_views_of_a_prefix():
         check(views, torch.randn(4, 6), torch.tensor(n))
 
 
+def test_slices_of_a_known_size_are_looked_up():
+    def windows(x, n):
+        total, k = x[:2] * 0, n.item() % 3 + 1
+        for i in range(n):
+            if i + 2 <= len(x):
+                total = total + x[i : i + 2]
+        return total, x[-k - 2 : -k] * 2, x[:, k - 1 : k] * x
+
+    for n in (0, 3, 8):
+        made = check(windows, torch.arange(42.0).view(7, 6), torch.tensor(n))
+        assert "f32[?" not in text(made) and "aten.index_select.default" in text(made)
+
+
 def test_decoding_with_a_cache():
     torch.manual_seed(0)
     made = check(programs.greedy_decode, *decode_inputs())

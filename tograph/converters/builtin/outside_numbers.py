@@ -83,7 +83,8 @@ def _drawn(name: str, kind: type) -> Callable[..., Any]:
         if not is_outside(generator, *args, *kwargs.values()):
             return drawn_now(generator, name, *args, **kwargs)
         if kwargs:
-            return number(kind, lambda *a: plain(generator, *a, **kwargs), name, args)
+            shown = f"{name} by name"
+            return number(kind, lambda *a: plain(generator, *a, **kwargs), shown, args)
         return number(kind, lambda *a: plain(generator, *a), name, args)
 
     return form

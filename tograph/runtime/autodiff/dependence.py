@@ -121,13 +121,12 @@ def _regions(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
     found = [NOTHING] * len(node.outputs)
     if node.op == "While":
         found = outer[: len(found)]
+    ways = [dependences(region) for name, region in node.regions.items() if name != "cond"]
     changed = True
     while changed:
         changed = False
-        for name, region in node.regions.items():
-            if name == "cond":
-                continue
-            for k, inner in enumerate(dependences(region)):
+        for way in ways:
+            for k, inner in enumerate(way):
                 new = found[k].union(*(outer[i] for i in inner))
                 changed |= new != found[k]
                 found[k] = new

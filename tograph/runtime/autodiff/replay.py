@@ -8,7 +8,7 @@ are replayed with gradients off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from ..graph.ops import OpaqueObject, lookup, overload, plain
 from ..graph.rewrite import copied
 from ..inference.shapes import SYMBOLS
 from ..library import hooks
+from ..recording import parts
 from ..recording.tracing import dispatch
 from ..symbols import library_ops
 from ..symbols.funcgraph import current_graph
@@ -124,12 +125,19 @@ def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:
     if lookup(node.op).effects.random and any(isinstance(a, SYMBOLS) for a in args):
         result = dispatch(op, args, kwargs)  # torch's own entry takes plain numbers
     else:
-        with nullcontext() if node.op.startswith("aten.") else library_ops.called(op):
+        with _around(node, op):
             result = op(*args, **kwargs)
     if result is None:
         return []
     outs = list(result) if isinstance(result, (tuple, list)) else [result]
     return outs
+
+
+def _around(node: Node, op: Any) -> AbstractContextManager[Any]:
+    """What an op runs in: a slice has the size that it was recorded with, whatever can be proved here."""
+    if node.op == "aten.slice.Tensor":
+        return parts.sized_as(node.outputs[0].type.shape, node.unsure)
+    return nullcontext() if node.op.startswith("aten.") else library_ops.called(op)
 
 
 def _opened(x: Any) -> Any:

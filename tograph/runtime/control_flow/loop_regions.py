@@ -29,6 +29,7 @@ from .leaves import noting
 from .loop_histories import LoopHistories, tell_writes
 from .loop_tests import holds, surely_runs
 from .modes import keeping
+from .number_state import NumberState
 from .regions import (
     Region,
     as_before,
@@ -84,6 +85,7 @@ class _Opening:
     carried: Carried
     told: Told
     known: LoopHistories | None
+    numbers: NumberState | None = None
     lead: int = 0
     entered: dict[Any, Any] = field(default_factory=dict)
 
@@ -112,6 +114,8 @@ class _Opening:
         if isinstance(spec, Leaf) and values:
             note_singles(self._began[place.key], values[0], graph)
         self.lead += len(values)
+        if self.numbers is not None and isinstance(spec, Leaf) and len(values) == 1:
+            self.numbers.enter(graph, place, as_value(self._began[place.key]), values[0])
         if values or _made_anew(place, spec, self.told):
             make = self.known.maker(place, graph) if self.known else flattening.plain_maker(graph)
             before, start = as_value(place.get()), len(made)
@@ -136,13 +140,18 @@ def trace_with_state(
     carried: Carried,
     told: Told,
     known: LoopHistories | None = None,
+    numbers: NumberState | None = None,
 ) -> StateRegion:
     """Trace a region whose inputs are the ``state``, of the types ``specs``. ``same``: places that stay what they are."""
-    opening = _Opening(state, specs, same, carried, told, known)
+    opening = _Opening(state, specs, same, carried, told, known, numbers)
 
     def before(graph: FuncGraph) -> None:
         graph.repeats = name == "body"
+        if numbers is not None:
+            numbers.begin(graph)
         opening.open(graph)
+        if numbers is not None:
+            numbers.opened(graph)
 
     with inner_lists.apart() as marks:
         region = trace_region(name, keeping(function), before)

@@ -47,6 +47,7 @@ from .loop_regions import (
 )
 from .loop_specs import LoopOptions, depth, endless, initial_spec, next_spec, opened
 from .loop_tests import limited, predicate_value, removable, rotated
+from .number_state import NumberState
 from .regions import is_module_globals, replayed, with_ambient
 from .seeds import (
     Memory,
@@ -186,6 +187,7 @@ class Rounds:
         self.specs = [initial_spec(c, p, options) for c, p in zip(contents, self.state)]
         self.carried, self.history = Carried(), LoopHistories(self.state, contents)
         self.guess = Guess(self.state, self.specs)
+        self.numbers = NumberState()
         self.before = {p.key: s for p, s in zip(self.state, self.specs)}
         self.moving: list[tuple[Place, Spec]] = []
         self.taken_over: list[Place] = []  # from an earlier search, not yet seen to be changed
@@ -231,7 +233,7 @@ class Rounds:
             return False
         if stale_views.taken(self.loop.graph, [self.cond.graph], self.stale):
             return False
-        return not self.history.unsettled(self.loop)
+        return not (self.history.unsettled(self.loop) or self.numbers.doubts(self.loop))
 
     def _guessed(self) -> bool:
         """Trace with the guesses; whether all of them hold."""
@@ -262,7 +264,8 @@ class Rounds:
         if self.cond.raised or self.cond.changed_outside or not removable(self.cond.graph):
             self.rotate()
             return False
-        self.loop = trace_with_state("body", self.body, *with_state, self.history)
+        self.numbers.tested(self.cond)
+        self.loop = trace_with_state("body", self.body, *with_state, self.history, self.numbers)
         self.memory.changed = frozenset(self.loop.changed)
         return True
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Node, Value
-from ..graph.types import INT
+from ..graph.types import BOOL, INT
 from ..kernels.loop_ir import Unsupported
 from .bounded_sizes import emit, is_open, open_sizes
 from .bounding import Bounding, Handler, Rep, adder
@@ -136,7 +136,7 @@ def _expand(b: Bounding, node: Node) -> list[Rep]:
 
 @handler("aten.slice.Tensor")
 def _slice(b: Bounding, node: Node) -> list[Rep]:
-    """``x[:n]`` is the whole memory, and a size; other slices of known dims are what they are."""
+    """``x[:n]`` is the whole memory, and a size; other slices of known dims are what they are, and of known sizes are looked up."""
     x, d, start, stop, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1 :])
     rep = b.of(x)
     rank = len(rep.sizes)
@@ -152,6 +152,10 @@ def _slice(b: Bounding, node: Node) -> list[Rep]:
         return emit(
             b, node, [[shape[d] if i == d else n for i, n in enumerate(rep.sizes)]], [shape]
         )
+    known = node.outputs[0].type.shape[d] is not None and step == 1 and type(step) is int
+    # What is given to the caller shares memory with ``x``.
+    if known and b.graph is not None and node.outputs[0] not in b.graph.outputs:
+        return _looked_up(b, node, rep, d, start)
     if step != 1 or type(start) is not int or start < 0:
         raise Unsupported("a slice that starts at a place that is known only at run time")
     if start:
@@ -175,6 +179,23 @@ def _from(b: Bounding, rep: Rep, d: int, start: int, stop: Any) -> Rep:
     left = b.number("py.sub", size, start)
     left = b.emit("py.max", (left, 0), INT) if isinstance(left, Value) else max(left, 0)
     return b.sized(x, open_sizes([left if i == d else n for i, n in enumerate(rep.sizes)]))
+
+
+def _looked_up(b: Bounding, node: Node, rep: Rep, d: int, start: Any) -> list[Rep]:
+    """A slice of a known size from a place that the run tells: its elements are looked up by their positions, as kernels do."""
+    shape = list(rep.form.type.shape)
+    most, shape[d] = shape[d], node.outputs[0].type.shape[d]
+    places = b.tensor(torch.int64, shape[d])
+    at = b.emit("aten.arange.default", (shape[d],), places, device=torch.device(b.device))
+    negative = b.emit("py.int", (b.emit("py.lt", (start, 0), BOOL),), INT)
+    first = b.number("py.add", start, b.number("py.mul", negative, rep.size(d)))
+    at = b.emit("aten.add.Tensor", (at, first), places)
+    at = b.emit("aten.clamp.default", (at, 0, max(most - 1, 0)), places)
+    kind = b.tensor(rep.form.type.dtype, *shape)
+    whole = b.emit("aten.index_select.default", (rep.value, d, at), kind)
+    return [
+        b.sized(whole, open_sizes([shape[d] if i == d else n for i, n in enumerate(rep.sizes)]))
+    ]
 
 
 @handler("aten.select.int")

@@ -12,6 +12,7 @@ import torch
 
 from ..symbols.products import is_open
 from ..symbols.required import require
+from ..values import facts
 
 
 def is_staged(input: Any, start: Any, length: Any) -> bool:
@@ -28,13 +29,18 @@ def narrow(input: Any, dim: int, start: Any, length: Any) -> Any:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     start, length = (n.item() if isinstance(n, torch.Tensor) else n for n in (start, length))
     size = input.shape[dim]
-    require(length >= 0, RuntimeError("narrow(): length must be non-negative."))
+    _require(length >= 0, RuntimeError("narrow(): length must be non-negative."))
     error = IndexError("start out of range (expected to be from minus the dimension size to the dimension size)")  # fmt: skip
-    require(start >= -size, error)
-    require(start <= size, error)
+    _require(start >= -size, error)
+    _require(start <= size, error)
     first = _from_the_front(start, size)
-    require(first + length <= size, RuntimeError("start + length exceeds dimension size"))
+    _require(first + length <= size, RuntimeError("start + length exceeds dimension size"))
     return torch.ops.aten.slice.Tensor(input, dim, first, first + length)
+
+
+def _require(holds: Any, error: Exception) -> None:
+    require(holds, error)
+    facts.learn(holds, True)
 
 
 def _from_the_front(start: Any, size: Any) -> Any:

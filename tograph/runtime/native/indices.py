@@ -55,6 +55,18 @@ def slice_of(
     return low.found[key]
 
 
+def place_of(low: Lowering, n: int | Open, start: Any, length: int, step: int) -> str:
+    """The first element of a slice that is known to have ``length`` elements; inside of the dim, whatever the run gives."""
+    first = _clamped(low, start, n)
+    span = (length - 1) * step + 1 if length else 0
+    if first == "0" or (isinstance(start, int) and not isinstance(n, Open)):
+        return first
+    code = low.code
+    code.declare("llvm.smin.i64", "i64 {}(i64, i64)")
+    last = str(n - span) if not isinstance(n, Open) else code.do(f"sub i64 {low.sizes.text(n)}, {span}")  # fmt: skip
+    return code.do(f"call i64 @llvm.smin.i64(i64 {first}, i64 {last})")
+
+
 def _slice_of(
     low: Lowering, n: int | Open, start: Any, stop: Any, step: int
 ) -> tuple[str, int | Open]:

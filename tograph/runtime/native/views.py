@@ -10,7 +10,7 @@ from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from . import complex_parts
 from .code import REGISTER
-from .indices import index_of, slice_of
+from .indices import index_of, place_of, slice_of
 from .reshapes import reshape
 from .values import Decline, Mem, Operand, Reg, laid_out, numel, view_of
 
@@ -107,11 +107,19 @@ def _slice(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     args = list(node.args[1:]) + [0, None, None, 1][len(node.args) - 1 :]
     d = args[0] % len(x.size)
-    start, length = slice_of(low, x.size[d], *args[1:])
+    start, length = _cut(low, node, x.size[d], d, *args[1:])
     pointer = _moved(low, x, low.code.multiply(start, x.stride[d]))
     size = (*x.size[:d], length, *x.size[d + 1 :])
     made = view_of(x, size, (*x.stride[:d], x.stride[d] * args[3], *x.stride[d + 1 :]), pointer)
     return [replace(made, gaps=x.gaps or (length != x.size[d] and _inside(x, d)))]
+
+
+def _cut(low: Lowering, node: Node, n: Any, d: int, start: Any, stop: Any, step: Any) -> tuple[str, Any]:  # fmt: skip
+    """(the first element, the number of elements) of a slice; its type may tell the second one."""
+    length = node.outputs[0].type.shape[d]
+    if length is None or not any(isinstance(a, Value) for a in (start, stop)) or not isinstance(step, int):  # fmt: skip
+        return slice_of(low, n, start, stop, step)
+    return place_of(low, n, 0 if start is None else start, length, step), low.sizes.fixed(length)
 
 
 def _inside(x: Mem, d: int) -> bool:

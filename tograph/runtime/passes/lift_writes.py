@@ -8,7 +8,7 @@ another type than its own, and what regions other than those of If, Case, While 
 from __future__ import annotations
 
 from ..graph.ir import Graph, Node, Value
-from ..graph.ordering import graph_effects
+from ..graph.ordering import Known, graph_effects
 from ..graph.rewrite import carried, copied, lead, passed
 from ..graph.types import TensorType
 from .forward import forward_reads
@@ -21,113 +21,116 @@ def lifted(graph: Graph) -> Graph:
     if not writes_inside(graph):
         return graph
     made = copied(graph)
-    _lift(made)
+    _lift(made, {})
     forward_reads(made)
     return made
 
 
 def writes_inside(graph: Graph) -> bool:
     """Whether a region of a graph writes a variable."""
-    return any(graph_effects(r).writes for n in graph.nodes for r in n.regions.values())
+    known: Known = {}
+    return any(graph_effects(r, known).writes for n in graph.nodes for r in n.regions.values())
 
 
-def _lift(graph: Graph) -> None:
+def _lift(graph: Graph, known: Known) -> None:
+    """``known``: the effects of regions that are done."""
     nodes: list[Node] = []
     for node in graph.nodes:
         for region in node.regions.values():
-            _lift(region)
-        variables = _written(node)
+            _lift(region, known)
+        variables = _written(node, known)
         reads = [Node("tg.read", (v,), types=[v.type], location=node.location, grad=node.grad) for v in variables]  # fmt: skip
-        watched = [_watched(node, v) for v in variables]
-        results = [_carry(node, v, read.outputs[0]) for v, read in zip(variables, reads)]
+        results = _carry(node, {v: read.outputs[0] for v, read in zip(variables, reads)})
+        for region in node.regions.values() if variables else ():
+            known.pop(region, None)  # it reads and writes less now
         nodes += [*reads, node]
-        nodes += [Node("tg.assign", (v, x), location=node.location, grad=w) for v, x, w in zip(variables, results, watched)]  # fmt: skip
+        nodes += [Node("tg.assign", (v, x), location=node.location, grad=w) for (v, w), x in zip(variables.items(), results)]  # fmt: skip
     graph.nodes = nodes
 
 
-def _written(node: Node) -> list[Value]:
-    """The variables that the regions of a node write and that it can carry."""
+def _written(node: Node, known: Known) -> dict[Value, bool]:
+    """The variables that the regions of a node write and that it can carry, and whether one of them does so while gradients are on."""
     if node.op not in _LIFTED or "gradient" in node.regions:
-        return []
+        return {}
     args = passed(node)
-    found: dict[Value, None] = {}
+    found: dict[Value, bool] = {}
     for name, region in node.regions.items():
-        writes = graph_effects(region).writes
+        writes = graph_effects(region, known).writes
         if writes and name == "cond":
-            return []
-        found.update((args[i], None) for i in writes)
-    return [v for v in found if _alike(node, v)]
-
-
-def _alike(node: Node, variable: Value) -> bool:
-    """Whether all that is written is of the variable's own type, by nodes that stand in the regions themselves."""
-    if not isinstance(variable.type, TensorType) or None in variable.type.shape:
-        return False
+            return {}
+        found.update((args[i], False) for i in writes)
+    if not found:
+        return {}
+    kept = {v: False for v in found if isinstance(v.type, TensorType) and None not in v.type.shape}
     for region in node.regions.values():
-        names = {r for r, a in zip(region.inputs, passed(node)) if a is variable}
-        if not all(_plain(inner, names, variable) for inner in region.nodes):
-            return False
-    return True
+        names = {r: a for r, a in zip(region.inputs, args) if a in kept}
+        for inner in region.nodes:
+            _look(inner, names, kept, known)
+    return kept
 
 
-def _watched(node: Node, variable: Value) -> bool:
-    """Whether a region writes a variable while gradients are on."""
-    return any(
-        n.op == "tg.assign" and n.grad and n.args[0] is r
-        for region in node.regions.values()
-        for r, a in zip(region.inputs, passed(node))
-        if a is variable
-        for n in region.nodes
-    )
+def _look(node: Node, names: dict[Value, Value], kept: dict[Value, bool], known: Known) -> None:  # fmt: skip
+    """Note of each of the variables that a node touches whether it writes it while gradients are on; one that it does more with than read or replace it is not kept."""
+    touched = [v for v in dict.fromkeys(node.inputs) if v in names]
+    written = _written_inside(node, known) if touched and node.regions else ()
+    for v in touched:
+        variable = names[v]
+        if node.regions:
+            plain = v not in written
+        elif node.op == "tg.assign":
+            plain = node.args[0] is v and node.args[1].type == variable.type
+        else:
+            plain = node.op == "tg.read"
+        if not plain:
+            kept.pop(variable, None)
+        elif variable in kept and node.op == "tg.assign":
+            kept[variable] = kept[variable] or node.grad
 
 
-def _plain(node: Node, names: set[Value], variable: Value) -> bool:
-    """Whether a node only reads or replaces what a variable holds, if it touches it at all."""
-    if names.isdisjoint(node.inputs):
-        return True
-    if node.regions:
-        written = {passed(node)[i] for r in node.regions.values() for i in graph_effects(r).writes}
-        return names.isdisjoint(written)
-    if node.op == "tg.assign":
-        return node.args[0] in names and node.args[1].type == variable.type
-    return node.op == "tg.read"
+def _written_inside(node: Node, known: Known) -> set[Value]:
+    args = passed(node)
+    return {args[i] for r in node.regions.values() for i in graph_effects(r, known).writes}
 
 
-def _carry(node: Node, variable: Value, start: Value) -> Value:
-    """Let the regions of a node take a variable's value and give the next one; that of the whole node."""
-    at, first = carried(node), lead(node)
-    places = [i for i, a in enumerate(passed(node)) if a is variable]
+def _carry(node: Node, starts: dict[Value, Value]) -> list[Value]:
+    """Let the regions of a node take the values of variables and give the next ones; those of the whole node."""
+    if not starts:
+        return []
+    at, first, args = carried(node), lead(node), passed(node)
     for name, region in node.regions.items():
-        inner = Value(variable.type)
-        held = _held(region, {region.inputs[i] for i in places}, inner)
+        inner = {v: Value(v.type) for v in starts}
+        names = {r: a for r, a in zip(region.inputs, args) if a in starts}
+        held = _held(region, names, inner)
         region.input_names += [""] * (len(region.inputs) - len(region.input_names))
-        region.inputs.insert(at, inner)
-        region.input_names.insert(at, "")
+        region.inputs[at:at] = inner.values()
+        region.input_names[at:at] = [""] * len(inner)
         if name != "cond":
-            region.outputs.append(held) if node.op != "While" else region.outputs.insert(at, held)
-    node.args = (*node.args[: first + at], start, *node.args[first + at :])
+            end = at if node.op == "While" else len(region.outputs)
+            region.outputs[end:end] = held
+    node.args = (*node.args[: first + at], *starts.values(), *node.args[first + at :])
     if node.op == "While":
-        node.kwargs["carried"] = at + 1
-    result = Value(variable.type, node, len(node.outputs))
-    node.outputs.append(result)
-    return result
+        node.kwargs["carried"] = at + len(starts)
+    results = [Value(v.type, node, i) for i, v in enumerate(starts, len(node.outputs))]
+    node.outputs += results
+    return results
 
 
-def _held(region: Graph, names: set[Value], value: Value) -> Value:
-    """Put values in the place of the reads and writes of a variable in a region; what it holds at the end."""
+def _held(region: Graph, names: dict[Value, Value], values: dict[Value, Value]) -> list[Value]:
+    """Put values in the place of the reads and writes of variables in a region; what they hold at the end."""
     replaced: dict[Value, Value] = {}
-    nodes = []
+    nodes, values = [], dict(values)
     for node in region.nodes:
         if not replaced.keys().isdisjoint(node.inputs):
             node.replace_inputs(lambda v: replaced.get(v, v))
-        if node.op == "tg.read" and node.args[0] in names:
-            replaced[node.outputs[0]] = value
-        elif node.op == "tg.assign" and node.args[0] in names:
-            value = node.args[1]
-        else:
-            if not names.isdisjoint(node.inputs):
-                node.replace_inputs(lambda v, held=value: held if v in names else v)
+        variable = names.get(node.args[0]) if node.op in ("tg.read", "tg.assign") else None
+        if variable is None:
+            if not names.keys().isdisjoint(node.inputs):
+                node.replace_inputs(lambda v: values[names[v]] if v in names else v)
             nodes.append(node)
+        elif node.op == "tg.read":
+            replaced[node.outputs[0]] = values[variable]
+        else:
+            values[variable] = node.args[1]
     region.nodes = nodes
     region.outputs = [replaced.get(v, v) for v in region.outputs]
-    return replaced.get(value, value)
+    return [replaced.get(v, v) for v in values.values()]

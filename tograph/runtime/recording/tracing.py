@@ -32,7 +32,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import collectives, foreach, overflows, ways
+from . import collectives, foreach, overflows, parts, ways
 from .attention import by_formula
 from .schemas import asked_for, factory_options, of_default_generator
 
@@ -133,7 +133,7 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if graph.assumed:
         given = _with_lengths(given)
     named = {k: metas(v) for k, v in kwargs.items()}
-    found = infer(func, given, named)
+    found, proved, guarded = parts.inferred(func, given, named, graph)
     if overflows.is_checked(func):
         overflows.check(func, args, kwargs, found)
     node_args = tuple([argument(graph, a) for a in args])
@@ -151,16 +151,16 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if "dtype" in factory_options(func) and node_kwargs.get("dtype") is None:
         node_kwargs["dtype"] = flat[0].dtype  # the default dtype of now, not that of the run
     types = [tensor_type(m) for m in flat]
-    doubt = unsure(func, given, named)
+    doubt = guarded or unsure(func, given, named)
     node = graph.add(ops.overload_name(func), node_args, node_kwargs, types, unsure=doubt)
-    node.unsure = doubt and torch._C._current_autograd_node() is None
+    node.unsure = guarded or (doubt and torch._C._current_autograd_node() is None)
     if graph.root.torn and not view:
         torn.read(args, graph)
     if not func._schema.returns:
         return None
     if view and isinstance(args[0], torch.Tensor):
         ways.results(node, graph)
-        return _wrap_views(func, args, kwargs, found, node, graph)
+        return _wrap_views(func, args, kwargs, found, node, graph, proved, guarded)
     values = ways.results(node, graph)
     outs = [wrap(v, _with_symbols(m, v, graph), graph) for v, m in zip(values, flat)]
     if func in _COPIES and isinstance(args[0], SymTensor):
@@ -189,14 +189,14 @@ def _with_symbols(meta: Meta, value: Value, graph: FuncGraph) -> Meta:
     return contiguous(meta.dtype, size, meta.device)
 
 
-def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
+def _wrap_views(func, args, kwargs, found, node, graph, proved, guarded) -> Any:
     base = as_symbolic(args[0])
     flat = found if isinstance(found, list) else [found]
     outs = []
     for i, (value, meta) in enumerate(zip(node.outputs, flat)):
         meta = _with_symbols(meta, value, graph)
         unsure = func is aten.view.default and not same_shape(meta, base.meta) and is_open(base.chain, base.meta)  # fmt: skip
-        step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta, unsure=unsure)  # fmt: skip
+        step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta, False, unsure, proved, guarded)  # fmt: skip
         made = SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph))
         if func is aten.view.default and (len(meta.size) == 1 or not same_shape(meta, base.meta)):
             base.storage_.reshaped = True

@@ -153,6 +153,7 @@ class FuncGraph:
         self.closed = self.repeats = False  # ``repeats``: the body of a loop
         self.settled = True  # of a loop: its state is known
         self.duals: set[str] = set()  # see ``symbols.duals``
+        self.loop: Any = None  # of a loop's body: ``proofs.LoopFacts``
         self.frees = False  # of a loop: a gradient frees what was computed before it
         # A tensor with a later number was made while it was recorded, or since.
         self.born = next(_versions)
@@ -237,8 +238,19 @@ class FuncGraph:
             return self.resolve(storage.ref)
         if storage not in self.known:
             source = self.reference(storage)
-            self.known[storage] = self.emit("tg.read", source, type=source.type)
+            self.known[storage] = value = self.emit("tg.read", source, type=source.type)
+            if (same := self._read_around(storage)) is not None:
+                self.root.reread[value] = same
         return self.known[storage]
+
+    def _read_around(self, storage: Storage) -> Value | None:
+        """What the graphs around a branch have read of a storage that nothing has written since: not a loop, nor a function, which run again."""
+        graph: FuncGraph | None = self
+        while graph is not None and graph.graph.name in ("then", "orelse"):
+            graph = graph.outer
+            if graph is not None and storage in graph.known:
+                return graph.known[storage]
+        return None
 
     def assign(self, storage: Storage, value: Value) -> None:
         """Give a storage a new base value."""

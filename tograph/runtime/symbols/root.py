@@ -127,6 +127,8 @@ class Root:
     joined: list[Any] = field(default_factory=list)
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    parts: dict[Any, tuple[int, bool]] = field(default_factory=dict)  # see ``recording.parts``
+    reread: dict[Value, Value] = field(default_factory=dict)  # of a branch: the same from around
     packed: set[Graph] = field(default_factory=set)  # where hooks got what is saved
     drew: torch.Tensor | None = None  # see ``drew_from``
 
@@ -153,7 +155,7 @@ class Root:
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
-            self.packed,
+            self.packed, self.parts, self.reread,
         ):  # fmt: skip
             noted.clear()
         self.loops = None

@@ -30,7 +30,7 @@ class View:
     """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output.
 
     ``quiet``: autograd does not count the writes through it, which are those through ``x.data``. ``unsure``: eager PyTorch may copy here,
-    see ``open_layouts``.
+    see ``open_layouts``. ``proved``: what a slice between numbers of the run gives, where its size is known all the same, ``guarded``: see ``recording.parts``.
     """
 
     func: Any
@@ -40,6 +40,14 @@ class View:
     base: Meta
     quiet: bool = False
     unsure: bool = False
+    proved: Meta | None = None
+    guarded: bool = False
+
+    def shown(self) -> Any:
+        """The meta of what it gives, or of all that its op gives."""
+        if self.proved is not None:
+            return self.proved
+        return infer(self.func, (self.base, *self.args), self.kwargs)
 
 
 class SymTensor(Valueless, torch.Tensor):
@@ -369,12 +377,13 @@ def _note_source(x: torch.Tensor, value: Value, graph: FuncGraph) -> None:
 
 def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
     """One step of a view chain on a base value."""
-    found = infer(view.func, (view.base, *view.args), view.kwargs)
+    found = view.shown()
     args = tuple(argument(graph, a) for a in view.args)
     types = [tensor_type(m) for m in (found if isinstance(found, list) else [found])]
-    return graph.add(ops.overload_name(view.func), (base, *args), view.kwargs, types).outputs[
-        view.index or 0
-    ]
+    name = ops.overload_name(view.func)
+    node = graph.add(name, (base, *args), view.kwargs, types, unsure=view.guarded)
+    node.unsure = view.guarded
+    return node.outputs[view.index or 0]
 
 
 def argument(graph: FuncGraph, x: Any) -> Any:

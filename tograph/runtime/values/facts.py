@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from ..graph.ir import Value
+from ..symbols import number_facts
 from ..symbols.funcgraph import current_graph
 from ..symbols.scalars import StagedBool, StagedInt, new_scalar
 from .structure import TaggedUnion
@@ -210,6 +211,14 @@ def known(x: Any) -> Any:
     """``x``, or the plain bool that it is known to be here."""
     found = answer(x) if isinstance(x, StagedBool) else None
     return x if found is None else found
+
+
+def conditions() -> Iterator[tuple[Value, bool]]:
+    """The conditions whose answer is known here."""
+    for tag in dict.fromkeys(tag for known in _state.known for tag in known):
+        left = _left(tag) & frozenset([0, 1]) if number_facts.is_truth(tag.type) else ()
+        if len(left) == 1:
+            yield tag, 1 in left
 
 
 def mark() -> int:

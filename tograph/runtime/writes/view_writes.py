@@ -14,7 +14,7 @@ import torch
 from ...errors import UnsupportedOpError
 from ..graph.ir import Value
 from ..graph.ops import overload_name
-from ..inference.infer import infer, tensor_type
+from ..inference.infer import tensor_type
 from ..inference.shapes import Meta, like
 from ..symbols.funcgraph import FuncGraph, user_location
 from ..symbols.symbolic import View, apply_view, argument
@@ -114,12 +114,12 @@ def _expand_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Val
 
 
 def _view_size(view: View) -> tuple:
-    out = infer(view.func, (view.base, *view.args), view.kwargs)
+    out = view.shown()
     return tuple((out[view.index or 0] if isinstance(out, list) else out).size)
 
 
 def _pieces(view: View) -> list[Meta]:
-    return infer(view.func, (view.base, *view.args), view.kwargs)
+    return view.shown()
 
 
 def _split_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
