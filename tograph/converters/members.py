@@ -232,21 +232,11 @@ def _made(change: Callable[..., Any]) -> Callable[..., Any]:
 
 _SET_VIEWS = (type({}.keys()), type({}.items()))
 METHODS: dict[str, Callable[..., Any]] = {
-    "add": add,
-    "discard": discard,
-    "remove": remove,
-    "clear": clear,
-    "update": update,
-    "difference_update": difference_update,
-    "intersection_update": intersection_update,
-    "symmetric_difference_update": symmetric_difference_update,
-    "pop": pop,
-    "copy": copy,
-    "union": _made(update),
-    "difference": _made(difference_update),
-    "intersection": _made(intersection_update),
+    "add": add, "discard": discard, "remove": remove, "clear": clear, "update": update, "difference_update": difference_update,
+    "intersection_update": intersection_update, "symmetric_difference_update": symmetric_difference_update, "pop": pop, "copy": copy,
+    "union": _made(update), "difference": _made(difference_update), "intersection": _made(intersection_update),
     "symmetric_difference": _made(symmetric_difference_update),
-}
+}  # fmt: skip
 OPERATORS = {
     "or": "union",
     "and": "intersection",

@@ -15,25 +15,20 @@ from typing import Any
 import torch
 
 from ...errors import (
-    AliasError,
-    LoopTypeError,
-    SharedMemoryError,
-    StagingError,
-    StructureError,
     TographError,
 )
 from ..graph.ir import Value
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import Location as Place
-from ..symbols.retrace import Retrace
 from ..values import joins
 from ..values.joins import generalize
 from ..values.structure import Choice, Spec, spec_of
 from . import stale_views
-from .attempts import Attempt, alternative, has_alternative
+from .attempts import alternative, has_alternative
 from .beginnings import begin_like, begin_with, holds
 from .branches import predicate, staged_if
 from .carried import Carried
+from .first_iterations import whole_or
 from .guesses import Guess
 from .joining import as_value, visible
 from .loop_histories import LoopHistories
@@ -90,7 +85,7 @@ def staged_while(
         return None
 
     if parts and not has_alternative():
-        rounds = _whole_or(whole, behind if first is True else in_branch, places)
+        rounds = whole_or(whole, behind if first is True else in_branch, places)
     else:
         rounds = whole()
     if rounds is not None and parts and rounds.makes_state():
@@ -98,39 +93,6 @@ def staged_while(
     if rounds is not None:
         slot.leave(rounds.outcome())
         rounds.emit()
-
-
-_OF_STATE = (StagingError, StructureError, LoopTypeError, AliasError, SharedMemoryError)
-
-
-def _whole_or(
-    whole: Callable[[], Rounds | None],
-    apart: Callable[[], Rounds | None],
-    places: Sequence[Place],
-) -> Rounds | None:
-    """The rounds of a loop. One that no state fits has its first iteration ``apart``: only that one sets a key, makes a module or turns on
-    ``requires_grad``, or finds an object from outside where later ones find what iterations made.
-    """
-    attempt = Attempt(places)
-    try:
-        rounds = whole()
-    except (StagingError, Retrace) as error:
-        attempt.undo()
-        if type(error) not in _OF_STATE and not getattr(error, "apart", None):
-            raise
-        failure = error
-    except BaseException:
-        attempt.commit()
-        raise
-    else:
-        attempt.commit()
-        return rounds
-    try:
-        return apart()
-    except Exception:  # whatever the code makes of what it finds then
-        raise failure from None
-    except Retrace as again:
-        raise (failure if again.apart else again) from None
 
 
 def _first_apart(test: Callable[[], Any], body: Callable[[], Any], places: Sequence[Place]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from ...errors import ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
-from ..inference.infer import infer, meta_of, tensor_type
+from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import Meta
 from . import contents, devices, duals, open_layouts, products, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
@@ -23,31 +22,7 @@ from .mapped import check_unmapped
 from .retrace import Retrace
 from .scalars import new_scalar
 from .valueless import Valueless
-
-
-@dataclass(frozen=True)
-class View:
-    """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output.
-
-    ``quiet``: autograd does not count the writes through it, which are those through ``x.data``. ``unsure``: eager PyTorch may copy here,
-    see ``open_layouts``. ``proved``: what a slice between numbers of the run gives, where its size is known all the same, ``guarded``: see ``recording.parts``.
-    """
-
-    func: Any
-    args: tuple
-    kwargs: dict
-    index: int | None
-    base: Meta
-    quiet: bool = False
-    unsure: bool = False
-    proved: Meta | None = None
-    guarded: bool = False
-
-    def shown(self) -> Any:
-        """The meta of what it gives, or of all that its op gives."""
-        if self.proved is not None:
-            return self.proved
-        return infer(self.func, (self.base, *self.args), self.kwargs)
+from .views import View
 
 
 class SymTensor(Valueless, torch.Tensor):

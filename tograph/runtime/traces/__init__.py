@@ -2,5 +2,5 @@
 
 * ``tracer`` makes one from ``placeholders`` and ``finishing`` ends it (``shown``); its ``results`` (``keeping``, ``rebuilding``), ``commits`` (``changes``) and ``call_effects`` are what a call leaves outside
   (``line_search_state``, ``shared_objects``), ``identities`` which results are the caller's tensors.
-* ``concrete`` keeps the graph, ``traces`` what must hold for it. ``binding``, ``entries`` and ``forms`` call it, without the modes that are ``ambient``.
+* ``concrete`` keeps the graph, ``traces`` what must hold for it. ``binding``, ``entries`` and ``forms`` call it, with ``timing`` for a report, without the modes that are ``ambient``.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -35,6 +34,7 @@ from . import ambient, commits, entries
 from .commits import Target
 from .identities import Identities
 from .shared_objects import Outer
+from .timing import timed
 
 if TYPE_CHECKING:
     from ..guarding.slots import Slot
@@ -213,20 +213,7 @@ class ConcreteFunction(pickling.Unpicklable):
 
         It runs twice: once as always, which compiles kernels, and once with a clock around every node.
         """
-        history = self.retraces() if self.retraces is not None else None
-        extras = pages.Extras(retraces=history() if history is not None else "")
-        if not (args or kwargs):
-            return extras
-        tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
-        self.run([t.detach().clone() for t in tensors])
-        tensors = [t.detach().clone() for t in tensors]
-        clock = probes.Probed(self.optimized_graph, probes.Clock)
-        start = time.perf_counter()
-        clock.run(*self._with_late(tensors))
-        extras.total = time.perf_counter() - start
-        probe = clock.probe
-        extras.times = {n: (s, r) for n, s, r in zip(probe.nodes, probe.seconds, probe.runs) if r}
-        return extras
+        return timed(self, args, kwargs)
 
     @property
     def host_code(self) -> str:

@@ -1,0 +1,44 @@
+"""Loops that no state fits as long as their first iteration is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ...errors import AliasError, LoopTypeError, SharedMemoryError, StagingError, StructureError
+from ..symbols.journal import Location as Place
+from ..symbols.retrace import Retrace
+from .attempts import Attempt
+
+Made = TypeVar("Made")
+_OF_STATE = (StagingError, StructureError, LoopTypeError, AliasError, SharedMemoryError)
+
+
+def whole_or(
+    whole: Callable[[], Made | None],
+    apart: Callable[[], Made | None],
+    places: Sequence[Place],
+) -> Made | None:
+    """The rounds of a loop. One that no state fits has its first iteration ``apart``: only that one sets a key, makes a module or turns on
+    ``requires_grad``, or finds an object from outside where later ones find what iterations made.
+    """
+    attempt = Attempt(places)
+    try:
+        rounds = whole()
+    except (StagingError, Retrace) as error:
+        attempt.undo()
+        if type(error) not in _OF_STATE and not getattr(error, "apart", None):
+            raise
+        failure = error
+    except BaseException:
+        attempt.commit()
+        raise
+    else:
+        attempt.commit()
+        return rounds
+    try:
+        return apart()
+    except Exception:  # whatever the code makes of what it finds then
+        raise failure from None
+    except Retrace as again:
+        raise (failure if again.apart else again) from None
