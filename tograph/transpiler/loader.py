@@ -10,6 +10,7 @@ import ast
 import types
 from typing import Any
 
+from .recompiling import codes_in
 from .syntax import gast, to_ast, walk
 
 
@@ -49,8 +50,8 @@ def load(
     module = compile(tree, file, "exec", dont_inherit=True)  # type: ignore[call-overload]
     factory = next(c for c in module.co_consts if isinstance(c, types.CodeType))
     code = next(
-        c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == "converted__"
-    )
+        c for c in codes_in(factory.co_consts) if c.co_name == "converted__"
+    )  # below its type parameters
     bodies = {n.name for n in walk(node) if getattr(n, "generated", False)}
     names = (name, name) if original is None else (original.co_name, original.co_qualname)
     return _named(code, bodies, *names), _alone(tree, name)

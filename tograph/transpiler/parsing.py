@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import linecache
 import types
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ def parse_function(function: types.FunctionType) -> Parsed:
         )
     node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
     renamed = code.co_name != getattr(node, "name", "<lambda>")
-    owner = _class_at(lines, code.co_firstlineno) if renamed else _class_name(function)
+    owner = _class_at(lines, code.co_firstlineno) if renamed else _class_name(code)
     if source_search.may_have_changed(function, file) and not compiles_to(node, code, owner):
         raise _changed(code)
     tree = from_ast(node)
@@ -233,12 +234,16 @@ def _covers(node: ast.Lambda, wanted: set, lines: list[str]) -> bool:
     return True
 
 
-def _class_name(function: types.FunctionType) -> str | None:
-    """The class whose body a function was defined in, by its qualified name."""
-    parts = function.__qualname__.split(".")
-    if len(parts) < 2 or parts[-2] == "<locals>":
-        return None
-    return parts[-2]
+def _class_name(code: types.CodeType) -> str | None:
+    """The innermost class around a code object, by its qualified name, which decorators do not change.
+
+    A part of the name with ``<locals>`` behind it is a function, one such as ``<listcomp>`` no class either.
+    """
+    parts = code.co_qualname.split(".")
+    for part, behind in reversed(list(itertools.pairwise(parts))):
+        if behind != "<locals>" and not part.startswith("<"):
+            return part
+    return None
 
 
 def _mangle(tree: gast.AST, class_name: str | None) -> None:
