@@ -87,11 +87,11 @@ def same(found, wanted, rtol):
     )  # fmt: skip
 
 
-def check(function, f, n):
-    """Values and gradients of orders 1 and 2 are those of eager PyTorch, and finite differences agree."""
+def check(function, f, n, differences=True):
+    """Values and gradients of orders 1 and 2 are those of eager PyTorch, and with ``differences`` finite differences agree."""
     wanted = eager(lambda: derivatives(f, n))
     same(derivatives(function, n), wanted, getattr(f, "tolerance", 1e-7))
-    if getattr(f, "differences", True) and wanted[0]:
+    if differences and getattr(f, "differences", True) and wanted[0]:
         assert torch.autograd.gradcheck(function, arguments(n), fast_mode=True)
         if any(d is not None for d in wanted[1][3:]):
             assert torch.autograd.gradgradcheck(function, arguments(n), fast_mode=True)
@@ -101,7 +101,7 @@ def check(function, f, n):
 def test_construct(f):
     function = tg.function(f)
     for n in (0, 1, 2):
-        check(function, f, n)
+        check(function, f, n, differences=n == 2)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
