@@ -68,15 +68,19 @@ def scaled(model, optimizer, scaler, x, y):
     return loss.detach(), norm, n
 
 
+def to_train(growth_interval):
+    torch.manual_seed(1)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    return model, optimizer, torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=growth_interval)  # fmt: skip
+
+
 def test_a_grad_scaler_in_a_loop_with_a_break():
     torch.manual_seed(0)
     x, y = torch.randn(8, 4), torch.randn(8, 1)
     seen = []
     for function in (scaled, tg.function(scaled)):
-        torch.manual_seed(1)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3)
+        model, optimizer, scaler = to_train(growth_interval=3)
         for _ in range(2):
             loss, norm, n = function(model, optimizer, scaler, x, y)
             seen.append((loss, norm, model.weight.detach().clone(), n, scaler.get_scale()))
@@ -200,10 +204,7 @@ def test_an_object_that_each_iteration_replaces_where_there_may_be_none():
     x, y = torch.randn(8, 4), torch.randn(8, 1)
     seen = []
     for function in (scaled_often, tg.function(scaled_often)):
-        torch.manual_seed(1)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        model, optimizer, scaler = to_train(growth_interval=2)
         for n in (0, 3, 1, 0):
             scale = function(model, optimizer, scaler, x, y, torch.tensor(n))
             seen.append((model.weight.detach().clone(), scale))

@@ -3,9 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import tograph as tg
+from tograph.runtime.recording import outer_tracers
 
 X = torch.arange(6.0).reshape(2, 3) + 1
 
@@ -118,9 +121,6 @@ def test_what_has_no_counterpart_is_an_error_at_its_line():
 
 def test_tensors_without_content():
     """As in plain PyTorch: what asks for no content runs."""
-    from torch._subclasses import FakeTensorMode
-    from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
-
     plain, asking = tg.function(lambda x: x @ x.T), tg.function(newton)
     with FakeTensorMode():
         x = torch.ones(2, 3)
@@ -129,3 +129,28 @@ def test_tensors_without_content():
         with pytest.raises(DataDependentOutputException):
             asking(x)
     torch.testing.assert_close(plain(X), X @ X.T)
+
+
+def test_arguments_are_written_and_given_back():
+    @tg.function
+    def f(x):
+        if x.sum() > 0:
+            x.add_(1)
+        else:
+            x.mul_(3)
+        return {"x": x, "more": [x.sin(), x.argmax()]}
+
+    found = make_fx(f)(X.clone())
+    for x in (X, -X):
+        mine, plain = x.clone(), x.clone()
+        torch.testing.assert_close(found(mine), f.python_function(plain))
+        torch.testing.assert_close(mine, plain)
+
+
+def test_a_torch_without_these_modes_sees_the_ops_one_by_one(monkeypatch):
+    monkeypatch.setattr(outer_tracers, "_get_dispatch_mode", None)
+    root = tg.function(newton)
+    found = make_fx(tg.function(lambda x: (x * 2).sin()))(X)
+    torch.testing.assert_close(found(-X), (-X * 2).sin())
+    with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
+        make_fx(lambda x: root(x))(X)

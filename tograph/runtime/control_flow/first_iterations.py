@@ -38,7 +38,9 @@ def whole_or(
         return rounds
     try:
         return apart()
-    except Exception:  # whatever the code makes of what it finds then
+    except (
+        Exception
+    ):  # the user's code runs here, on what it was not written for: it may raise anything
         raise failure from None
     except Retrace as again:
         raise (failure if again.apart else again) from None

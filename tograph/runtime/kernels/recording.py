@@ -135,7 +135,7 @@ def _stream(device: torch.device, taken: list[Any]) -> Any:
     return found
 
 
-def disturbed(error: Exception) -> bool:
+def disturbed(error: RuntimeError) -> bool:
     """Whether a capture was ended from outside, as by another thread that waits for the whole device, and not by what it was given."""
     return any(text in str(error) for text in _INVALIDATED)
 
@@ -149,7 +149,7 @@ def again_if_disturbed(make: Callable[[], Made]) -> Made:
     for _ in range(TRIES - 1):
         try:
             return make()
-        except Exception as error:
+        except RuntimeError as error:  # of torch and of the driver
             if not disturbed(error):
                 raise
     return make()

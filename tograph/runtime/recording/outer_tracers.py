@@ -29,7 +29,13 @@ except ImportError:
     set_code_exec_strategy = None
 
 try:
-    from torch._C import _get_dispatch_mode, _TorchDispatchModeKey
+    from torch._C import (
+        _get_dispatch_mode,
+        _len_torch_function_stack,
+        _pop_torch_function_stack,
+        _push_on_torch_function_stack,
+        _TorchDispatchModeKey,
+    )
     from torch._ops import _get_dispatch_mode_pre_dispatch
 except ImportError:
     _get_dispatch_mode = None
@@ -65,11 +71,11 @@ def proxied() -> bool:
 def put_aside() -> Iterator[None]:
     """Inside, no mode sees ops or functions of torch."""
     held = []
-    while torch._C._len_torch_function_stack():
-        held.append(torch._C._pop_torch_function_stack())
+    while _len_torch_function_stack():
+        held.append(_pop_torch_function_stack())
     try:
         with _disable_current_modes():
             yield
     finally:
         while held:
-            torch._C._push_on_torch_function_stack(held.pop())
+            _push_on_torch_function_stack(held.pop())
