@@ -168,6 +168,8 @@ class IterationLimitError(StagingError, ValueError):
 class GradientError(StagingError, NotImplementedError):
     """A gradient that cannot be taken."""
 
+    apart = False  # whether it can be with the first iteration of the loop around apart
+
 
 class CreationError(StagingError, ValueError):
     """A variable or module that every call would make anew, or that is made in a staged branch or loop."""

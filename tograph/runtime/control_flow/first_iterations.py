@@ -18,16 +18,19 @@ def whole_or(
     whole: Callable[[], Made | None],
     apart: Callable[[], Made | None],
     places: Sequence[Place],
+    outermost: bool,
 ) -> Made | None:
     """The rounds of a loop. One that no state fits has its first iteration ``apart``: only that one sets a key, makes a module or turns on
-    ``requires_grad``, or finds an object from outside where later ones find what iterations made.
+    ``requires_grad``, finds an object from outside where later ones find what iterations made, or differentiates by its state what comes from that by other names.
+
+    For the last alone where the loop is not ``outermost``: that is rare, and each attempt is another trace of all loops inside.
     """
     attempt = Attempt(places)
     try:
         rounds = whole()
     except (StagingError, Retrace) as error:
         attempt.undo()
-        if type(error) not in _OF_STATE and not getattr(error, "apart", None):
+        if not (outermost and type(error) in _OF_STATE) and not getattr(error, "apart", None):
             raise
         failure = error
     except BaseException:

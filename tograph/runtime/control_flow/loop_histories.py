@@ -104,9 +104,9 @@ class LoopHistories:
 
     def add(self, key: Any, content: Any) -> None:
         """A place is state, with this content before the loop."""
+        content = content.value if isinstance(content, structure.Identity) else content
         self.entry[key] = content
-        whole = content.value if isinstance(content, structure.Identity) else content
-        self.began[key] = None if _staged(whole) else _tensors(whole)
+        self.began[key] = None if _staged(content) else _tensors(content)
         if _requires_grad(content):
             self.keys.add(key)
         found = [x for x in _tensors(content) if x.requires_grad]
@@ -143,7 +143,7 @@ class LoopHistories:
 
     def unsettled(self, loop: Region) -> bool:
         """The state is known: whether what follows from that asks for another trace, for an error that it may be."""
-        again = loop.graph.frees and not self.settled
+        again = (loop.graph.frees or loop.graph.shares) and not self.settled
         self.settled = self.settled or again
         return again
 
@@ -249,18 +249,19 @@ def tell_writes(node: Node, graph: FuncGraph) -> None:
 def _dependent(
     contents: Sequence[tuple[Any, Any]], before: Sequence[Any]
 ) -> set[tuple[Name, Name]]:
-    """Which of the tensors of a state were computed from which others. ``before``: what stood for the state of the iterations before."""
+    """Which of the tensors of a state were computed from which others, or are these. ``before``: what stood for the state of the iterations before."""
     found = [((k, i), x) for k, c in contents for i, x in enumerate(_tensors(c)) if x.requires_grad]
     computed = {x.grad_fn for x in before if not histories.is_leaf(x)}
     of_before = {x.grad_fn for x in before}
     made: set[tuple[Name, Name]] = set()
     for name, x in found:
+        made |= {(name, other) for other, y in found if name != other and _edge(x) == _edge(y)}
         if x.grad_fn is None:
             continue
         nodes = histories.behind([x])
         edges = _edges(nodes)
         for other, y in found:
-            if y is x:
+            if _edge(y) == _edge(x):
                 continue
             direct = _edge(y) in edges
             inside = hasattr(y.grad_fn, "call") and y.grad_fn in nodes

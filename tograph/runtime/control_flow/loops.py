@@ -84,8 +84,8 @@ def staged_while(
         staged_if(predicate(test(), "while"), lambda: _first_apart(test, body, places), lambda: None, places)  # fmt: skip
         return None
 
-    if parts and not has_alternative():
-        rounds = whole_or(whole, behind if first is True else in_branch, places)
+    if options is None and not has_alternative():
+        rounds = whole_or(whole, behind if first is True else in_branch, places, parts)
     else:
         rounds = whole()
     if rounds is not None and parts and rounds.makes_state():

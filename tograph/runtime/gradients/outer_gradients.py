@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...errors import GradientError
+from ...errors import GradientError, Location
 from ..graph.ir import Value
 from ..graph.types import TensorType
 from ..symbols.funcgraph import current_graph, user_location
@@ -26,6 +26,14 @@ def run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
     """The gradients of ``inputs``, as of ``run_backward``."""
+    if histories.led_to_before(outputs, inputs):
+        raise _of_first(_ONE, user_location())
+    return _run(outputs, grads, inputs, create, unused)
+
+
+def _run(
+    outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
+) -> list[Any]:
     nodes = histories.behind(outputs)
     asked = histories.asked(nodes, inputs)
     if asked:
@@ -66,6 +74,19 @@ _REFUSED = (
 )
 
 
+_ONE = (
+    "a gradient that is taken inside of a staged loop is one with respect to state of the loop that is, in the first iteration, a tensor which the "
+    "differentiated value was also computed from by another name. Begin the loop with a tensor of its own (`a = w.clone()` for `a = w`)."
+)
+
+
+def _of_first(text: str, location: Location | None) -> GradientError:
+    """An error which there may not be where the first iteration is apart: those behind it make their own state."""
+    error = GradientError(text, location)
+    error.apart = True
+    return error
+
+
 def _with_leaves(
     outputs: Sequence[Any],
     grads: Sequence[Any],
@@ -79,7 +100,7 @@ def _with_leaves(
     """
     states = {i: inputs[i].grad_fn for i in asked}
     if create:
-        raise GradientError(_REFUSED.format("with create_graph=True"), user_location())
+        raise _of_first(_REFUSED.format("with create_graph=True"), user_location())
     if any(fn.told.entry is False for fn in states.values()):
         what = "what stands for it before the loop is not followed"
         raise GradientError(_REFUSED.format(what), user_location())
@@ -120,7 +141,7 @@ def _add(
     reached: list[int] = []
 
     def gradients() -> tuple[Any, ...]:
-        made = run(outside, cotangents, inputs, False, True)
+        made = _run(outside, cotangents, inputs, False, True)
         reached.extend(i for i, g in enumerate(made) if g is not None)
         return tuple(made[i] for i in reached)
 

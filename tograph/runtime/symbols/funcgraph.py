@@ -155,6 +155,7 @@ class FuncGraph:
         self.duals: set[str] = set()  # see ``symbols.duals``
         self.loop: Any = None  # of a loop's body: ``proofs.LoopFacts``
         self.frees = False  # of a loop: a gradient frees what was computed before it
+        self.shares = False  # of a loop: a gradient is another one in the first iteration
         # A tensor with a later number was made while it was recorded, or since.
         self.born = next(_versions)
         self.looking: dict[Storage, Value] | None = None  # see ``control_flow.picking``

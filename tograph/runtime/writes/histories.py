@@ -200,6 +200,44 @@ def _led(node: Any, leaf: Any) -> bool:
     return same and (node.told.name, leaf.told.name) in node.earlier.depends
 
 
+def led_to_before(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether one of ``inputs`` is state that in the first iteration is a tensor which ``outputs`` were also computed from by another name: ``a * w`` behind ``a = w``."""
+    for fn in [x.grad_fn for x in inputs if _is_state(x.grad_fn)]:
+        entry, body = fn.told.entry, fn.earlier.body
+        if isinstance(entry, torch.Tensor) and _edge(entry) in _used(outputs, fn):
+            if body.settled:
+                return True
+            body.shares = True  # what leads there may be state, too
+    return False
+
+
+def _used(outputs: Sequence[torch.Tensor], state: Any) -> set[Any]:
+    """The tensors that ``outputs`` were computed from in the first iteration, otherwise than by way of ``state``."""
+    seen = {_edge(o) for o in outputs if o.requires_grad}
+    ends: list[Any] = [o.grad_fn for o in outputs if o.grad_fn is not None]
+    done = set(ends)
+    while ends:
+        node = ends.pop()
+        if (leaf := getattr(node, "variable", None)) is not None:
+            seen.add(_edge(leaf))
+        if _is_state(node) and node.earlier is state.earlier:
+            if node is not state and isinstance(node.told.entry, torch.Tensor):
+                seen.add(_edge(node.told.entry))
+            continue
+        following = [e for e in node.next_functions if e[0] is not None]
+        seen.update(following)
+        ends += {n for n, _ in following} - done
+        done.update(ends)
+    return seen
+
+
+def _edge(x: torch.Tensor) -> Any:
+    """What is the same for objects that are one tensor to autograd."""
+    if x.grad_fn is not None:
+        return x.grad_fn, x.output_nr
+    return id(x.storage_ if isinstance(x, SymTensor) else x)
+
+
 def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
     """The leaves among the state of loops from which earlier iterations computed other state that ``nodes`` lead to."""
     states = [n for n in nodes if _is_state(n)]
