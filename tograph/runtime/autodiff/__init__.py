@@ -4,7 +4,7 @@
 * Ops with regions: ``alternatives``, ``loops`` (``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body, with
   respect to ``made_leaves`` too.
 * Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd (``nesting`` flattens lists for these, ``spare`` is what they keep beside torch), ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
-  ``separate`` which cannot be asked for, ``unwrapped`` what is saved in some runs only, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes,
+  ``separate`` which cannot be asked for, ``passing`` which are of two names, ``unwrapped`` what is saved in some runs only, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes,
   ``returned`` are leaves that it makes.
 """
 
@@ -14,6 +14,7 @@ from .earlier import expand
 from .inside import ways
 from .loops import loop
 from .pairs import Differentiable, refusing, supported
+from .passing import passing
 from .returned import Made, ReturnedLeaves
 from .rewritten import Rewrites, give_history
 from .separate import separate
@@ -29,6 +30,7 @@ __all__ = [
     "expand",
     "give_history",
     "loop",
+    "passing",
     "reached",
     "refusing",
     "separate",

@@ -123,15 +123,19 @@ def _with_leaves(
 
 def _of_leaf(x: Any, answer: tuple[Value, Value], before: Any, direct: Any) -> Any:
     """The gradient of a leaf: ``answer`` is that of one which an iteration made, and whether one has."""
-    graph = current_graph()
-    made = wrap(answer[0], as_symbolic(x).meta, graph)
+    made = wrap(answer[0], as_symbolic(x).meta, current_graph())
     start = direct if before is None else before
     with torch.no_grad():
         if start is None:
             start = torch.zeros_like(x, requires_grad=False)
-        kind = TensorType(torch.bool, (), str(x.device))
-        flag = graph.emit("aten.scalar_tensor.default", answer[1], type=kind, dtype=torch.bool, device=x.device)  # fmt: skip
-        return torch.where(flattening.symbolic(flag, graph, connected=False), made, start)
+        return torch.where(as_tensor(answer[1], x), made, start)
+
+
+def as_tensor(flag: Value, like: torch.Tensor) -> Any:
+    """A flag of the graph as a tensor on the device of another one."""
+    graph, kind = current_graph(), TensorType(torch.bool, (), str(like.device))
+    value = graph.emit("aten.scalar_tensor.default", flag, type=kind, dtype=torch.bool, device=like.device)  # fmt: skip
+    return flattening.symbolic(value, graph, connected=False)
 
 
 def _add(

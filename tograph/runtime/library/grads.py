@@ -6,8 +6,9 @@ The gradients of leaves are added to their ``.grad`` as the trace sees it (``gra
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -53,9 +54,10 @@ def engine(
     create: bool,
     unused: bool,
     every: bool = False,
+    seen: Mapping[int, torch.Tensor] = MappingProxyType({}),
 ) -> Any:
     """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``;
-    ``every``: ``inputs`` are all that the history leads to.
+    ``every``: ``inputs`` are all that the history leads to; ``seen``: by ``id``, what hooks leave of the gradients.
     """
     if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
         raise GradientError(
@@ -77,13 +79,35 @@ def engine(
         hooked.check(here, [value_of(x, here) for x in outputs])
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
+    passed = PASSING(outputs, inputs)
+    before = [x for _, x, _, _ in passed]
     with broadcasts.checked(nodes):
-        found = outer_gradients.run(outputs, grads, inputs, create, unused)
+        found = outer_gradients.run(outputs, grads, [*inputs, *before], create, unused)
+    found[: len(inputs)] = [seen.get(id(x), g) for x, g in zip(inputs, found)]
+    found = _passed(inputs, found, passed, create)
     for g, x in zip(found, inputs):
         broadcasts.same_size(g, x)
     if not keep:
         freed.free(nodes, outputs)
     return found
+
+
+def _passed(
+    inputs: Sequence[Any], found: list[Any], passed: Sequence[Any], create: bool
+) -> list[Any]:
+    """The gradients of ``inputs``: those of the tensors that these are in a run stand behind them in ``found``."""
+    made, place = found[: len(inputs)], {id(x): i for i, x in enumerate(inputs)}
+    with torch.set_grad_enabled(create):
+        for (i, x, flag, leaf), g in zip(passed, found[len(inputs) :]):
+            if g is None:
+                continue
+            own = torch.zeros_like(x, requires_grad=False) if made[i] is None else made[i]
+            whole = g + own if leaf else g
+            is_x = outer_gradients.as_tensor(flag, x)
+            made[i] = torch.where(is_x, whole, own)
+            if leaf and id(x) in place:
+                made[place[id(x)]] = torch.where(is_x, whole, made[place[id(x)]])
+    return made
 
 
 def _several(x: Any) -> tuple[Any, ...]:
@@ -201,12 +225,12 @@ def backward(
         raise RuntimeError(optional_grads.UNREACHED)
     every = inputs is None
     with _behind_hooks([x for x in wrt if every and not histories.is_leaf(x)]) as retained:
-        found = engine(outs, cotangents, wrt, keep, create_graph, True, every) if wrt else ()
+        found = engine(outs, cotangents, wrt, keep, create_graph, True, every, retained) if wrt else ()  # fmt: skip
     some, ways = WAYS(outs, wrt)
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
     for leaf, g, way in zip(wrt, found, ways):
         if g is not None:
-            _accumulate(leaf, retained.get(id(leaf), g), create_graph, way)
+            _accumulate(leaf, g, create_graph, way)
             _run_hooks(leaf, way)
 
 
@@ -235,6 +259,11 @@ def _behind_hooks(xs: Sequence[torch.Tensor]) -> Iterator[dict[int, torch.Tensor
 
 def SEPARATE(outputs: Sequence[Any], inputs: Sequence[Any], every: bool) -> None:
     """An error where a staged construct computed what is differentiated from what it is differentiated by. Set by ``autodiff``."""
+
+
+def PASSING(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tuple[int, Any, Any, bool]]:
+    """The tensors that ``inputs`` may be in a run and ``outputs`` were computed from by themselves. Set by ``autodiff``."""
+    return []
 
 
 def WAYS(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -204,34 +204,43 @@ def led_to_before(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor
     """Whether one of ``inputs`` is state that in the first iteration is a tensor which ``outputs`` were also computed from by another name: ``a * w`` behind ``a = w``."""
     for fn in [x.grad_fn for x in inputs if _is_state(x.grad_fn)]:
         entry, body = fn.told.entry, fn.earlier.body
-        if isinstance(entry, torch.Tensor) and _edge(entry) in _used(outputs, fn):
+        if isinstance(entry, torch.Tensor) and edge(entry) in _used_first(outputs, fn):
             if body.settled:
                 return True
             body.shares = True  # what leads there may be state, too
     return False
 
 
-def _used(outputs: Sequence[torch.Tensor], state: Any) -> set[Any]:
+def _used_first(outputs: Sequence[torch.Tensor], state: Any) -> set[Any]:
     """The tensors that ``outputs`` were computed from in the first iteration, otherwise than by way of ``state``."""
-    seen = {_edge(o) for o in outputs if o.requires_grad}
-    ends: list[Any] = [o.grad_fn for o in outputs if o.grad_fn is not None]
-    done = set(ends)
-    while ends:
-        node = ends.pop()
+
+    def beside(node: Any) -> bool:
+        return _is_state(node) and node.earlier is state.earlier
+
+    found = used(outputs, beside)
+    states = [e[0] for e in found if isinstance(e, tuple) and beside(e[0]) and e[0] is not state]
+    entries = [s.told.entry for s in states]
+    return found | {edge(e) for e in entries if isinstance(e, torch.Tensor)}
+
+
+def used(outputs: Sequence[torch.Tensor], ends_at: Callable[[Any], bool]) -> set[Any]:
+    """The tensors that ``outputs`` were computed from, as of ``edge``: not what is behind nodes that it ``ends_at``."""
+    found = {edge(o) for o in outputs if o.requires_grad}
+    todo: list[Any] = [o.grad_fn for o in outputs if o.grad_fn is not None]
+    done = set(todo)
+    while todo:
+        node = todo.pop()
         if (leaf := getattr(node, "variable", None)) is not None:
-            seen.add(_edge(leaf))
-        if _is_state(node) and node.earlier is state.earlier:
-            if node is not state and isinstance(node.told.entry, torch.Tensor):
-                seen.add(_edge(node.told.entry))
-            continue
-        following = [e for e in node.next_functions if e[0] is not None]
-        seen.update(following)
-        ends += {n for n, _ in following} - done
-        done.update(ends)
-    return seen
+            found.add(edge(leaf))
+        if not ends_at(node):
+            following = [e for e in node.next_functions if e[0] is not None]
+            found.update(following)
+            todo += {n for n, _ in following} - done
+            done.update(todo)
+    return found
 
 
-def _edge(x: torch.Tensor) -> Any:
+def edge(x: torch.Tensor) -> Any:
     """What is the same for objects that are one tensor to autograd."""
     if x.grad_fn is not None:
         return x.grad_fn, x.output_nr

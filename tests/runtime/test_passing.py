@@ -1,0 +1,105 @@
+"""Gradients with respect to what a staged branch or loop gives, where that is a tensor from before it."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.runtime.gradients.test_outer_gradients import outcome
+from tograph.errors import GradientError
+
+
+def argument(x, w, n):
+    a = w if n > 1 else w * 2
+    return torch.autograd.grad((a * w * x).sum(), a, create_graph=True)
+
+
+def chosen_twice(x, w, n):
+    y = w.sin()
+    a = y if n > 1 else y * 2
+    b = a if x.sum() > -100 else a * 3
+    return torch.autograd.grad((b * y * a * x).sum(), b, create_graph=True)
+
+
+def nested(x, w, n):
+    y = w.sin()
+    if n > 0:
+        if n > 2:
+            a = y
+        elif n > 1:
+            a = y * 2
+        else:
+            a = w
+    else:
+        a = w * 2
+    return torch.autograd.grad((a * y * w * x).sum(), a, create_graph=True)
+
+
+def no_iteration(x, w, n):
+    y = a = w.sin()
+    i = 0
+    while i < n and a.sum() > -100:
+        a = a * 0.5
+        i = i + 1
+    return torch.autograd.grad((a * x - y).square().sum(), a, create_graph=True)
+
+
+def in_a_body(x, w, n):
+    s = w * 0
+    for i in range(n):
+        a = w if i % 2 == 0 else w * 2
+        (g,) = torch.autograd.grad((a * w * x).sum(), a, create_graph=True)
+        s = s + g
+    return s
+
+
+def asked_in_a_branch(x, w, n):
+    y = a = w.sin()
+    for _ in range(n):
+        a = a * 0.5
+    if x.sum() > -100:
+        (y,) = torch.autograd.grad((a * y * w * x).sum(), a, create_graph=True)
+    return y
+
+
+def leaf_of_a_branch(x, w, n):
+    p = q = x.detach().requires_grad_()
+    if n > 1:
+        q = (q * 0.5).detach().requires_grad_()
+    (p * q * q).sum().backward()
+    return q.grad, p.grad
+
+
+def leaf_of_a_loop(x, w, n):
+    p = q = x.detach().requires_grad_()
+    while n > 0:
+        q = (q * 0.5).detach().requires_grad_()
+        n = n - 1
+    g, h = torch.autograd.grad((p * q * q).sum(), [q, p], retain_graph=True)
+    (p * p * q).sum().backward()
+    return g, h, q.grad, p.grad
+
+
+PROGRAMS = [
+    argument, chosen_twice, nested, no_iteration, in_a_body, asked_in_a_branch, leaf_of_a_branch, leaf_of_a_loop,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", PROGRAMS)
+def test_two_names_of_one_tensor(f):
+    converted = tg.function(f)
+    for n in (2, 0, 1, 3):
+        torch.testing.assert_close(outcome(converted, torch.tensor(n)), outcome(f, n))
+
+
+def test_a_loop_that_may_leave_its_state_is_refused():
+    @tg.function
+    def f(w, n):
+        y = a = w.sin()
+        for _ in range(n):
+            c = a * 0.5
+            if c.sum() < a.sum():
+                a = c
+        return torch.autograd.grad((a - y).square().sum(), a)
+
+    with pytest.raises(GradientError, match="by another name"):
+        f(torch.ones(3, requires_grad=True), torch.tensor(2))
