@@ -211,3 +211,25 @@ def test_an_object_that_each_iteration_replaces_where_there_may_be_none():
     for (a, native), (b, staged) in zip(seen[:4], seen[4:], strict=True):
         assert native == staged
         torch.testing.assert_close(a, b)
+
+
+def by_a_view(x, w, n):
+    y = torch.zeros(2, 3, dtype=x.dtype)
+    v = y[0]
+    for _ in range(n):
+        v += x * w
+    return y
+
+
+def test_a_view_by_which_a_loop_gives_a_tensor_its_first_history():
+    x, w = torch.tensor([0.3, -1.2, 0.7]), torch.tensor([0.5, 2.0, -1.0])
+    converted = tg.function(by_a_view)
+    for n in (2, 0, 1, 3):
+        seen = []
+        for f, count in ((by_a_view, n), (converted, torch.tensor(n))):
+            leaf = w.clone().requires_grad_()
+            y = f(x, leaf, count)
+            seen.append(
+                (y.detach(), torch.autograd.grad(y.sin().sum(), leaf) if n else y.requires_grad)
+            )
+        torch.testing.assert_close(seen[1], seen[0])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...errors import Location
+from ...errors import GradientError, Location
 from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import last_trip
 from ..graph.rewrite import lead
@@ -133,6 +133,8 @@ class LoopHistories:
             k: rebasing.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
         }
         if len(self.entry) != self.entered:
+            for x in [x for content in self.entry.values() for x in _tensors(content)]:
+                _check_view(x, self.location)
             self.depends |= _dependent(list(self.entry.items()), ())
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
@@ -228,6 +230,24 @@ class LoopHistories:
         self.rewritten = dict(rewritten)
         self.keys, self.computed, self.graded, self.depends = told
         return True
+
+
+def _check_view(x: torch.Tensor, location: Location | None) -> None:
+    """An error for a view by which a trace of a loop's body gave a history to a tensor that has none before the loop."""
+    if x._base is None or x._base.requires_grad or not x.requires_grad:
+        return
+    try:
+        _ = x.is_leaf
+    except RuntimeError:  # an assertion of torch's, which looks for the history of the tensor
+        error = GradientError(_BY_A_VIEW, location)
+        error.apart = True
+        raise error from None
+
+
+_BY_A_VIEW = (
+    "a staged loop writes a tensor that requires no grad before it by a view from before it (`v = y[0]`, then `v += x` in the loop), with what requires grad. "
+    "Write the tensor itself (`y[0] += x`), or take the view in the loop."
+)
 
 
 def _written_before(storage: Storage, owner: torch.Tensor, location: Location | None) -> None:
