@@ -252,8 +252,42 @@ def accepted_by_backward(x, n):
     return y.detach(), loss.detach()
 
 
+def backtracking(x, n):
+    """A loop in the body makes the leaf, or has no iteration; the result is taken where it is better."""
+    x = x.clone().requires_grad_()
+    loss = energy(x)
+    while n > 0:
+        (g,) = torch.autograd.grad(loss, x, retain_graph=True)
+        t = 4.0
+        new = (x - t * g).detach().requires_grad_()
+        after = energy(new)
+        while after > loss - 0.3 * t * g.square().sum() and t > 0.4:
+            t = t / 2
+            new = (x - t * g).detach().requires_grad_()
+            after = energy(new)
+        if after < loss:
+            x, loss = new, after
+        n = n - 1
+    return x.detach(), loss.detach()
+
+
+def from_the_state(x, n):
+    """The loop in the body begins with the leaf of the iteration before."""
+    x = x.clone().requires_grad_()
+    loss = energy(x)
+    for i in range(n):
+        (g,) = torch.autograd.grad(loss, x, retain_graph=True)
+        t, new, after = 1.0, x, loss
+        while after >= loss and t > 0.1 * i:
+            t = t / 2
+            new = (x - t * g).detach().requires_grad_()
+            after = energy(new * new)
+        x, loss = new, after + loss.detach()
+    return x.detach(), loss.detach()
+
+
 LOOPS = [
-    descent, by_backward, with_a_tolerance, accepted_steps, made_in_branches, a_mean_of_losses, in_containers, min_max, newton, written_in_place,
+    backtracking, from_the_state, descent, by_backward, with_a_tolerance, accepted_steps, made_in_branches, a_mean_of_losses, in_containers, min_max, newton, written_in_place,
     made_in_some_iterations, accepted_by_backward,
 ]  # fmt: skip
 
@@ -263,6 +297,24 @@ def test_what_the_iteration_that_made_a_leaf_computed_of_it(f):
     g = tg.function(f)
     for n in (0, 1, 2, 6):
         torch.testing.assert_close(g(X, torch.tensor(n)), f(X, torch.tensor(n)))
+
+
+def test_of_what_a_loop_in_the_body_adds_up_it_is_refused():
+    @tg.function
+    def f(x, n):
+        x = x.detach().requires_grad_()
+        loss = energy(x)
+        for i in range(n):
+            (g,) = torch.autograd.grad(loss, x)
+            x = (x - 0.1 * g).detach().requires_grad_()
+            loss = energy(x)
+            for _ in range(i):
+                x = (x * 0.9).detach().requires_grad_()
+                loss = loss + energy(x)
+        return x.detach()
+
+    with pytest.raises(GradientError, match="a loop in the body made it"):
+        f(X, torch.tensor(3))
 
 
 def test_of_a_tensor_that_is_no_leaf_it_is_refused():

@@ -16,9 +16,10 @@ import torch
 from ...errors import GradientError, Location
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_input, lead
+from ..graph.rewrite import ALTERNATIVES, add_input, carried, copied, lead, splice
 from ..graph.types import BOOL, TensorType, Type, device_of
 from ..symbols.funcgraph import FuncGraph
+from .dependence import dependences
 from .graphs import append
 from .parting import Parts
 
@@ -94,17 +95,47 @@ class MadeLeaves:
         if v is state:
             return {}
         if v in graph.inputs and owner is not None:
-            outer = owner.args[lead(owner) + graph.inputs.index(v)]
-            found = self._made(scopes[:-1], outer, state) if isinstance(outer, Value) else None
-            if found is None or any(flag is not True for flag in found.values()):
+            if graph.inputs.index(v) < carried(owner):
                 raise NotFollowed
-            return found
+            outer = owner.args[lead(owner) + graph.inputs.index(v)]
+            if not isinstance(outer, Value):
+                raise NotFollowed
+            found = self._made(scopes[:-1], outer, state)
+            name = next(k for k, r in owner.regions.items() if r is graph)
+            return {x: add_input(owner, f)[name] if isinstance(f, Value) else f for x, f in found.items()}  # fmt: skip
         if v in self.known and v.node in graph.nodes:
             self._token(scopes, v)
             return {v: True}
         if v.node is not None and v.node.op in (*ALTERNATIVES, "Call") and "gradient" not in v.node.regions:  # fmt: skip
             return self._chosen(scopes, v, state)
+        if v.node is not None and v.node.op == "While":
+            return self._looped(scopes, v, state)
         raise NotFollowed
+
+    def _looped(self, scopes: tuple[Scope, ...], v: Value, state: Value) -> dict[Value, Flag]:
+        """Of a loop in the body: the leaf that its last iteration made, or what it began with where it had none.
+
+        Its iterations have one token, so what they give may be computed from no state: then it is that of the last one alone.
+        """
+        node, graph = v.node, scopes[-1][0]
+        assert node is not None
+        body = node.regions["body"]
+        if any(min(d, default=carried(node)) < carried(node) for d in dependences(body)):
+            raise NotFollowed
+        own = self._made((*scopes, (body, node)), body.outputs[v.index], state)
+        if any(flag is not True for flag in own.values()) or not own:
+            raise NotFollowed
+        nodes: list[Node] = []
+        (some,) = splice(copied(node.regions["cond"], True), node.args, nodes, False)
+        block = Graph("block")
+        none = append(block, "py.not", some, type=BOOL)
+        found: dict[Value, Flag] = dict.fromkeys(own, some)
+        for leaf, flag in self._made(scopes, node.args[v.index], state).items():
+            both = isinstance(flag, Value)
+            found[leaf] = append(block, "py.and_", none, flag, type=BOOL) if both else none
+        at = graph.nodes.index(node)
+        graph.nodes[at:at] = [*nodes, *block.nodes]
+        return found
 
     def _chosen(self, scopes: tuple[Scope, ...], v: Value, state: Value) -> dict[Value, Flag]:
         node = v.node
@@ -214,6 +245,6 @@ def _where(graph: Graph, test: Value, x: Value) -> Value:
 
 _REFUSED = (
     "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a tensor that an earlier "
-    "iteration made, in a way that is not followed: a loop in the body made it, or it is no leaf. Compute the value in the iteration that takes the gradient, "
+    "iteration made, in a way that is not followed: a loop in the body made it which computes its state from that of the iteration before, or it is no leaf. Compute the value in the iteration that takes the gradient, "
     "at the start of the body."
 )
