@@ -79,8 +79,18 @@ def leaf_of_a_loop(x, w, n):
     return g, h, q.grad, p.grad
 
 
+def goes_on_in_a_loop(x, w, n):
+    p = x.clone().requires_grad_()
+    if n > 2:
+        p = (p * 0.5).detach().requires_grad_()
+    for _ in range(n):
+        (p * p).sum().backward()
+        p = (p - 0.2 * p.grad).detach().requires_grad_()
+    return p.detach()
+
+
 PROGRAMS = [
-    argument, chosen_twice, nested, no_iteration, in_a_body, asked_in_a_branch, leaf_of_a_branch, leaf_of_a_loop,
+    argument, chosen_twice, nested, no_iteration, in_a_body, asked_in_a_branch, leaf_of_a_branch, leaf_of_a_loop, goes_on_in_a_loop,
 ]  # fmt: skip
 
 

@@ -111,7 +111,7 @@ class LoopHistories:
             self.keys.add(key)
         found = [x for x in _tensors(content) if x.requires_grad]
         tensors = enumerate(_tensors(content))
-        self.computed |= {(key, i) for i, x in tensors if not histories.is_leaf(x)}
+        self.computed |= {(key, i) for i, x in tensors if not (histories.is_leaf(x) or _mixed(x))}
         if _graded(content):
             self.graded.add(key)
         known = set(map(_identity, self.outside))
