@@ -585,3 +585,36 @@ def test_a_gradient_in_a_try_of_what_was_computed_before():
     x, staged = torch.tensor([0.1, 0.2], requires_grad=True), tg.function(f)
     for n in (0, 1):
         torch.testing.assert_close(staged(x, torch.tensor(n)), f(x, torch.tensor(n)))
+
+
+def by_position(x, w, n):
+    """The sixth parameter of ``torch.autograd.grad`` is ``only_inputs``."""
+    w = w.requires_grad_()
+    unused = torch.ones(3, requires_grad=True)
+    y = (x @ w).sin().sum() if n > 0 else (x @ w).sum()
+    return torch.autograd.grad(y, [w, unused], None, True, False, True, True, False, True)
+
+
+def test_only_inputs_of_grad():
+    same(by_position, *arguments(), torch.tensor(1.0))
+
+    @tg.function
+    def penalty(x, w):
+        y = (x @ w).pow(3).sum()
+        (g,) = torch.autograd.grad(outputs=y, inputs=x, create_graph=True, only_inputs=True)
+        return (g.norm(dim=1) - 1).pow(2).mean()
+
+    @tg.function
+    def unused(x, w):
+        return torch.autograd.grad(x.sum(), [x, w], None, False, False, True)
+
+    @tg.function
+    def warned(x):
+        return torch.autograd.grad((x * x).sum(), x, only_inputs=False)[0]
+
+    x, w = (a.requires_grad_() for a in arguments())
+    torch.testing.assert_close(penalty(x, w), penalty.python_function(x, w))
+    with pytest.raises(RuntimeError, match="not have been used"):
+        unused(x, w)
+    with pytest.warns(FutureWarning, match="only_inputs argument is deprecated"):
+        torch.testing.assert_close(warned(x), 2 * x)

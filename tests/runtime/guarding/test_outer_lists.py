@@ -254,3 +254,56 @@ def test_what_a_body_that_fails_has_appended_stays_before_what_the_handler_appen
                 FAILURES.append("raised")
             found.append(list(FAILURES))
         assert found[0] == found[1]
+
+
+def plateau(log):
+    """A trainer with a plateau schedule, whose rate is ``max(rate * factor, 0)``, and early stopping."""
+    weight = torch.ones(2).requires_grad_()
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+
+    def fit(x):
+        best, bad = None, 0
+        for _ in range(8):
+            optimizer.zero_grad()
+            loss = (weight * x).pow(2).sum() + 1
+            loss.backward()
+            optimizer.step()
+            value = loss.item()
+            schedule.step(value)
+            log["loss"].append(value)
+            log["rate"].append(optimizer.param_groups[0]["lr"])
+            if best is None or value < best - 1e-3:
+                best, bad = value, 0
+            else:
+                bad += 1
+                if bad >= 3:
+                    break
+        return best
+
+    return fit
+
+
+def int_or_float(log):
+    def f(x):
+        rate = x.sum().item()
+        for i in range(5):
+            if x.sum() > i:
+                rate = max(rate - 1, 0)
+            log["rate"].append(rate)
+            if rate == 0:
+                break
+        return rate
+
+    return f
+
+
+@pytest.mark.parametrize("make", [plateau, int_or_float])
+def test_items_that_are_an_int_or_a_float(make):
+    logs = {"loss": [], "rate": []}, {"loss": [], "rate": []}
+    plain, staged = make(logs[0]), tg.function(make(logs[1]))
+    for x in (torch.tensor([1.0, 0.5]), torch.tensor([2.0, -0.5]), torch.tensor([-2.0, 0.5])):
+        assert staged(x) == pytest.approx(plain(x))
+    for key in logs[0]:
+        assert logs[1][key] == pytest.approx(logs[0][key])
+        assert list(map(type, logs[1][key])) == list(map(type, logs[0][key]))

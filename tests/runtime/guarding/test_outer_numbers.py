@@ -115,7 +115,58 @@ def python_needs_it(held):
     return f
 
 
-CASES = [(counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 3), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
+def in_a_list(held):
+    held.counts = [0, 5, 0]
+
+    def f(x):
+        held.n += 1
+        held.counts[1 if x > 0 else 2] += 1
+        if held.counts[2] == 2:
+            held.counts[0] -= held.n
+        print(held.counts)
+        return x * held.counts[0] + held.counts[1] + len(held.counts)
+
+    return f
+
+
+def a_list_in_turn(held):
+    held.pair = [0, 7]
+
+    def f(x):
+        a, b = held.pair
+        held.pair[:] = [b, a + 1]
+        if x > 0:
+            held.pair[0] += 10
+        return x + held.pair[0]
+
+    return f
+
+
+def in_a_tuple(held):
+    held.best = (100.0, 0)
+
+    def f(x):
+        held.n += 1
+        loss = (x + held.n).abs().item()
+        if loss < held.best[0] or held.n % 3 == 0:
+            held.best = (loss, held.n)
+        print(held.best)
+        return x * held.best[0] + held.best[1]
+
+    return f
+
+
+def a_list_that_python_needs(held):
+    held.sizes = [0, 2]
+
+    def f(x):
+        held.sizes[0] += 1
+        return x.reshape([1] * held.sizes[0]).sum()
+
+    return f
+
+
+CASES = [(in_a_list, 2), (a_list_in_turn, 2), (in_a_tuple, 2), (a_list_that_python_needs, 8), (counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 3), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
          (variable, 2), (kind_changes, 4), (python_needs_it, 8)]  # fmt: skip
 
 
@@ -169,6 +220,59 @@ def test_a_failure_keeps_the_count():
         assert held.n == i + 1
     f(torch.tensor(1.0))
     assert held.n == 16
+
+
+def test_items_of_a_list_that_others_change_and_a_failure():
+    rates = [1.0, 2.0]
+
+    @tg.function
+    def f(x):
+        rates[0] += 1
+        assert x > 0
+        rates[0] += 10
+        return x * rates[1]
+
+    for i in range(6):
+        rates[1] = float(i)
+        assert f(torch.tensor(2.0)) == 2 * i
+    assert f.trace_count == 2
+    with pytest.raises(AssertionError):
+        f(torch.tensor(-1.0))
+    assert rates == [68.0, 5.0]
+    assert list(map(type, rates)) == [float, float]
+
+
+@pytest.mark.parametrize("kind", ["OneCycleLR", "CosineAnnealingLR", "SequentialLR"])
+def test_schedules_that_step_inside(kind):
+    schedules = torch.optim.lr_scheduler
+    makers = {
+        "OneCycleLR": lambda o: schedules.OneCycleLR(o, 0.1, total_steps=20),  # changes a tuple too
+        "CosineAnnealingLR": lambda o: schedules.CosineAnnealingLR(o, 5),
+        "SequentialLR": lambda o: schedules.SequentialLR(
+            o, [schedules.LinearLR(o, 0.1, total_iters=3), schedules.StepLR(o, 2)], [3]
+        ),
+    }
+    losses = []
+    for convert in (lambda f: f, tg.function):
+        torch.manual_seed(0)
+        module = torch.nn.Linear(3, 3)
+        optimizer = torch.optim.Adam(module.parameters(), 0.1)
+        schedule = makers[kind](optimizer)
+
+        def fit(x, n, module=module, optimizer=optimizer, schedule=schedule):
+            for _ in range(n):
+                optimizer.zero_grad()
+                loss = module(x).pow(2).sum()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+            return loss.detach()
+
+        f = convert(fit)
+        row = [f(torch.ones(2, 3) * i, 2) for i in range(8)]
+        losses.append(torch.stack([*row, torch.tensor(schedule.get_last_lr()[0])]))
+    assert torch.allclose(*losses, rtol=1e-5)
+    assert f.trace_count <= (5 if kind == "SequentialLR" else 3)
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])

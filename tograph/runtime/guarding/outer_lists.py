@@ -27,6 +27,7 @@ from ..symbols.root import Root
 from ..symbols.symbolic import SymTensor
 from ..values.growing import StagedList
 from ..values.reach import own_variables
+from ..values.structure import is_union
 
 
 def need(place: Location, watch: Any) -> None:
@@ -70,6 +71,9 @@ def _kind(item: Any) -> Any:
     """What kind of thing an item is: a number and a tensor would both be tensors in a list of the graph."""
     if isinstance(item, (tuple, list)) and getattr(item, "handle", None) is None:
         return tuple(map(_kind, item))
+    if is_union(item):  # `max(rate, 0)` is an int or a float
+        kinds = {_kind(option) for option in item.options_}
+        return kinds.pop() if len(kinds) == 1 else type(item)
     return "tensor" if isinstance(item, torch.Tensor) else "number" if isinstance(item, (int, float, *SYMBOLS)) else type(item)  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """Python numbers of outer objects that change from call to call: counters, rates, positions.
 
-An int or float that traced code reads of an attribute, a variable or a dict is a guard. Once it has changed, and the code itself changes
+An int or float that traced code reads of an attribute, a variable, a dict, a list or a tuple is a guard. Once it has changed, and the code itself changes
 it (``self.steps += 1``), or it has changed twice, it is an input instead: it is read at every call, and traced as a staged number
-that is written back like any other change. Where Python needs the number itself, or tracing fails, it stays a guard: a trace for each value.
+that is written back like any other change. Of a list or tuple that the code changes all numbers that it reads are inputs then: they mostly
+change in turn. Where Python needs the number itself, or tracing fails, it stays a guard: a trace for each value.
 """
 
 from __future__ import annotations
@@ -48,11 +49,18 @@ class OuterNumbers:
                 continue
             if _changed(check, tensors):
                 self.changes[source.label] += 1
-                location = location_of(source)
-                if location is not None and (
-                    self.changes[source.label] > 1 or location.key in written
-                ):
+                key = _written_key(source)
+                if key is not None and (self.changes[source.label] > 1 or key in written):
                     self.open[source.place()] = source
+                    if key in written and _is_of_sequence(source):
+                        self._open_beside(source, checks)
+
+    def _open_beside(self, source: Source, checks: Guards) -> None:
+        """The other numbers of a list or tuple that the code changes."""
+        for check in checks.checks:
+            other = check.source
+            if other.parent is source.parent and check.test == NUMBER and type(check.old) in _TESTS:
+                self.open[other.place()] = other
 
     def close(self) -> None:
         """Tracing with them failed: they are guards from here on."""
@@ -95,13 +103,69 @@ def location_of(source: Source) -> Location | None:
     return locations.key_of(owner, source.key, source.label) if source.kind in ("item", "entry") and isinstance(owner, dict) else None  # fmt: skip
 
 
+def _is_of_sequence(source: Source) -> bool:
+    """Whether a number is an item of a list or tuple."""
+    if source.kind != "item" or source.parent is None or source.root().kind == "tensor":
+        return False
+    owner = current_value(source.parent)()
+    return type(owner) in (list, tuple) and type(source.key) is int and source.key < len(owner)
+
+
+def _written_key(source: Source) -> Any:
+    """The key of the location that changes with the number at a source; None where it cannot be replaced while tracing."""
+    if not _is_of_sequence(source):
+        location = location_of(source)
+        return None if location is None else location.key
+    owner = current_value(source.parent)()
+    if type(owner) is list:
+        return ("contents", id(owner))
+    holder = location_of(source.parent)
+    return None if holder is None else holder.key
+
+
+class Item:
+    """A number in a list or tuple: the list, or what holds the tuple, has another item or tuple while a trace is made.
+
+    No journal notes that: the sequence is another one before the code begins, and is put back behind it.
+    """
+
+    def __init__(self, source: Source):
+        parent: Any = source.parent
+        owner = current_value(parent)()
+        self.at, self.holder = source.key, None if type(owner) is list else location_of(parent)
+        self.sequence = owner
+
+    def get(self) -> Any:
+        return self._now()[self.at]
+
+    def put(self, value: Any) -> Callable[[], None]:
+        """Replace the number; gives what puts back all that was there."""
+        now, at = self._now(), self.at
+        if self.holder is None:
+            old = now[at]
+            list.__setitem__(now, at, value)
+            return lambda: list.__setitem__(now, at, old)
+        self.holder._set((*now[:at], value, *now[at + 1 :]))
+        return lambda: self.holder._set(now)
+
+    def _now(self) -> Any:
+        return self.sequence if self.holder is None else self.holder.get()
+
+
+def _place_of(source: Source) -> Location | Item | None:
+    if not _is_of_sequence(source):
+        return location_of(source)
+    return None if _written_key(source) is None else Item(source)
+
+
 class Opened:
     """The numbers that one trace takes as inputs."""
 
     def __init__(self, sources: Iterable[Source]):
-        self.places: list[tuple[Source, Location, torch.Tensor]] = []
+        self.places: list[tuple[Source, Location | Item, torch.Tensor]] = []
+        self.lent: list[Callable[[], None]] = []  # what puts the items of sequences back
         for source in sources:
-            place = location_of(source)
+            place = _place_of(source)
             if place is not None and type(place.get()) in _TESTS:
                 self.places.append((source, place, families.number_tensor(place.get())))
         self.entries: dict[Any, Any] = {}  # what each location holds when the trace begins
@@ -120,8 +184,16 @@ class Opened:
             value = value_of(as_symbolic(real), root)
             inner = root.emit(f"py.{kind.__name__}", value, type=ScalarType(kind))
             held = staged(ScalarNode(kind, Ref(inner, root)))
-            place.set(held)
-            self.entries[place.key] = held
+            if isinstance(place, Item):
+                self.lent.append(place.put(held))
+            else:
+                place.set(held)
+                self.entries[place.key] = held
+
+    def leave(self) -> None:
+        """Put the items of sequences back, once the changes of the code are undone."""
+        while self.lent:
+            self.lent.pop()()
 
     def same(self, place: Location) -> bool:
         """Whether a place holds at the end what it held in the beginning."""

@@ -6,6 +6,7 @@ The gradients of leaves are added to their ``.grad`` as the trace sees it (``gra
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -135,23 +136,32 @@ def _cotangents(outs: tuple[Any, ...], given: Any) -> list[Any]:
     return [_start(o, g) for o, g in zip(outs, starts, strict=True)]
 
 
+_ONLY_INPUTS = (
+    "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the graph, please use "
+    "torch.autograd.backward."
+)
+
+
 def grad(
     outputs: Any,
     inputs: Any,
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """``torch.autograd.grad`` while tracing."""
     outs, wrt = _several(outputs), _several(inputs)
+    if not only_inputs:
+        warnings.warn(_ONLY_INPUTS, FutureWarning, stacklevel=2)
     if is_grads_batched and all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
         return _batched(outs, wrt, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)  # fmt: skip
     if not all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
         return torch.autograd.grad(
-            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
+            outputs, inputs, grad_outputs, retain_graph, create_graph, True, allow_unused, is_grads_batched, materialize_grads
         )  # fmt: skip
     if not wrt:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
@@ -183,7 +193,7 @@ def _batched(outs, wrt, starts, retain_graph, create_graph, allow_unused, materi
     for i in range(size):
         row = [None if s is None else s[i] for s in starts]
         kept = keep or i + 1 < size
-        rows.append(grad(outs, wrt, row, kept, create_graph, allow_unused, False, materialize_grads))  # fmt: skip
+        rows.append(grad(outs, wrt, row, kept, create_graph, True, allow_unused, False, materialize_grads))  # fmt: skip
     return tuple(None if column[0] is None else torch.stack(column) for column in zip(*rows))
 
 

@@ -106,6 +106,7 @@ class Tracer:
                     raise
             raise
         finally:
+            self.opened.leave()
             self.root.root.release()
             conditional_items.forget()
 
