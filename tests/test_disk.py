@@ -116,3 +116,11 @@ def test_a_process_that_has_stored_much_looks(folder, count):
     subprocess.run([sys.executable, "-c", program], env=env, cwd=folder / "in", check=True)
     assert [(cache / name).exists() for name in names] == [count == 1] * 3
     assert all((other / name).exists() for name in names)
+
+
+def test_the_folder_may_begin_with_the_home_folder(folder):
+    env = {**os.environ, "HOME": str(folder), "TOGRAPH_CACHE_DIR": "~/code"}
+    env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    program = "from tograph import disk; print(disk.cache_dir())"
+    done = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True)
+    assert done.stdout.decode().strip() == str(folder / "code")
