@@ -83,7 +83,7 @@ def _by_position(parameters: list[Any], args: tuple, kwargs: dict[str, Any]) -> 
     if not kwargs.keys() <= {p.name for p in rest}:
         return []
     known = [p for p in rest if p.name in kwargs or p.has_default_value()]
-    return [*args, *(kwargs[p.name] if p.name in kwargs else p.default_value for p in known)]
+    return [*args, *(kwargs.get(p.name, p.default_value) for p in known)]
 
 
 class _Attributes:
@@ -110,7 +110,7 @@ class _Attributes:
 
 
 def _names(m: Any) -> Iterator[tuple[Any, str]]:
-    kind = torch._C.ConcreteModuleType.from_jit_type(m._type())
+    kind: Any = torch._C.ConcreteModuleType.from_jit_type(m._type())
     for name in sorted(kind.get_attributes()):
         yield m, name
     for _, part in torch._C.ModuleDict(m).items():
