@@ -31,7 +31,7 @@ class CodeSet:
         for code in codes:
             key = id(code)
             if key not in known:
-                known[key] = weakref.ref(code, lambda _, key=key: known.pop(key, None))  # type: ignore[misc]
+                known[key] = weakref.ref(code, lambda _, key=key: known.pop(key, None))
 
 
 def per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:
