@@ -25,7 +25,7 @@ def test_what_is_no_dtype(dtype):
         tg.TensorSpec([2], dtype)
 
 
-def test_what_is_no_name():
+def test_what_is_no_name_of_a_spec():
     with pytest.raises(errors.SignatureError, match="the name of a TensorSpec must be a str, not 3"):  # fmt: skip
         tg.TensorSpec([2], torch.float32, 3)
 
