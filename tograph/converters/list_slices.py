@@ -13,7 +13,7 @@ from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, as_staged
 from .calls import call
 from .generators import Generator
-from .tensor_index import as_place, staged_parts
+from .tensor_index import as_place, check_bounds, staged_parts
 
 
 def takes_slice(x: Any, key: Any, value: Any = ()) -> bool:
@@ -29,6 +29,7 @@ def _is_growing(x: Any) -> bool:
 
 def set_slice(x: Any, key: slice, value: Any) -> None:
     """``x[key] = value``"""
+    check_bounds(key)
     if not isinstance(x, StagedList) or key.step not in (None, 1):
         raise StagingError(
             "a slice with a step, or of a list that was not made in the function, cannot be written where it depends on staged values: "

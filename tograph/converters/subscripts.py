@@ -178,11 +178,13 @@ def getitem(x, key):
         found = text_options.item(getitem, x, key)
         return each_key(getitem, x, key) if found is NotImplemented else found
     key = listed(x, key)
-    if isinstance(x, StagedList) and x.handle is not None:
-        return tables.getitem(x, key) if is_table(x) else x[as_place(key)]
+    if is_table(x) and x.handle is not None:
+        return tables.getitem(x, key)
     if isinstance(x, StagedSequence):
         return sequence_item(x, key)
     check_float(x, key)
+    if isinstance(x, StagedList) and x.handle is not None:
+        return x[plain_bounds(as_place(key))]
     if isinstance(x, torch.Tensor) and staged_parts(key):
         return tensor_item(x, key)
     if is_staged(key) and not _by_identity(x, key):
@@ -260,6 +262,7 @@ def setitem(x, key, value) -> None:
             raise TypeError("'set' object does not support item assignment")
         tables.setitem(x, key, value)
         return
+    check_float(x, key)
     method = _users(x, "__setitem__")
     if method is not None:
         call(method, x, key, value)
@@ -315,6 +318,7 @@ def delitem(x, key) -> None:
             raise TypeError("'set' object doesn't support item deletion")
         tables.delitem(x, key)
         return
+    check_float(x, key)
     method = _users(x, "__delitem__")
     if method is not None:
         call(method, x, key)

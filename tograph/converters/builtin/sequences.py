@@ -91,8 +91,6 @@ def range_(*args):
 
 def _as_index(x: Any) -> Any:
     x = as_place(x)
-    if isinstance(x, StagedFloat):
-        raise TypeError("'float' object cannot be interpreted as an integer")
     return to_python(x, "int") if isinstance(x, StagedBool) else x
 
 
@@ -102,6 +100,7 @@ def _sources_staged(iterables: Any) -> bool:
 
 @handles(enumerate)
 def enumerate_(iterable, start=0):
+    start = as_place(start)
     iterable = listed(iterator_of(iterable))
     if isinstance(iterable, Generator):
         return call(_numbered, iterable, start)
