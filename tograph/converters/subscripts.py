@@ -182,6 +182,11 @@ def getitem(x, key):
         return tables.getitem(x, key)
     if isinstance(x, StagedSequence):
         return sequence_item(x, key)
+    return _at_place(x, key)
+
+
+def _at_place(x, key):
+    """An item of what is no list of keys, nor counted in the graph."""
     check_float(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return x[plain_bounds(as_place(key))]

@@ -15,7 +15,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
-from ...runtime.symbols.scalars import StagedBool, StagedFloat, to_python
+from ...runtime.symbols.scalars import StagedBool, to_python
 from ...runtime.symbols.symbolic import scalar_of
 from ...runtime.values import inner_lists, locations
 from ...runtime.values.growing import StagedList
