@@ -12,14 +12,12 @@ from collections import defaultdict, deque
 import torch
 
 from ..runtime.guarding import guards, outer_lists, reads, unconverted
-from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
 from ..runtime.symbols.required import require
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
-from ..runtime.values.staged_tuples import as_tuple
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact, get_fact
@@ -35,7 +33,7 @@ from .iterators import from_outside
 from .keyed import dict_pop, lookup, no_key, set_staged, write_key
 from .keyed import update as dict_update
 from .list_keys import listed
-from .list_slices import set_slice, takes_slice
+from .list_slices import set_slice, sliced, takes_slice
 from .lists import new_list
 from .logical import and_
 from .powers import times
@@ -199,19 +197,11 @@ def _at_place(x, key):
     if is_staged(key) and (isinstance(x, (list, tuple, str)) or takes_place(x)):
         return select(x, as_place(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
-        return _sliced(x, plain_bounds(key))
+        return sliced(x, plain_bounds(key))
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
     found = _plain_item(x, key)
     return new_list(*found) if type(x) is list and type(key) is slice else found
-
-
-def _sliced(x, key):
-    """A list, tuple or string by bounds of the graph."""
-    if isinstance(x, str):
-        return text_op("slice", str, x, key.start, key.stop, key.step)
-    found = as_staged(StagedList(x))[key]
-    return as_tuple(found) if isinstance(x, tuple) else found
 
 
 def _plain_item(x, key):
