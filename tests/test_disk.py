@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -34,6 +35,24 @@ def test_a_damaged_file_is_none(folder):
     (folder / "a.o").write_bytes((folder / "a.o").read_bytes()[:-1] + b"?")
     disk._warned.clear()
     with pytest.warns(RuntimeWarning, match="damaged"):
+        assert disk.load("a.o") is None
+
+
+def test_a_file_under_the_name_of_another_is_none(folder):
+    disk.store("a.o", b"code of a")
+    disk.store("b.o", b"code of b")
+    os.replace(folder / "b.o", folder / "a.o")
+    disk._warned.clear()
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        assert disk.load("a.o") is None
+
+
+def test_a_file_of_another_format_is_none(folder):
+    disk.store("a.o", b"code")
+    file = folder / "a.o"
+    file.write_bytes(file.read_bytes().replace(b"tograph-object-2", b"tograph-object-1"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         assert disk.load("a.o") is None
 
 
@@ -97,3 +116,11 @@ def test_a_process_that_has_stored_much_looks(folder, count):
     subprocess.run([sys.executable, "-c", program], env=env, cwd=folder / "in", check=True)
     assert [(cache / name).exists() for name in names] == [count == 1] * 3
     assert all((other / name).exists() for name in names)
+
+
+def test_the_folder_may_begin_with_the_home_folder(folder):
+    env = {**os.environ, "HOME": str(folder), "TOGRAPH_CACHE_DIR": "~/code"}
+    env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    program = "from tograph import disk; print(disk.cache_dir())"
+    done = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True)
+    assert done.stdout.decode().strip() == str(folder / "code")

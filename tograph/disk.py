@@ -1,7 +1,7 @@
 """What later processes find again: machine code and converted functions, in files of one folder.
 
 A file is named by a digest of all that its content depends on, so one of another version is never found, and it carries
-a digest of itself, so a damaged one is none. A folder that cannot be read or written costs time, and one warning says so.
+a digest of its name and content, so a damaged one, or one that lies under another's name, is none. A folder that cannot be read or written costs time, and one warning says so.
 
 The folder stays near ``MOST`` bytes: after one in ``SELDOM`` files that are stored, the process looks as it ends, and removes those of its
 own files that were not read for longest. The time of a file is that of its last use, to the day. What somebody else has put there stays.
@@ -25,7 +25,8 @@ from . import settings
 MOST = 1 << 29  # bytes in the folder
 SELDOM = 64  # files that are stored for one look
 DAY = 86_400.0  # seconds: the grain of the time of last use
-_MAGIC = b"tograph-object-1\n"
+_MAGIC = b"tograph-object-"
+_FORMAT = _MAGIC + b"2\n"  # what follows: the digest, the content
 _NAME = re.compile(r"[0-9a-f]{32,}\.\w+")  # of the files: a digest, and what is in them
 _warned: set[str] = set()
 
@@ -65,10 +66,12 @@ def load(name: str) -> bytes | None:
     except OSError as error:
         warn_once(f"tograph: the cache of compiled code cannot be read ({error.strerror}): every process compiles")  # fmt: skip
         return None
-    digest, content = data[len(_MAGIC) :][:32], data[len(_MAGIC) + 32 :]
-    if data.startswith(_MAGIC) and hashlib.sha256(content).digest() == digest:
+    digest, content = data[len(_FORMAT) :][:32], data[len(_FORMAT) + 32 :]
+    if data.startswith(_FORMAT) and _digest(name, content) == digest:
         _used(path)
         return content
+    if data.startswith(_MAGIC) and not data.startswith(_FORMAT):
+        return None
     warn_once("tograph: a file in the cache of compiled code is damaged: it is compiled again")
     return None
 
@@ -84,8 +87,8 @@ def store(name: str, content: bytes) -> None:
         return
     try:
         with os.fdopen(handle, "wb") as file:
-            digest = hashlib.sha256(content).digest()
-            file.write(_MAGIC + digest + content)
+            digest = _digest(name, content)
+            file.write(_FORMAT + digest + content)
         os.replace(path, folder / name)
         if digest[0] % SELDOM == 0:
             _look_at_exit(folder)
@@ -93,6 +96,10 @@ def store(name: str, content: bytes) -> None:
         warn_once(f"tograph: compiled code cannot be kept in {folder} ({error.strerror}): every process compiles")  # fmt: skip
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + content).digest()
 
 
 def _used(path: Path) -> None:

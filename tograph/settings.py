@@ -21,7 +21,9 @@ DUMP = os.environ.get("TOGRAPH_DUMP", "")
 VERIFY = os.environ.get("TOGRAPH_VERIFY", "") not in ("", "0")
 NOOPT = os.environ.get("TOGRAPH_NOOPT", "") not in ("", "0")
 _FOLDER = os.environ.get("TOGRAPH_CACHE_DIR", "")
-CACHE_DIR = os.path.abspath(_FOLDER) if _FOLDER else ""  # the program may change its directory
+CACHE_DIR = (
+    os.path.abspath(os.path.expanduser(_FOLDER)) if _FOLDER else ""
+)  # the program may change its directory
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
 _verbosity = [0]

@@ -1,7 +1,11 @@
 """x[i], slices, writes, updates, deletes; on lists and dicts, and on objects of a class of their own."""
 
+import operator
+
+import pytest
 import torch
 
+import tograph as tg
 from tests.converters.both import Cases
 
 cases = Cases()
@@ -129,3 +133,46 @@ def staged_tuple_key_read_and_written(x):
 
 
 test_same = cases.test()
+
+
+def _changed(change):
+    items = [1, 2, 3]
+    change(items)
+    return items
+
+
+def grown(x):
+    items = []
+    for i in range(int(x) + 3):
+        items.append(i)
+    return items
+
+
+NO_PLACES = {
+    "slice": lambda x: [1, 2, 3][: x.item()],
+    "step": lambda x: (1, 2, 3)[:: x.item()],
+    "text": lambda x: "abc"[x.item() :],
+    "grown_item": lambda x: grown(x)[x.item()],
+    "grown_slice": lambda x: grown(x)[: x.item()],
+    "plain_in_grown": lambda x: grown(x)[1.5],
+    "range": lambda x: range(5)[x.item()],
+    "set_item": lambda x: _changed(lambda items: operator.setitem(items, x.item(), 4)),
+    "set_slice": lambda x: _changed(lambda items: operator.setitem(items, slice(x.item()), [4])),
+    "del_item": lambda x: _changed(lambda items: operator.delitem(items, x.item())),
+    "del_slice": lambda x: _changed(lambda items: operator.delitem(items, slice(x.item()))),
+    "insert": lambda x: _changed(lambda items: items.insert(x.item(), 4)),
+    "pop": lambda x: _changed(lambda items: items.pop(x.item())),
+    "enumerate": lambda x: list(enumerate([1], x.item())),
+    "index": lambda x: [1, 2, 3].index(2, x.item()),
+    "in_a_branch": lambda x: [1, 2, 3][: x.item()] if x > 0 else [],
+}
+
+
+@pytest.mark.parametrize("name", NO_PLACES)
+def test_a_float_of_the_run_is_no_place(name):
+    """In the first call as in later ones, which another program runs."""
+    plain, f = NO_PLACES[name], tg.function(NO_PLACES[name])
+    x = torch.tensor(1.0)
+    for g in (plain, f, f, f):
+        with pytest.raises(TypeError, match="integer"):
+            g(x)

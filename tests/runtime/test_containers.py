@@ -42,6 +42,14 @@ WRONG = {
     "write_far": (lambda: array().write(3, 1.0), IndexError, "index 3 is out of range"),
     "read_nothing": (lambda: array().read(0), errors.StructureError, "element_shape"),
     "unstack_number": (lambda: array().unstack(ONE), TypeError, "at least one dimension"),
+    "unstack_dtype": (lambda: array().unstack(THREE.int()), TypeError, "holds torch.float32, n"),
+    "unstack_shape": (
+        lambda: array(element_shape=[2]).unstack(torch.ones(3, 3)),
+        errors.StructureError,
+        "this TensorArray holds cells of f32[2], not f32[3]",
+    ),
+    "split_dtype": (lambda: array().split(THREE.int(), [1, 2]), TypeError, "holds torch.float32, n"),
+    "scatter_rows": (lambda: array().scatter([0, 1], THREE), ValueError, "3 rows into 2 cells"),
     "list_dtype": (lambda: tg.TensorList(float), errors.SignatureError, "the dtype of a TensorLi"),
     "push_dtype": (lambda: items().push(torch.tensor(1)), TypeError, "holds torch.float32, not"),
     "push_shape": (
@@ -78,6 +86,8 @@ RIGHT = {
     "any_shapes": lambda: array(infer_shape=False).write(0, THREE).write(1, TWO).read(1),
     "open_shape": lambda: array(element_shape=[None]).write(0, TWO).read(0),
     "unwritten": lambda: array(element_shape=[2]).stack(),
+    "unstack_open": lambda: array(element_shape=[None]).unstack(torch.ones(3, 2)).read(1),
+    "scatter": lambda: array().scatter(torch.tensor([2, 0]), TWO).stack(),
     "list": lambda: items(element_shape=[None]).push(TWO).push(TWO).stack(),
     "length": lambda: torch.tensor(len(items().push(1.0).push(2.0))),
     "optional_number": lambda: tg.Optional.from_value(3).get_value(),

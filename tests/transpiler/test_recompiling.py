@@ -64,3 +64,24 @@ def test_files_edited_in_place(module, k):
     linecache.checkcache(module.__file__)
     with pytest.raises(tg.errors.SourceError, match="the file changed after it was imported"):
         tg.function(forms(module)[k])(torch.tensor(2))
+
+
+@pytest.mark.parametrize("text", ["# a comment\n# another\n" + PROGRAM, "f(\n", "\n" * 9 + "    x = (\n", "\n"])  # fmt: skip
+def test_files_that_hold_something_else(module, text):
+    with open(module.__file__, "w") as file:
+        file.write(text)
+    linecache.checkcache(module.__file__)
+    for f in forms(module):
+        with pytest.raises(tg.errors.SourceError):
+            tg.function(f)(torch.tensor(2))
+
+
+def test_a_module_that_is_loaded_again(module):
+    """Its lines are read again, where those that Python knows are of the file as it was."""
+    old = tg.function(module.plain)
+    assert old(torch.tensor(2)) == 3
+    with open(module.__file__, "w") as file:
+        file.write("# longer\n" + PROGRAM.replace("(1.5)", "(20.5)"))
+    module.__spec__.loader.exec_module(module)
+    assert tg.function(module.plain)(torch.tensor(2)) == 22
+    assert old(torch.tensor(2)) == 3

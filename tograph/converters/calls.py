@@ -28,7 +28,7 @@ from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
-from . import module_hooks, recursion, standard, union
+from . import module_hooks, recursion, standard, torchscript, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -216,7 +216,7 @@ def _scripted(f: Any, args, kwargs) -> Any:
     """A function of TorchScript: what it was compiled from, where its own branches would look at values."""
     original = getattr(f, "_torchdynamo_inline", None)
     if original is None or not is_tracing():
-        return leave_alone(f, args, kwargs)
+        return torchscript.function(f, args, kwargs)
     return call(original, *args, **kwargs)
 
 
@@ -343,6 +343,8 @@ def _builtin(f, args, kwargs):
 
 def _module(m: torch.nn.Module, args, kwargs):
     """A module: its converted ``forward``, with hooks through torch's own converted ``_call_impl``."""
+    if isinstance(m, torch.jit.ScriptModule):
+        return torchscript.module(m, args, kwargs)
     cls = type(m)
     if getattr(m, MARK, False) or getattr(cls.forward, MARK, False):
         reads.passed((m,))
@@ -386,6 +388,7 @@ _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     StagedClass: _class_of_failure,
     weakref.ref: _referent,
     torch.jit.ScriptFunction: _scripted,
+    torch._C.ScriptMethod: torchscript.method,
     functools._lru_cache_wrapper: _cached,
     functools.partial: _partial,
     **dict.fromkeys((operator.itemgetter, operator.methodcaller, operator.attrgetter), _getter),

@@ -1,4 +1,4 @@
-"""``xs[a:b] = ys`` and ``del xs[a:b]`` where the list, a bound or ``ys`` is of the graph: what is in front, ``ys``, and what is behind."""
+"""``xs[a:b]``, ``xs[a:b] = ys`` and ``del xs[a:b]`` where the list, a bound or ``ys`` is of the graph. A write is what is in front, ``ys``, and what is behind."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, as_staged
+from ..runtime.values.staged_tuples import as_tuple
 from .calls import call
 from .generators import Generator
-from .tensor_index import as_place, staged_parts
+from .tensor_index import as_place, check_bounds, staged_parts
 
 
 def takes_slice(x: Any, key: Any, value: Any = ()) -> bool:
@@ -29,6 +31,7 @@ def _is_growing(x: Any) -> bool:
 
 def set_slice(x: Any, key: slice, value: Any) -> None:
     """``x[key] = value``"""
+    check_bounds(key)
     if not isinstance(x, StagedList) or key.step not in (None, 1):
         raise StagingError(
             "a slice with a step, or of a list that was not made in the function, cannot be written where it depends on staged values: "
@@ -62,3 +65,11 @@ def _placed(i: Any, n: Any) -> Any:
 
 def _largest(a: Any, b: Any) -> Any:
     return call(max, a, b)
+
+
+def sliced(x, key):
+    """A list, tuple or string by bounds of the graph."""
+    if isinstance(x, str):
+        return text_op("slice", str, x, key.start, key.stop, key.step)
+    found = as_staged(StagedList(x))[key]
+    return as_tuple(found) if isinstance(x, tuple) else found

@@ -12,7 +12,6 @@ import os
 import threading
 import types
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -101,16 +100,25 @@ class Conversion:
 
 _lock = forks.held(threading.RLock())
 # By file and code object: equal code of two files, such as a notebook cell that runs again, is one key.
-_Cache = defaultdict[Any, weakref.WeakKeyDictionary[types.CodeType, Any]]
-_generators: _Cache = defaultdict(weakref.WeakKeyDictionary)  # by the form, too
-_cache: _Cache = defaultdict(weakref.WeakKeyDictionary)
+_Of = weakref.WeakKeyDictionary[types.CodeType, Any]
+_generators: dict[Any, _Of] = {}  # by the form, too
+_cache: dict[Any, _Of] = {}
+
+
+def _of(known: dict[Any, _Of], key: Any) -> _Of:
+    """What is known for a key; those whose code is gone, such as cells of a notebook, go with the next that comes."""
+    if key not in known:
+        for gone in [k for k, found in known.items() if not found]:
+            del known[gone]
+        known[key] = weakref.WeakKeyDictionary()
+    return known[key]
 
 
 def conversion(function: types.FunctionType) -> Conversion:
     """The conversion of a function, made once for its code object."""
     code = function.__code__
     with _lock:
-        cache = _cache[code.co_filename]
+        cache = _of(_cache, code.co_filename)
         # under the code that was asked for last: an equal one, of a module that was loaded before, may go
         found = cache.pop(code, None)
         cache[code] = found = found or _convert(function)
@@ -124,7 +132,7 @@ def convert_generator(function: types.FunctionType, form: str) -> types.Function
     """A form of a generator function, by its name in ``_FORMS``; None where it has none."""
     code = function.__code__
     with _lock:
-        cache = _generators[form, code.co_filename]
+        cache = _of(_generators, (form, code.co_filename))
         if code not in cache:
             tree = _as_def(parse_function(function))
             cache[code] = _convert(function, form) if _FORMS[form][0](tree) else None

@@ -12,14 +12,12 @@ from collections import defaultdict, deque
 import torch
 
 from ..runtime.guarding import guards, outer_lists, reads, unconverted
-from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
 from ..runtime.symbols.required import require
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
-from ..runtime.values.staged_tuples import as_tuple
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact, get_fact
@@ -35,7 +33,7 @@ from .iterators import from_outside
 from .keyed import dict_pop, lookup, no_key, set_staged, write_key
 from .keyed import update as dict_update
 from .list_keys import listed
-from .list_slices import set_slice, takes_slice
+from .list_slices import set_slice, sliced, takes_slice
 from .lists import new_list
 from .logical import and_
 from .powers import times
@@ -178,11 +176,18 @@ def getitem(x, key):
         found = text_options.item(getitem, x, key)
         return each_key(getitem, x, key) if found is NotImplemented else found
     key = listed(x, key)
-    if isinstance(x, StagedList) and x.handle is not None:
-        return tables.getitem(x, key) if is_table(x) else x[as_place(key)]
+    if is_table(x) and x.handle is not None:
+        return tables.getitem(x, key)
     if isinstance(x, StagedSequence):
         return sequence_item(x, key)
+    return _at_place(x, key)
+
+
+def _at_place(x, key):
+    """An item of what is no list of keys, nor counted in the graph."""
     check_float(x, key)
+    if isinstance(x, StagedList) and x.handle is not None:
+        return x[plain_bounds(as_place(key))]
     if isinstance(x, torch.Tensor) and staged_parts(key):
         return tensor_item(x, key)
     if is_staged(key) and not _by_identity(x, key):
@@ -192,19 +197,11 @@ def getitem(x, key):
     if is_staged(key) and (isinstance(x, (list, tuple, str)) or takes_place(x)):
         return select(x, as_place(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
-        return _sliced(x, plain_bounds(key))
+        return sliced(x, plain_bounds(key))
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
     found = _plain_item(x, key)
     return new_list(*found) if type(x) is list and type(key) is slice else found
-
-
-def _sliced(x, key):
-    """A list, tuple or string by bounds of the graph."""
-    if isinstance(x, str):
-        return text_op("slice", str, x, key.start, key.stop, key.step)
-    found = as_staged(StagedList(x))[key]
-    return as_tuple(found) if isinstance(x, tuple) else found
 
 
 def _plain_item(x, key):
@@ -260,6 +257,7 @@ def setitem(x, key, value) -> None:
             raise TypeError("'set' object does not support item assignment")
         tables.setitem(x, key, value)
         return
+    check_float(x, key)
     method = _users(x, "__setitem__")
     if method is not None:
         call(method, x, key, value)
@@ -315,6 +313,7 @@ def delitem(x, key) -> None:
             raise TypeError("'set' object doesn't support item deletion")
         tables.delitem(x, key)
         return
+    check_float(x, key)
     method = _users(x, "__delitem__")
     if method is not None:
         call(method, x, key)

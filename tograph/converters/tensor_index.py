@@ -43,15 +43,24 @@ def as_place(x):
     """An index of a sequence, or a bound of a slice: a staged number for a tensor; TypeError for one that is no whole number."""
     if isinstance(x, torch.SymBool):
         return to_python(x, "int")
+    if isinstance(x, torch.SymFloat):
+        raise TypeError("'float' object cannot be interpreted as an integer")
     return index_of(x) if isinstance(x, torch.Tensor) and is_staged(x) else x
 
 
 def check_float(x: Any, key: Any) -> None:
     """A staged float is no index: the error that Python or torch gives for a plain one."""
-    kinds = (torch.Tensor, list, tuple, str)
-    if isinstance(key, torch.SymFloat) and isinstance(x, kinds):
+    kinds = (torch.Tensor, list, tuple, str, range)
+    parts = key if isinstance(x, torch.Tensor) and isinstance(key, tuple) else (key,)
+    if any(isinstance(p, torch.SymFloat) for p in parts) and isinstance(x, kinds):
         plain: Any = next(k for k in kinds if isinstance(x, k))
-        plain(torch.zeros(1) if plain is torch.Tensor else "0")[0.5]
+        plain(torch.zeros(1) if plain is torch.Tensor else 1 if plain is range else "0")[0.5]
+
+
+def check_bounds(key: slice) -> None:
+    """TypeError for a slice that is not between whole numbers."""
+    if any(isinstance(p, (float, torch.SymFloat)) for p in (key.start, key.stop, key.step)):
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
 
 
 def _is_mask(key) -> bool:
@@ -72,6 +81,7 @@ def plain_bounds(p):
     """A slice with its bounds as torch takes them."""
     if not isinstance(p, slice):
         return p
+    check_bounds(p)
     return slice(as_place(p.start), as_place(p.stop), as_place(p.step))
 
 

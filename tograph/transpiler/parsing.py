@@ -14,6 +14,7 @@ import ast
 import inspect
 import itertools
 import linecache
+import tokenize
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,22 @@ def parse_function(function: types.FunctionType) -> Parsed:
             f"{code.co_firstlineno}). {_why_missing(file)}: put the function into "
             "a file or notebook, register its source in linecache, or leave it alone with tg.do_not_convert."
         )
-    node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
+    try:
+        return _parsed(function, file, lines)
+    except SourceError:  # of a module that was loaded again, the lines may be those of before
+        linecache.checkcache(file)
+        now = linecache.getlines(file, function.__globals__)
+        if not now or now == lines:
+            raise
+    return _parsed(function, file, now)
+
+
+def _parsed(function: types.FunctionType, file: str, lines: list[str]) -> Parsed:
+    code = function.__code__
+    try:
+        node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
+    except SyntaxError:
+        raise _changed(code) from None
     renamed = code.co_name != getattr(node, "name", "<lambda>")
     owner = _class_at(lines, code.co_firstlineno) if renamed else _class_name(code)
     if source_search.may_have_changed(function, file) and not compiles_to(node, code, owner):
@@ -67,7 +83,7 @@ def _why_missing(file: str) -> str:
 def _changed(code: types.CodeType) -> SourceError:
     return SourceError(
         f"the source of {code.co_name!r} is not at {code.co_filename}, line {code.co_firstlineno}: the file changed after "
-        "it was imported"
+        "it was imported. Load it again (importlib.reload), or start the program again"
     )
 
 
@@ -93,17 +109,17 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     start = code.co_firstlineno - 1
     if start >= len(lines):
         raise SourceError(
-            f"{code.co_filename} has no line {code.co_firstlineno} any more: it changed after it was imported"
+            f"{code.co_filename} has no line {code.co_firstlineno} any more: it changed after it was imported. Load it again (importlib.reload), or start the program again"
         )
     indented = lines[start][:1].isspace()
     module = _first_block(lines, start)
     try:
         if module is None:
             module = _block(inspect.getblock(lines[start:]))
-    except SyntaxError:
+    except (SyntaxError, tokenize.TokenError):
         return _search(parse("".join(lines)), code)
     ast.increment_lineno(module, start - indented)
-    first: Any = module.body[0]
+    first: Any = module.body[0] if module.body else module
     body = first.body if indented else module.body
     found = body[0] if body else None
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:

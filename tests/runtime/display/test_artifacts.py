@@ -2,6 +2,8 @@
 
 import io
 import logging
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
 
@@ -149,3 +151,32 @@ def test_no_progress_where_nobody_looks(monkeypatch):
     with artifacts.progress("tracing"):
         time.sleep(0.05)
     assert plain.getvalue() == ""
+
+
+PROFILED = """
+import sys
+import torch
+import tograph as tg
+
+@tg.function
+def f(x, n):
+    while n > 0:
+        x, n = torch.tanh(x), n - 1
+    return x
+
+args = torch.ones(3), torch.tensor(5)
+f(*args)
+with torch.profiler.profile(with_stack=True) as profile:
+    before = set(sys.modules)
+    f(*args)
+    made = set(sys.modules) - before
+print(any(e.key == "tograph f" for e in profile.key_averages()), made)
+"""
+
+
+def test_nothing_is_imported_under_a_profiler(tmp_path):
+    """It keeps addresses of what it has seen, also of a module's code, which is gone."""
+    file = tmp_path / "profiled.py"
+    file.write_text(PROFILED)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True set()", done.stderr

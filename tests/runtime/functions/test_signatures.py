@@ -1,5 +1,6 @@
 """``input_signature``: of methods, of a tensor that is passed twice, of lists that the function changes."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -69,3 +70,18 @@ def test_changes_of_a_list_and_a_dict():
     l, d = [torch.ones(3)], {"a": torch.zeros(1)}
     tg.function(f, input_signature=[[ROW], {"a": ROW}])(l, d)
     assert l[1].tolist() == [2.0] * 3 and d["b"].item() == 1
+
+
+def test_functions_of_c_get_what_is_given():
+    x = torch.tensor(1.0)
+    assert tg.function(np.sin)(x) == torch.sin(x)
+    assert tg.function(sorted)([1, 3], reverse=True) == [3, 1]
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given|takes exactly one argument"):  # fmt: skip
+        tg.function(len)([], 2)
+
+
+def test_a_bound_method_has_its_function():
+    scale = Scale()
+    assert scale.times.__func__ is Scale.times
+    assert scale.times.__self__ is scale
+    assert torch.equal(scale.times.__func__(scale, torch.ones(1)), torch.full((1,), 3.0))

@@ -44,6 +44,19 @@ def test_code_and_defaults_of_a_function_that_is_called():
     assert f(x) == 6
 
 
+def by_name(x, *, by=1):
+    return x + by
+
+
+def test_defaults_by_name_of_a_function_that_is_called():
+    f, x = tg.function(lambda x: by_name(x)), torch.tensor(5.0)
+    assert f(x) == f(x) == 6
+    by_name.__kwdefaults__["by"] = 3
+    assert f(x) == f(x) == 8
+    by_name.__kwdefaults__ = {"by": 1}
+    assert f(x) == 6
+
+
 class Lazily:
     def __init__(self):
         self.x = torch.zeros(())

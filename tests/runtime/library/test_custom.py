@@ -455,3 +455,11 @@ def test_a_result_without_gradient_has_none():
         x = torch.tensor([0.3, 0.6], requires_grad=True)
         found.append(torch.autograd.grad(g(x), x)[0])
     torch.testing.assert_close(*found)
+
+
+def test_a_gradient_that_is_a_text():
+    x = torch.tensor(1.0, requires_grad=True)
+    f = tg.custom_gradient(lambda v: (v * 2, lambda d: "text"))
+    for g in (f, tg.function(lambda v: f(v) * 1)):
+        with pytest.raises(RuntimeError, match=r"expected Variable or None \(got str\)"):
+            g(x).backward()

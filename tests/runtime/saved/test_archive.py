@@ -134,8 +134,9 @@ def test_failed_write_leaves_the_old_file(saved, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as caught:
         archive.write(saved, {archive.MANIFEST: b"{}"})
+    assert caught.value.filename == str(saved)
     assert saved.read_bytes() == before
     assert not [n for n in os.listdir(saved.parent) if n.startswith(".tograph")]
 

@@ -2,7 +2,9 @@
 
 import enum
 import itertools
+import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -195,3 +197,24 @@ def test_weights_are_cast_in_each_branch_and_trace():
             for made, wanted in zip(f(y), outer(y), strict=True):
                 torch.testing.assert_close(made, wanted, atol=0.1, rtol=0.05)
         assert torch.is_autocast_cache_enabled()
+
+
+def test_texts_of_numpy_are_texts():
+    f = tg.function(lambda x, kind: x * 2 if kind == "double" and x > 0 else x)
+    x = torch.tensor(1.0)
+    assert f(x, np.str_("double")) == 2 and f(x, np.str_("single")) == 1
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([None]), np.array([1], "M8[D]"), np.datetime64("2020-01-01")])  # fmt: skip
+def test_arrays_of_no_numbers_are_refused(array):
+    with pytest.raises(tg.errors.UnhashableArgumentError, match="'kind'.*is no tensor. Pass a list or a tuple"):  # fmt: skip
+        tg.function(lambda x, kind: x)(torch.tensor(1.0), array)
+
+
+def test_nested_tensors_are_refused():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for args in ((x,), ([x],)):
+        with pytest.raises(tg.errors.UnsupportedOpError, match="no nested ones"):
+            tg.function(lambda v: v)(*args)

@@ -25,6 +25,11 @@ def test_what_is_no_dtype(dtype):
         tg.TensorSpec([2], dtype)
 
 
+def test_what_is_no_name_of_a_spec():
+    with pytest.raises(errors.SignatureError, match="the name of a TensorSpec must be a str, not 3"):  # fmt: skip
+        tg.TensorSpec([2], torch.float32, 3)
+
+
 def test_negative_sizes():
     with pytest.raises(ValueError, match=r"no negative sizes: \[2, -1\]; None stands for"):
         tg.TensorSpec([2, -1], torch.float32)

@@ -85,7 +85,4 @@ _of_sequences("dist")
 
 @unless_staged(operator.index)
 def index(x):
-    number = as_place(x)
-    if isinstance(number, torch.SymFloat):
-        raise TypeError("'float' object cannot be interpreted as an integer")
-    return +number
+    return +as_place(x)

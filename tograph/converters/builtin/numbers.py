@@ -77,8 +77,6 @@ def _digits(function, spec: str) -> None:
     @unless_staged(function)
     def form(x):
         x = as_place(x)
-        if isinstance(x, torch.SymFloat):
-            raise TypeError("'float' object cannot be interpreted as an integer")
         return fstring((x, "", spec))
 
 
@@ -89,8 +87,6 @@ for _function, _spec in ((bin, "#b"), (oct, "#o"), (hex, "#x")):
 @unless_staged(chr)
 def chr_(x):
     n = as_place(x)
-    if isinstance(n, torch.SymFloat):
-        raise TypeError("'float' object cannot be interpreted as an integer")
     for holds in (n >= 0, n < 0x110000):
         require(holds, ValueError("chr() arg not in range(0x110000)"))
     return fstring((n, "", "c"))

@@ -15,7 +15,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
-from ...runtime.symbols.scalars import StagedBool, StagedFloat, to_python
+from ...runtime.symbols.scalars import StagedBool, to_python
 from ...runtime.symbols.symbolic import scalar_of
 from ...runtime.values import inner_lists, locations
 from ...runtime.values.growing import StagedList
@@ -91,8 +91,6 @@ def range_(*args):
 
 def _as_index(x: Any) -> Any:
     x = as_place(x)
-    if isinstance(x, StagedFloat):
-        raise TypeError("'float' object cannot be interpreted as an integer")
     return to_python(x, "int") if isinstance(x, StagedBool) else x
 
 
@@ -102,6 +100,7 @@ def _sources_staged(iterables: Any) -> bool:
 
 @handles(enumerate)
 def enumerate_(iterable, start=0):
+    start = as_place(start)
     iterable = listed(iterator_of(iterable))
     if isinstance(iterable, Generator):
         return call(_numbered, iterable, start)

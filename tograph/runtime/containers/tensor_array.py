@@ -114,10 +114,7 @@ class TensorArray(Content):
     def write(self, index: Any, value: Any) -> TensorArray:
         """The array with ``value`` in a cell; OutOfRangeError outside of a fixed size."""
         value = as_tensor(value, self.dtype)
-        if value.dtype != self.dtype:
-            raise StructureError(
-                f"this TensorArray holds {self.dtype}, not {value.dtype}", user_location()
-            )
+        self._check_dtype(value)
         limit = None if self.dynamic_size else self._limit()
         if not self._staged():
             self._check_shape(value)
@@ -154,6 +151,12 @@ class TensorArray(Content):
         if joined is None or joined.shape != known.shape:
             raise self._unfit(known, new)
 
+    def _check_dtype(self, value: torch.Tensor) -> None:
+        if value.dtype != self.dtype:
+            raise StructureError(
+                f"this TensorArray holds {self.dtype}, not {value.dtype}", user_location()
+            )
+
     def _limit(self) -> Any:
         if not self._staged():
             return len(self.content)
@@ -183,11 +186,20 @@ class TensorArray(Content):
         return self._tensor("array_concat", *self._fill(), type=self._joined(1))
 
     def unstack(self, value: torch.Tensor) -> TensorArray:
-        """An array of the rows of ``value``."""
-        return self._with(TensorList.from_tensor(value).content, tuple(value.shape[1:]))
+        """An array of the rows of ``value``; StructureError for those of another dtype, or another shape than ``element_shape``."""
+        made = TensorList.from_tensor(value)
+        self._check_dtype(value)
+        row = TensorType(self.dtype, type_of(value).shape[1:])
+        if self.element_shape is not None:
+            given = TensorType(self.dtype, self.element_shape)
+            joined = join(given, row)
+            if joined is None or joined.shape != given.shape:
+                raise self._unfit(given, row)
+        return self._with(made.content, tuple(value.shape[1:]))
 
     def split(self, value: torch.Tensor, lengths: Any) -> TensorArray:
-        """An array of pieces of ``value`` of the given lengths."""
+        """An array of pieces of ``value`` of the given lengths; StructureError for another dtype."""
+        self._check_dtype(value)
         if not is_tracing():
             return self._with(
                 ops.lookup("tg.list_split").run(value, lengths), (None, *value.shape[1:])
@@ -209,6 +221,11 @@ class TensorArray(Content):
         """The array with the rows of ``value`` in the cells of the given indices."""
         out: TensorArray = self
         places = indices.unbind(0) if isinstance(indices, torch.Tensor) else list(indices)
+        if type(len(value)) is int and len(value) != len(places):
+            raise InvalidArgumentError(
+                f"scatter of {len(value)} rows into {len(places)} cells: give an index for each row",
+                user_location(),
+            )
         for k, i in enumerate(places):
             out = out.write(i, value[k])
         return out

@@ -1,7 +1,7 @@
 """A host program with a probe around every node: times for reports, ranges for torch's profiler.
 
 ``Clock`` adds up the seconds and the runs of each node, its regions included. ``Ranges`` opens a
-``torch.profiler.record_function`` around each node, named after the user's line: ``newton.py:29 aten.div.Tensor``.
+a range of ``torch.profiler`` around each node, named after the user's line: ``newton.py:29 aten.div.Tensor``.
 """
 
 from __future__ import annotations
@@ -43,6 +43,21 @@ class Clock:
         self.started.clear()
 
 
+class Range:
+    """``torch.profiler.record_function``, whose first use imports a module: code that begins and ends under a profiler ``with_stack`` is a name
+    that the profiler reads after it is freed."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __enter__(self) -> None:
+        self._record = torch.ops.profiler._record_function_enter_new(self.name, None)
+
+    def __exit__(self, *_: Any) -> None:
+        with torch._C.DisableTorchFunctionSubclass():
+            torch.ops.profiler._record_function_exit._RecordFunction(self._record)
+
+
 class Ranges:
     """A range of the profiler around each node."""
 
@@ -51,7 +66,7 @@ class Ranges:
         self.open: list[Any] = []
 
     def before(self, index: int) -> None:
-        made = torch.profiler.record_function(self.names[index])
+        made = Range(self.names[index])
         made.__enter__()
         self.open.append(made)
 

@@ -80,6 +80,11 @@ class BoundFunction(Generic[P, R]):
     def __get__(self, instance, owner=None):
         return self
 
+    @property
+    def __func__(self) -> Any:
+        """The function that is not bound, as of Python's methods."""
+        return self._unbound
+
     def __getattr__(self, name):
         function = self.__dict__.get("_function")
         if function is None:  # not initialised yet: torch.compile makes it so

@@ -29,6 +29,7 @@ from ..values.structure import is_union
 from .function import Function
 
 _LEAVES = (torch.Tensor, bool, int, float, complex, *SYMBOLS)
+_UNLIKE = "a value of one type on one path and of another on the next (1 if c else 1.5): give all paths one"
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -38,7 +39,7 @@ def map_nest(function: Callable[[Any], Any], x: Any, what: str) -> Any:
         return function(x)
     found = None if isinstance(x, type(None) | str) else pytrees.parts_of(x)
     if found is None:
-        shown = "None" if x is None else f"a {type(x).__name__}"
+        shown = "None" if x is None else _UNLIKE if is_union(x) else f"a {type(x).__name__}"
         raise StructureError(
             f"{what} must be tensors, or lists, tuples and dicts of these, not {shown}",
             user_location(),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,13 +17,18 @@ from ..values.specs import TensorSpec
 
 
 def signature_of(f: Any) -> inspect.Signature:
-    """The signature of a function; of a built-in that does not tell, one that takes anything."""
+    """The signature of a function; one that takes anything for code of C, to which its own defaults may not be given by name."""
+    if isinstance(
+        getattr(type(f), "__call__", None), types.WrapperDescriptorType
+    ) and not isinstance(f, _PYTHON):
+        return _ANY
     try:
         return inspect.signature(f)
     except (TypeError, ValueError):
         return _ANY
 
 
+_PYTHON = (types.FunctionType, types.MethodType, functools.partial)
 _ANY = inspect.signature(lambda *args, **kwargs: None)
 
 

@@ -56,6 +56,8 @@ class FunctionReads(TensorChecks):
             self.check(source, "code", "{0}.__code__ is {1}", function.__code__)
             if function.__defaults__:
                 self.check(source, "defaults", "{0}.__defaults__ is {1}", function.__defaults__)
+            if function.__kwdefaults__:
+                self.check(source, "keywords", _KEYWORDS, list(function.__kwdefaults__.values()))
 
     def _defaults(self, function: types.FunctionType) -> None:
         positional, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
@@ -85,6 +87,9 @@ class FunctionReads(TensorChecks):
         self.value(content, source)
         if stored:
             self.whole_value(content, source)
+
+
+_KEYWORDS = "{0}.__kwdefaults__ and len({0}.__kwdefaults__) == len({1}) and all(map(is_, {0}.__kwdefaults__.values(), {1}))"
 
 
 def _asks_environment(code: types.CodeType) -> bool:

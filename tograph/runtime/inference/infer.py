@@ -67,6 +67,7 @@ def facts_of(func) -> Facts:
 
 
 _MEMO: dict[Any, Any] = {}
+_MOST = 1 << 16  # of them: a program may trace new constants for as long as it runs
 
 
 def infer(func, args: tuple, kwargs: dict) -> Any:
@@ -88,6 +89,8 @@ def infer(func, args: tuple, kwargs: dict) -> Any:
     if dtypes is not None:
         out = _with_dtypes(out, dtypes)
     if key is not None:
+        if len(_MEMO) >= _MOST:
+            _MEMO.clear()
         _MEMO[key] = out
     return out
 

@@ -24,6 +24,7 @@ from ..gradients.optional_grads import check, optional
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import BOOL
 from ..inference.infer import meta_of, tensor_type
+from ..inference.shapes import SYMBOLS
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
 from ..symbols.misuse import check_callable
@@ -221,9 +222,8 @@ def _checked(g: Any, x: torch.Tensor) -> torch.Tensor:
     if g is None:
         return torch.zeros_like(x.detach())
     if not isinstance(g, torch.Tensor):
-        if tuple(
-            x.shape
-        ):  # where no cotangent is there, which no run asks: a sum that began with a number
+        # A number for a scalar: where no cotangent is there, which no run asks, it is a sum that began with a number.
+        if tuple(x.shape) or not isinstance(g, (int, float, complex, *SYMBOLS)):
             check(False, "RuntimeError", f"expected Variable or None (got {type(g).__name__})")
             return torch.zeros_like(x.detach())
         g = torch.as_tensor(g, dtype=x.dtype)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sysconfig
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +50,7 @@ def maker(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[[
 def offsets() -> tuple[int, int] | None:
     """At which bytes of ``Rows`` machine code finds the type of the items and where the words are; None where that does not show, or a count of
     references does not tell who has an object."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if "free-threading" in sys.version:
         return None
     made = Rows(ScalarType(bool), (), (ctypes.c_int64 * 4)())
     size, start = Rows.__basicsize__, id(made)

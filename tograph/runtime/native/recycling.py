@@ -13,7 +13,7 @@ not, or anything is not as expected, every result is new.
 from __future__ import annotations
 
 import ctypes
-import sysconfig
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ touched:
 def offsets() -> Offsets | None:
     """Where this torch and this Python keep what may change, or None."""
     found = layout()
-    if found is None or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if found is None or "free-threading" in sys.version:
         return None
     try:
         with torch.inference_mode(False):  # versions count

@@ -46,8 +46,10 @@ def write(path: str | os.PathLike, parts: Mapping[str, bytes]) -> None:
             file.write(digest)
         os.chmod(draft, 0o666 & ~_umask())
         os.replace(draft, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(draft)
+        if isinstance(error, OSError) and error.filename in (None, draft):
+            error.filename = path
         raise
 
 

@@ -18,16 +18,20 @@ LONG = 4096  # bytes of instructions before a place that is looked up
 
 
 class CodeSet:
-    """A set of code objects. Python calls two of them equal when they do the same in files of any name: here each is itself."""
+    """A set of code objects, which it does not keep. Python calls two of them equal when they do the same in files of any name: here each is itself."""
 
     def __init__(self) -> None:
-        self.codes: dict[int, types.CodeType] = {}
+        self.codes: dict[int, weakref.ref[types.CodeType]] = {}
 
     def __contains__(self, code: types.CodeType | None) -> bool:
         return id(code) in self.codes
 
     def update(self, codes: Iterable[types.CodeType]) -> None:
-        self.codes.update((id(c), c) for c in codes)
+        known = self.codes
+        for code in codes:
+            key = id(code)
+            if key not in known:
+                known[key] = weakref.ref(code, lambda _, key=key: known.pop(key, None))
 
 
 def per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:

@@ -348,7 +348,7 @@ class ConcreteFunction(pickling.Unpicklable):
             found = transforms.run(self._transformed, inputs)
             return found if self._effects else transforms.as_tensors(found)
         if probes.profiled():
-            with torch.profiler.record_function(f"tograph {self.name}"):
+            with probes.Range(f"tograph {self.name}"):
                 return self._ranges.run(*inputs)
         watched = self._brings_tensors or is_watched(inputs)
         return (self.watched_program if watched else self.scheduled).run(*inputs)

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ...errors import SignatureError, UnhashableArgumentError
+from ..inference import layouts
 from ..inference.shapes import SYMBOLS
 from . import tables
 from .exact import exact, exact_keys
@@ -110,7 +111,7 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
         return (
             "tensor",
             x.dtype,
-            tuple(x.shape),
+            _sizes(x),
             x.device,
             kind if kind not in _PLAIN else None if x.layout is torch.strided else x.layout,
             place,
@@ -126,8 +127,8 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
         place = flat.add(x, x.name or name)
         flat.places = places
         return ("tensor", x.dtype, x.shape, x.device, None, place)
-    if isinstance(x, (np.ndarray, np.generic)):
-        made = from_numpy(x)
+    if _of_numpy(x):
+        made = from_numpy(x, name)
         flat.tensors.append(made)
         flat.names.append(name)
         return ("tensor", made.dtype, tuple(made.shape), made.device, None, len(flat.tensors) - 1)
@@ -168,7 +169,7 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
     if isinstance(x, (set, slice)) and kind.__module__ == "builtins":
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
-            "key. Pass a tuple or a frozenset instead."
+            f"key. Pass {'its bounds as numbers' if kind is slice else 'a tuple or a frozenset'} instead."
         )
     held = hasattr(x, "__dict__") or kind.__flags__ & HEAP or kind in (deque, bytearray)
     if kind.__hash__ is None and not held:
@@ -182,9 +183,28 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
     return ("object", kind, id(x), *held)
 
 
-def from_numpy(x: Any) -> torch.Tensor:
-    """A tensor of a numpy array or number, with its dtype."""
-    return torch.as_tensor(np.asarray(x))
+def _sizes(x: torch.Tensor) -> tuple[Any, ...]:
+    try:
+        return tuple(x.shape)
+    except RuntimeError:
+        layouts.check(x)
+        raise
+
+
+def _of_numpy(x: Any) -> bool:
+    """Whether it is an array or number of numpy; its texts are Python's."""
+    return isinstance(x, (np.ndarray, np.generic)) and not isinstance(x, (str, bytes))
+
+
+def from_numpy(x: Any, name: str = "") -> torch.Tensor:
+    """A tensor of a numpy array or number, with its dtype; UnhashableArgumentError for one that holds texts or objects."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "?biufc":
+        raise UnhashableArgumentError(
+            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): an array of {array.dtype} is no tensor. "
+            "Pass a list or a tuple, or keep the array in a closure, module or object"
+        )
+    return torch.as_tensor(array)
 
 
 def tuples_in(x: Any) -> dict[int, tuple]:
@@ -221,7 +241,7 @@ def replace_tensors(
     ``tabled``: the dicts, by identity, that become tables of the graph.
     """
     kind = type(x)
-    if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)) or kind in _NUMBERS:
+    if isinstance(x, (torch.Tensor, TensorSpec)) or kind in _NUMBERS or _of_numpy(x):
         return take(x)
     if kind is list or kind in _MAPPINGS:
         known = next((made for made, real in spares if real is x), None)

@@ -81,7 +81,11 @@ def quick_key(args: tuple) -> tuple[Any, list[torch.Tensor]]:
     """
     parts: list[Any] = []
     tensors: list[torch.Tensor] = []
-    return (*parts, *context()) if _quick(args, parts, tensors, set()) else None, tensors
+    try:
+        found = _quick(args, parts, tensors, set())
+    except RuntimeError:  # a nested tensor has no sizes
+        found = False
+    return (*parts, *context()) if found else None, tensors
 
 
 def _quick(items: Any, parts: list[Any], tensors: list[torch.Tensor], seen: set[int]) -> bool:

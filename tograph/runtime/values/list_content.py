@@ -243,6 +243,8 @@ _AT_THE_END = ("list_push", "list_extend", "list_reserve")
 def as_index(i: Any) -> Any:
     if isinstance(i, torch.Tensor):
         i = index_of(i)
+    if isinstance(i, (float, torch.SymFloat)):
+        raise TypeError("'float' object cannot be interpreted as an integer")
     return i.node.value(current_graph()) if isinstance(i, SYMBOLS) else i
 
 

@@ -52,6 +52,8 @@ class TensorSpec:
         self.dtype, self.name, self.device = dtype, name, torch.device(device)
         if not isinstance(dtype, torch.dtype) or dtype not in DTYPE_NAMES:
             raise SignatureError(f"dtype must be a torch.dtype, not {dtype!r}")
+        if not isinstance(name, str | None):
+            raise SignatureError(f"the name of a TensorSpec must be a str, not {name!r}")
 
     @classmethod
     def of(cls, x: torch.Tensor) -> TensorSpec:
