@@ -81,6 +81,33 @@ def rounding(x):
     return round(x), round(x, 1), math.floor(x), math.ceil(x), math.trunc(x)
 
 
+@cases.tensors((torch.tensor(2),), (torch.tensor(-2),), (torch.tensor(0),))
+def rounding_to_digits_of_the_run(t):
+    n = int(t)
+    x = n * 1.2345
+    return round(123.456, n), round(12345, n), round(x, n), round(n * 77, ndigits=n), round(True, n)
+
+
+@cases.tensors((torch.tensor(2.5),))
+def rounding_to_a_float(t):
+    return round(2.5, t.item())
+
+
+@cases.tensors((torch.tensor(0),), (torch.tensor(4),))
+def products_and_sums_of_open_lists(t):
+    n, xs, ys = int(t), [], []
+    for i in range(n):
+        xs.append(i * 1.5 + 1)
+        ys.append(i + 1)
+    sums = math.fsum(xs), math.fsum(i * 0.1 for i in range(n)), math.fsum(range(n)), math.fsum(ys)
+    return sums, math.prod(ys, start=3), math.prod(xs), math.prod(range(1, n)), math.prod([n, 2])
+
+
+@cases.tensors((torch.tensor([1.0, 2.5]),), (torch.tensor([-3.0, 0.0]),))
+def products_and_sums_of_tensors(x):
+    return math.fsum(x), math.prod(x), math.fsum(v for v in x if v > 0)
+
+
 @cases((7, 2), (-7, 2), (7, -2), (7.5, 2), kinds=("python",))
 def divisions(a, b):
     return divmod(a, b), a // b, a % b, a / b, pow(a, b), a**b

@@ -5,6 +5,8 @@ import contextlib
 import dataclasses
 import io
 import json
+import pprint
+import string
 import sys
 
 import pytest
@@ -438,3 +440,27 @@ def asked_for_a_number(x):
 @pytest.mark.parametrize("program", [asked_for_a_text, asked_by_numbers, asked_for_one_of_two, asked_for_what_is_not_there, asked_for_a_number])  # fmt: skip
 def test_methods_of_plain_strings(program):
     compare(program, (torch.tensor(1.5),), (torch.tensor(-2.25),))
+
+
+class Dashed(string.Template):
+    delimiter = "#"
+
+
+@pytest.mark.parametrize("names", [{"x", "y"}, {"x"}])
+def test_templates(names):
+    def texts(x):
+        given = {name: int(x) + len(name) for name in sorted(names)}
+        kept = string.Template("$$ $x, ${y} $ {z}").safe_substitute(given)
+        dashed = Dashed("#x ##").substitute({"x": 1}, x=x.item() / 2)
+        return kept, dashed, string.Template("$x ${y} $x").substitute(given)
+
+    compare(texts, (torch.tensor(3),), (torch.tensor(-3),))
+
+
+def test_a_template_with_a_place_that_is_no_name():
+    compare(lambda x: string.Template("a\n $x $ {y}").substitute(x=x.item()), (torch.tensor(1.5),))
+
+
+def test_text_that_a_library_makes_of_a_staged_value_is_refused():
+    with pytest.raises(StagingError, match=r"saferepr\(\) makes a text of a value"):
+        tg.function(lambda x: pprint.saferepr([int(x)]))(torch.tensor(1))

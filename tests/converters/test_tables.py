@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.converters.both import Cases
-from tograph.errors import StagingError
+from tests.converters.both import Cases, compare
+from tograph.errors import StagingError, StructureError
 
 cases = Cases()
 ROWS = (torch.tensor([3, 1, 2, 3]),), (torch.tensor([7, 7, 0, 5]),)
@@ -270,3 +270,27 @@ def test_keys_of_one_of_two_dicts():
         torch.testing.assert_close(*(d for _, d in found))
         torch.testing.assert_close(*given)
         assert found[0][0] == found[1][0]
+
+
+def replaced_frozenset(n):
+    seen = frozenset({1, 2})
+    for k in range(n):
+        if k == 1:
+            seen = seen | {4}
+    return seen, len(seen), 4 in seen
+
+
+def test_a_frozenset_that_a_loop_replaces():
+    compare(replaced_frozenset, *((torch.tensor(n),) for n in (0, 1, 3)))
+
+
+def replaced_set(n):
+    seen = {1, 2}
+    for _ in range(n):
+        seen = seen | {4}
+    return sorted(seen)
+
+
+def test_a_set_that_a_loop_replaces_is_refused():
+    with pytest.raises(StructureError, match="replaces by a new one in each iteration"):
+        tg.function(replaced_set)(torch.tensor(2))

@@ -88,6 +88,7 @@ def _run_alone(f, args, kwargs):
     try:
         found = unconverted.run(f, args, kwargs)
         outside_world.opened(found)
+        _refuse_shown(found, f)
         return found
     except (GraphBoolError, TypeError, ValueError, RuntimeError) as error:
         found = _with_contents(error, f, owner, args, kwargs)
@@ -104,6 +105,19 @@ def _refuse_text(owner: Any, args: tuple) -> None:
     for x in args if isinstance(owner, io.StringIO) else ():
         if isinstance(x, StagedString):
             x.refuse("written to a text in memory")
+
+
+def _refuse_shown(found: Any, f: Any) -> None:
+    """StagingError for a text, or a list of texts, that shows a staged value as it is while tracing."""
+    texts = found if type(found) in (list, tuple) else (found,)
+    if not is_tracing() or getattr(f, MARK, False):
+        return
+    if any(type(text) is str and STAGED_TEXT in text for text in texts):
+        name = getattr(f, "__name__", type(f).__name__)
+        raise StagingError(
+            f"{name}() makes a text of a value that is known only when the graph runs: write it as an f-string, or call it outside of the function",
+            user_location(),
+        )
 
 
 # What json says of staged values alone: it takes all others of these types.

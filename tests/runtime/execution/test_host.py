@@ -1,8 +1,14 @@
 """Programs of the host: what they call."""
 
+import linecache
+import traceback
+
+import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.execution import host
+from tograph.runtime.graph import interp
 
 
 def first_word(n):
@@ -45,3 +51,30 @@ def test_a_number_becomes_a_tensor_by_torchs_own_function():
         made(torch.ones(3) * 4, torch.tensor(0)), f(torch.ones(3) * 4, torch.tensor(0))
     ):
         torch.testing.assert_close(got, want)
+
+
+CHAIN = f"""def chain(n):
+    if n == 0: r = 1
+{"".join(f"    elif n == {i}: r = 6 // (n - 77) + {i}" + chr(10) for i in range(1, 120))}    else: r = -1
+    return r
+"""
+
+
+def test_what_nests_deeper_than_python_allows_is_a_function_of_its_own():
+    linecache.cache["chain.py"] = (len(CHAIN), None, CHAIN.splitlines(True), "chain.py")
+    namespace = {}
+    exec(compile(CHAIN, "chain.py", "exec"), namespace)
+    plain = namespace["chain"]
+    made = tg.function(plain)
+    for n in (0, 5, 119, 300):
+        assert made(torch.tensor(n)) == plain(torch.tensor(n))
+    concrete = made.get_concrete_function(torch.tensor(0))
+    assert "def part" in concrete.host_code
+    program = host.build(concrete.graph)
+    assert program.run(torch.tensor(119)) == interp.run(concrete.graph, [torch.tensor(119)])
+    with pytest.raises(RuntimeError, match="ZeroDivisionError") as caught:
+        program.run(torch.tensor(77))
+    frame, line = list(traceback.walk_tb(caught.value.__traceback__))[-1]
+    node, graph = host.node_of(frame.f_code, line)
+    assert graph is concrete.graph
+    assert node.location[1] == 79

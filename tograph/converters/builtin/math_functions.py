@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 
@@ -11,7 +12,11 @@ from ...runtime.control_flow import outside_value
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import current_graph
 from ...runtime.symbols.scalars import new_scalar
+from ..calls import call
+from ..consumers import gathered
+from ..iterables import staged_source
 from ..registry import handles
+from ..staging import is_staged
 from ..tensor_index import as_place
 from .forms import as_number, unless_staged
 
@@ -64,23 +69,50 @@ def _of_sequences(name: str) -> None:
     function = getattr(math, name)
 
     def form(*sequences):
-        if not all(type(s) in (list, tuple) for s in sequences) or not any(
+        sequences = tuple(map(_listed, sequences))
+        if not all(isinstance(s, (list, tuple)) for s in sequences) or not any(
             map(_has_staged, sequences)
         ):
             return function(*sequences)
         graph = current_graph()
-        values = [[outside_value(as_number(x), graph) for x in s] for s in sequences]
+        values = [_outside(s, graph) for s in sequences]
         return new_scalar("py.math_of", (name, None, *values), float, graph)
 
     handles(function)(form)
 
 
+def _listed(items):
+    """What a function goes over: a list where its length is known only when the graph runs, or it is a tensor or a generator."""
+    items = gathered(items)
+    source = staged_source(items)
+    unknown = source is not None and is_staged(source.length())
+    return call(list, items) if unknown or isinstance(items, torch.Tensor) else items
+
+
+def _outside(numbers, graph):
+    if _grows(numbers):
+        return outside_value(numbers, graph)
+    return [outside_value(as_number(x), graph) for x in numbers]
+
+
+def _grows(numbers) -> bool:
+    return getattr(numbers, "handle", None) is not None
+
+
 def _has_staged(numbers) -> bool:
-    return any(isinstance(x, (*SYMBOLS, torch.Tensor)) for x in numbers)
+    return _grows(numbers) or any(isinstance(x, (*SYMBOLS, torch.Tensor)) for x in numbers)
 
 
 _of_sequences("fsum")
 _of_sequences("dist")
+
+
+@handles(math.prod)
+def prod(items, /, *, start=1):
+    items = _listed(items)
+    if not _grows(items):
+        return math.prod(items, start=start)
+    return call(functools.reduce, operator.mul, items, start)
 
 
 @unless_staged(operator.index)

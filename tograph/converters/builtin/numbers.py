@@ -67,10 +67,19 @@ def abs_(x):
 
 
 @unless_staged(round)
-def round_(x, ndigits=None):
-    if isinstance(x, SYMBOLS):
-        return x.__round__(ndigits)
-    raise TypeError("type Tensor doesn't define __round__ method")
+def round_(number, ndigits=None):
+    if isinstance(number, torch.Tensor):
+        raise TypeError("type Tensor doesn't define __round__ method")
+    digits = as_place(ndigits)
+    if isinstance(digits, torch.SymFloat):
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    if isinstance(number, SYMBOLS):
+        return number.__round__(digits)
+    if not isinstance(number, int | float):
+        return round(number, digits)
+    graph = current_graph()
+    kind = float if isinstance(number, float) else int
+    return new_scalar("py.round", (number, digits.node.value(graph)), kind, graph)
 
 
 def _digits(function, spec: str) -> None:

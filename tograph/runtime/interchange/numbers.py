@@ -100,6 +100,10 @@ def _choose(emit: Emit, tag: Any, options: list[Any]) -> Any:
 
 
 def _round(emit: Emit, x: Any, digits: int | None = None) -> Any:
+    if digits is not None and not isinstance(digits, int):
+        raise InterchangeError(
+            "torch.fx", "round() to as many digits as the graph computes", emit.node.location
+        )
     x = emit.number(x, torch.float64)
     return emit.to(emit(aten.round.decimals, x, decimals=digits or 0), emit.dtype)
 

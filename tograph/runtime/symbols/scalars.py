@@ -134,6 +134,8 @@ class _Staged:
     def __round__(self, digits=None):
         graph = current_graph()
         kind = int if digits is None or self.node.kind is not float else float
+        if isinstance(digits, _Staged):
+            digits = digits.node.value(graph)
         return new_scalar("py.round", (self.node.value(graph), digits), kind, graph)
 
     def item(self):

@@ -16,11 +16,14 @@ from ...errors import StructureError
 from ..graph import types
 from ..graph.types import ScalarType
 from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import user_location
 from ..symbols.symbolic import SymTensor
 from . import either
 from .alike import same_function
+from .exact import exact
 from .structure import STAGED, UNSET, Choice, Const, Handle, Leaf, Spec, Tree, is_staged_list
 
+MANY_SETS = 24  # up to as many a name is one of sets that are known
 MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
 
 
@@ -48,6 +51,8 @@ def _same_const(a: Any, b: Any) -> bool:
         hasattr(a, "__func__") and hasattr(b, "__func__")
     ):
         return type(a) is type(b) and a == b
+    if isinstance(a, frozenset) and isinstance(b, frozenset):
+        return exact(a) == exact(b)
     return same_function(a, b, _same_const)
 
 
@@ -136,7 +141,17 @@ def _join_choice(a: Spec, b: Spec) -> Spec:
     before = a.options if isinstance(a, Choice) else ()
     if len(options) == len(before) and all(map(operator.is_, options, before)):
         return a  # it says all already: a spec joined with itself is itself
+    _check_sets(options)
     return Choice(either.opened(tuple(options)))
+
+
+def _check_sets(options: list[Spec]) -> None:
+    """StructureError for a set that is another object in every iteration of a loop: its join has no end."""
+    if len(options) > MANY_SETS and all(isinstance(o, Const) and isinstance(o.value, set) for o in options):  # fmt: skip
+        raise StructureError(
+            "a set that a staged loop replaces by a new one in each iteration (s = s | {v}) is not supported; change it in place (s |= {v}, s.add(v))",
+            user_location(),
+        )
 
 
 def _covers(a: Spec, b: Spec) -> bool:
