@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # LLVM would write the code of a nest at each of its calls, and its time grows with the square of a function's size.
 REPEATED = 8  # calls of one nest in a graph beyond which they stay calls
-MANY = 64  # calls of all nests beyond which all do
+MANY = 48  # calls of all nests beyond which all do
 VECTORS = 256  # points from which on a loop nest is written with explicit vectors
 USUAL = 1 << 8  # what a size without a bound is taken to be where work is estimated
 FEW, MOST_PARTS = 64, 16  # rows that are folded in parts, and parts of a row
