@@ -6,6 +6,7 @@ calls functions that no library here has where it selects between values of its 
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -62,6 +63,10 @@ UNROLLING = "".join(
     for i, (n, way) in enumerate(_WAYS.items())
 )
 
+# An address that is a constant number of elements behind another one.
+_APART = re.compile(r"getelementptr (?:inbounds )?(\w+), ptr (%[\w.]+), i64 (-?\d+)")
+_BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
+
 # The attributes of a function that runs seldom, or once a call: LLVM translates it as it stands, in a third of the time.
 RARE = "noinline optnone nounwind"
 
@@ -75,6 +80,7 @@ class Code:
         self.declares: dict[str, str] = {}
         self._prefix, self._count = prefix, 0
         self.spans: Callable[[Span], str]  # the register with such a stride
+        self._apart: dict[str, tuple[str, int]] = {}  # what is some bytes behind a pointer
         self.lines.append("entry:")
         self._cells = self.later()
 
@@ -93,7 +99,18 @@ class Code:
         """Write an instruction that gives a value; the value's name."""
         name = "%" + self.fresh()
         self.lines.append(f"  {name} = {text}")
+        if (found := _APART.fullmatch(text)) is not None:
+            kind, pointer, count = found.groups()
+            self._apart[name] = pointer, _BYTES[kind] * int(count)
         return name
+
+    def origin(self, pointer: str) -> tuple[str, int]:
+        """The pointer that one was computed from by constants alone, and how many bytes behind that it is."""
+        nbytes = 0
+        while pointer in self._apart:
+            pointer, more = self._apart[pointer]
+            nbytes += more
+        return pointer, nbytes
 
     def line(self, text: str) -> None:
         self.lines.append("  " + text)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
-from . import ahead, looks, threading
+from . import ahead, followed, looks, threading
 from .code import Code
 from .lanes import loop, only
 from .views import VIEWS
@@ -131,16 +131,26 @@ class Joint:
         self.parts: list[Part] = []
         self.kept: dict[looks.Whole, looks.Kept] = {}  # what is known of rows of zeros
         self._scans: list[Part] = []
+        self._scanned: list[tuple[Sequence[followed.Rows] | None, int]] = []
         self._notes: list[str] = []
 
-    def ask(self, task: str, block: str, units: int, notes: str) -> None:
-        """A task to be done before any product starts, and the line of code that follows it."""
+    def ask(self, task: str, block: str, units: int, scanned: Sequence[followed.Rows] | None, notes: str) -> None:  # fmt: skip
+        """A task to be done before any product starts, for each of ``units`` rows, and the line of code that follows it.
+
+        ``scanned``: what it reads, where it may be part of the task of a nest before it.
+        """
         self._scans.append(Part(task, block, units, False, ""))
+        self._scanned.append((scanned, units))
         self._notes.append(notes)
 
     def start(self, low: Lowering) -> None:
         """Write the calls."""
-        _start(low, self._scans)
+        nest = followed.taken(low, self._scanned) if self._scans else None
+        if nest is None:
+            _start(low, self._scans)
+        else:
+            first = Part(nest.task, nest.block, nest.units, False, "")
+            _start(low, [first, *self._scans], grain=nest.grain)
         for line in self._notes:
             low.code.line(line)
         _start(low, self.parts, fetching=True)
@@ -155,15 +165,15 @@ def together(low: Lowering) -> Iterator[None]:
     joint.start(low)
 
 
-def _start(low: Lowering, parts: Sequence[Part], fetching: bool = False) -> None:
-    """Write the call of some parts on all threads; ``fetching``: they take long enough for what comes next."""
+def _start(low: Lowering, parts: Sequence[Part], fetching: bool = False, grain: int = 1) -> None:
+    """Write the call of some parts on all threads, ``grain`` units for each at least; ``fetching``: they take long enough for what comes next."""
     if not parts:
         return
     group = _alike(parts, _most(parts))
     items = ahead.taken(low, len(group) * parts[group[0]].units) if fetching else []
     alone = len(parts) == 1 and not items
     task, block, units = parts[0][:3] if alone else _joint(low, parts, group, items)
-    threading.call(low, f"{task}_{len(low.globals)}", task, block, units, 1)
+    threading.call(low, f"{task}_{len(low.globals)}", task, block, units, grain)
 
 
 def _joint(

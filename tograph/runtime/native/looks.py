@@ -4,7 +4,8 @@ A *scan* goes over rows and ends each at the first element that is not zero; it 
 rows as the loop nests before it are: a thread finds rows in its own cache, and does not take them from the one that writes them next.
 The *notes* are made of the flags by one thread: the positions that are computed, and those of zeros.
 
-Products that run together (``joined``) are asked together: their scans are one task, the notes come after it.
+Products that run together (``joined``) are asked together: their scans are one task, part of the nest's that made the rows where it can be (``followed``); the
+notes come after it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .code import SIZE
+from .followed import Rows
 from .lanes import Lanes, loop, only
 
 if TYPE_CHECKING:
     from .lower import Lowering
 
 FEWEST = 8  # rows that are worth a look
+MOST = 256  # rows whose flags have a place on the stack
 Side = tuple[str, int, int]  # a pointer, the elements from one row to the next, and those of a row
 Whole = tuple[str, int, Side]  # the dtype, the number of rows, and where they are
 
@@ -35,7 +39,9 @@ class Kept:
 def write(low: Lowering, dtype: str, by: str, rows: int, zeros: Side, finite: Side | None = None) -> Kept:  # fmt: skip
     """Write the scan of a matrix and its notes. ``zeros``: the matrix whose rows may be zeros; ``finite``: the one that these meet."""
     code = low.code
-    flags = low.new("bool", (rows,)).pointer
+    # What a nest before reads may be free by now, and the arena would give its memory: the scan may run together with that nest.
+    few = rows <= MOST
+    flags = code.cell(f"[{rows} x i8]") if few else low.new("bool", (rows,)).pointer
     live, dead = (low.new("i64", (1 + rows + FEWEST,)).pointer for _ in range(2))
     task = low.function("look", _Scan(low, dtype).function(zeros, finite))
     block = code.cell("[3 x ptr]")
@@ -44,7 +50,8 @@ def write(low: Lowering, dtype: str, by: str, rows: int, zeros: Side, finite: Si
     name = low.function("note", _Notes(low, dtype).function(by, rows))
     notes = f"call void @{name}(ptr {flags}, ptr {live}, ptr {dead})"
     if low.joint is not None:
-        low.joint.ask(task, block, rows, notes)
+        sides = [_in_bytes(dtype, side) for side in (zeros, finite) if side is not None]
+        low.joint.ask(task, block, rows, sides if few else None, notes)
     else:
         code.line(f"call void @{task}(i64 0, i64 {rows}, ptr {block})")
         code.line(notes)
@@ -52,6 +59,11 @@ def write(low: Lowering, dtype: str, by: str, rows: int, zeros: Side, finite: Si
     if low.joint is not None:
         low.joint.kept.setdefault((dtype, rows, zeros), kept)
     return kept
+
+
+def _in_bytes(dtype: str, side: Side) -> Rows:
+    pointer, stride, count = side
+    return Rows(pointer, stride * SIZE[dtype], count * SIZE[dtype])
 
 
 def found(low: Lowering, dtype: str, rows: int, side: Side) -> Kept | None:

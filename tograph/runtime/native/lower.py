@@ -30,6 +30,7 @@ from . import (
     complex_parts,
     control,
     draws,
+    followed,
     groups,
     joined,
     lapack,
@@ -96,6 +97,7 @@ class Lowering(Storage):
         self.rewrites = lists.changes(graph)
         self.used = groups.used(graph)
         self.joint: joined.Joint | None = None  # the products that are being joined
+        self.started: followed.Started | None = None  # the loop nest that threads ran last
         self.parts = Parts(self)
         self.inside = 0  # loops around what is being written
         self.callers: frozenset[str] = frozenset()  # pointers to the caller's memory for results

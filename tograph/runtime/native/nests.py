@@ -7,6 +7,7 @@ which takes its parameters through memory and may run on torch's threads.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ..kernels.gpu_forms import GpuForms
 from ..kernels.kernel import WORK_PER_THREAD, make, work_of
 from ..kernels.loop_ir import BINARY, ITEM_SIZES, LONGEST, TERNARY, UNARY, Expr, Kernel, Unsupported
 from ..kernels.split_rows import Split, split
-from . import threading
+from . import followed, threading
 from .code import REGISTER, Code
 from .loops import Place, emit
 from .scalar import supports
@@ -89,7 +90,7 @@ def call(low: Lowering, kernel: Kernel, region: Region, results: list[Mem]) -> N
         places[name] = ("i64", low.sizes.registers[name])
     parts = _in_parts(kernel)
     if parts is None:
-        _call(low, kernel, places)
+        _call(low, kernel, places, results)
         return
     between = {name: low.new(dtype, (count,)) for name, (dtype, count) in parts.between.items()}
     places |= {name: ("ptr", x.pointer) for name, x in between.items()}
@@ -136,8 +137,8 @@ def _strided_pages(kernel: Kernel) -> int:
     return most
 
 
-def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]]) -> None:
-    """The call of the function of a loop nest whose parameters are at ``places``."""
+def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]], results: Sequence[Mem] = ()) -> None:  # fmt: skip
+    """The call of the function of a loop nest whose parameters are at ``places``; ``results``: all that it makes, where that is known."""
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
@@ -145,7 +146,7 @@ def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]]) -> 
     low.work += _usual(low, kernel) * len(kernel.body) * 0.05
     made = _explicit(kernel, count)
     if made is not None:
-        _vectors(low, kernel, made, places)
+        _vectors(low, kernel, made, places, results)
         return
     name = _function(low, kernel, bind, list(params.values()))
     given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
@@ -170,7 +171,7 @@ def _explicit(kernel: Kernel, points: int) -> Any:
         raise Decline(str(error)) from None
 
 
-def _vectors(low: Lowering, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]]) -> None:
+def _vectors(low: Lowering, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]], results: Sequence[Mem]) -> None:  # fmt: skip
     """The call of a nest that the vector renderer wrote; its parameters go through memory."""
     name = _shared(low, kernel, _merged(low, made.llvm))
     code, slots = low.code, kernel.slots
@@ -189,16 +190,19 @@ def _vectors(low: Lowering, kernel: Kernel, made: Any, places: dict[str, tuple[s
     few = (made.units <= made.grain and not counted) or (kernel.sizes and low.inside)
     if few or not threading.available():
         got = code.do(f"call i32 @{name}_run(ptr {block})")
-    else:
-        failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
-        code.line(f"store i64 0, ptr {failed}")
-        units: int | str = made.units
-        for n in counted:
-            units = code.do(f"mul nsw i64 {n}, {units}")
-        threading.call(low, name, f"{name}_task", block, units, made.grain)
-        got = code.do(f"load i32, ptr {failed}")
+        if kernel.may_fail:
+            low.fail(code.do(f"icmp ne i32 {got}, 0"))
+        return
+    failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
+    code.line(f"store i64 0, ptr {failed}")
+    units: int | str = made.units
+    for n in counted:
+        units = code.do(f"mul nsw i64 {n}, {units}")
+    threading.call(low, name, f"{name}_task", block, units, made.grain)
     if kernel.may_fail:
-        low.fail(code.do(f"icmp ne i32 {got}, 0"))
+        low.fail(code.do(f"icmp ne i32 {code.do(f'load i32, ptr {failed}')}, 0"))
+    elif results and not counted:
+        followed.note(low, kernel, results, f"{name}_task", block, made.units, made.grain)
 
 
 def _merged(low: Lowering, text: str) -> str:
