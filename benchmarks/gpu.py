@@ -19,8 +19,11 @@ process. The report, a Markdown page and the same as JSON, is written anew every
 whatever ends the script. It ends with all that went wrong, each with where it did (the innermost frames of an error; of a part that hangs the stack of its
 threads; the last words of a process that died), and the versions of what it ran on: that is what to send.
 
-Where a command may take ten minutes, two of them give all sections more time: ``--only assumptions,correctness,loops --seconds 540``, then
+Where the machine is there for longer, two commands give all sections more time: ``--only assumptions,correctness,loops --seconds 540``, then
 ``--only bandwidth,calls,workloads,cases --seconds 540 --output FOLDER`` with another folder. What was compiled is found again by the second one.
+Where it is there for 15 minutes, its start included, the one command with what ``--seconds`` it begins with fits, and leaves time for a second of the
+sections that showed something: ``--only SECTIONS --seconds 180``. The packages that tograph needs and a machine without a network lacks
+(``NEEDED``) travel as wheels beside the checkout; without them the script says which, and ends.
 
 Without a GPU one line says so, and the exit status is 0. ``--device cpu`` tries the script itself.
 """
@@ -32,6 +35,7 @@ import contextlib
 import faulthandler
 import functools
 import importlib.metadata
+import importlib.util
 import json
 import math
 import os
@@ -50,6 +54,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # from a checkout, installed or not
+
+NEEDED = ("gast", "astunparse")  # by tograph, beside torch and what torch needs
+if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+    sys.exit(
+        f"benchmarks/gpu.py: {' and '.join(lacking)} not found: install them, or put their wheels' content on PYTHONPATH"
+    )
 
 import gpu_sections  # noqa: E402
 import torch  # noqa: E402

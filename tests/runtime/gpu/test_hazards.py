@@ -209,6 +209,23 @@ def test_a_driver_that_refuses_to_fork_gets_a_chain(monkeypatch, interpreted):
     torch.testing.assert_close(made.run(*GIVEN)[0], two_loops(*GIVEN))
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_what_a_driver_refuses_costs_no_more_than_it_has_to(most, monkeypatch):
+    tried = []
+
+    def capturing(plan, bound, moving, fork, fuse):
+        tried.append((fork, fuse is not None))
+        if len(tried) < most:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        return tried[-1]
+
+    monkeypatch.setattr(capture, "unfused", lambda plan: "")
+    monkeypatch.setattr(capture, "Captured", capturing)
+    plan = plan_of(two_loops, *GIVEN, whole=False)
+    capture._captured(plan, None, None)
+    assert tried == [(True, True), (False, True), (False, False)][:most]
+
+
 def test_a_stream_that_torch_gives_twice_is_not_used_for_two_paths(monkeypatch, interpreted):
     cuda = Cuda()
     install(monkeypatch, cuda)

@@ -312,19 +312,25 @@ def captured(
 
 
 def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
-    """With lanes, and with handles that are set by the kernels that compute conditions; without them where that is refused."""
+    """With lanes, and with handles that are set by the kernels that compute conditions; without lanes, and then without both, where that is refused."""
     conditions = not plan.nodes().keys().isdisjoint(NODES)
     fuse = fused_code.fused_for if conditions and not unfused(plan) else None
-    try:
-        return again_if_disturbed(lambda: Captured(plan, bound, moving, fuse=fuse))
-    except torch.OutOfMemoryError:
-        raise
-    except (
-        Exception
-    ):  # of the driver, of its bindings, of library functions that cannot be captured
-        if fuse is None and not forks(plan.steps, plan.edges):
+    ways = [(fuse, True), (fuse, False)] if forks(plan.steps, plan.edges) else [(fuse, True)]
+    if fuse is not None:
+        ways.append((None, False))
+    *others, last = ways
+    for way in others:
+        try:
+            return _in_way(plan, bound, moving, *way)
+        except torch.OutOfMemoryError:
             raise
-    return again_if_disturbed(lambda: Captured(plan, bound, moving, fork=False))
+        except Exception:  # of the driver, its bindings, and functions that cannot be captured
+            continue
+    return _in_way(plan, bound, moving, *last)
+
+
+def _in_way(plan: Plan, bound: Any, moving: Any, fuse: Any, fork: bool) -> Captured:
+    return again_if_disturbed(lambda: Captured(plan, bound, moving, fork=fork, fuse=fuse))
 
 
 def _unavailable(plan: Plan) -> str:
