@@ -311,20 +311,22 @@ def captured(
     return _captured(plan, bound, moving)
 
 
+# Of torch and the driver, of kernels that do not compile, of the driver's bindings.
+_REFUSED = (RuntimeError, Unsupported, TypeError, ValueError, AttributeError)
+
+
 def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
     """With lanes, and with handles that are set by the kernels that compute conditions; without lanes, and then without both, where that is refused."""
     conditions = not plan.nodes().keys().isdisjoint(NODES)
     fuse = fused_code.fused_for if conditions and not unfused(plan) else None
-    ways = [(fuse, True), (fuse, False)] if forks(plan.steps, plan.edges) else [(fuse, True)]
-    if fuse is not None:
-        ways.append((None, False))
-    *others, last = ways
+    others = [(fuse, True), (fuse, False)] if forks(plan.steps, plan.edges) else [(fuse, True)]
+    last = (None, False) if fuse is not None else others.pop()
     for way in others:
         try:
             return _in_way(plan, bound, moving, *way)
         except torch.OutOfMemoryError:
             raise
-        except Exception:  # of the driver, its bindings, and functions that cannot be captured
+        except _REFUSED:
             continue
     return _in_way(plan, bound, moving, *last)
 
