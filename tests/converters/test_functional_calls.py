@@ -63,3 +63,37 @@ def test_dicts_with_other_names():
     g = tg.function(f)
     for c in (1.0, -1.0):
         torch.testing.assert_close(g(X, torch.tensor(c)), f(X, torch.tensor(c)))
+
+
+class Growing(torch.nn.Module):
+    """Its loop ends by what it computes, and it binds its buffer anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        y = self.layer(x)
+        while y.norm() < 5:
+            y = y * 1.5
+            self.count = self.count + 1
+        return y
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_module_with_a_loop_that_binds_its_buffer(chosen):
+    """The dict gets the new buffer, the module keeps its own."""
+
+    def f(module, x):
+        named = {n: p * 0.5 for n, p in module.named_parameters()}
+        named["count"] = torch.ones(())
+        if chosen and x.sum() > 0:
+            named = {n: p * 2 for n, p in named.items()}
+        y = functional_call(module, named, (x,))
+        return y, named["count"], module.count
+
+    module = Growing()
+    g = tg.function(f)
+    for x in (X, -X):
+        torch.testing.assert_close(g(module, x), f(module, x))

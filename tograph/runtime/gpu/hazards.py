@@ -27,6 +27,7 @@ from .steps import (
     Run,
     Step,
     View,
+    parts,
     reads,
     size_of,
     walk,
@@ -129,9 +130,10 @@ def streams(steps: Sequence[Step], after: Sequence[Sequence[int]]) -> list[int]:
 
 
 def forks(steps: Sequence[Step], after: Callable[[Sequence[Step]], Sequence[Sequence[int]]]) -> bool:  # fmt: skip
-    """Whether some steps of a list, or inside of them, go on lanes of their own. ``after``: what the steps of a list wait for."""
+    """Whether some steps of a list, or inside of them, go on lanes of their own. ``after``: what the steps of a list wait for. The host's steps have none."""
+    graphs = [part for part in parts(steps) if isinstance(part, list)]
     inside = [b for s in steps if isinstance(s, Conditional) for b in s.bodies]
-    return any(streams(steps, after(steps))) or any(forks(b, after) for b in inside)
+    return any(any(streams(g, after(g))) for g in graphs) or any(forks(b, after) for b in inside)
 
 
 def _behind(after: Sequence[int], before: Sequence[int]) -> int:
