@@ -157,13 +157,40 @@ def test_peers_of_a_workload_take_turns(tmp_path, monkeypatch):
     order = []
     turn = cells.Cell.turn
     monkeypatch.setattr(cells.Cell, "turn", lambda c: (order.append(c.result.stem), turn(c)))
-    found = cells.row("d", ["eager", "tograph", "script"], 1, 1, tmp_path)
+    found = cells.rows(["d"], ["eager", "tograph", "script"], 1, 1, tmp_path)["d"]
     assert order == ["d-eager", "d-tograph", "d-script"] * 2
     assert found["script"].keys() == {"refused"}
     for name in ("eager", "tograph"):
         figures = found[name]
         assert len(figures["turns"]) == 2 and figures["steady"] > 0
         assert figures["error"] < 1e-3 and figures["warm"] > 0 and figures["memory"] >= 0
+
+
+def test_a_gradient_takes_turns_with_its_forward_pass(tmp_path, monkeypatch):
+    assert report._groups(["a1", "cg", "b", "c", "i"]) == [["a1"], ["b"], ["c", "cg"], ["i"]]
+    assert report._groups(["cg", "i"]) == [["cg"], ["i"]]
+    monkeypatch.setattr(cells, "TURNS", 2)
+    order = []
+    monkeypatch.setattr(cells.Cell, "__init__", lambda c, *place: vars(c).update(place=place[:2]))
+    monkeypatch.setattr(cells.Cell, "turn", lambda c: order.append(c.place))
+    monkeypatch.setattr(cells.Cell, "close", lambda c: {"refused": "no processes here"})
+    cells.rows(["c", "cg"], ["eager", "tograph"], 1, 1, tmp_path)
+    assert order == [("c", "eager"), ("cg", "eager"), ("c", "tograph"), ("cg", "tograph")] * 2
+
+
+def test_table_shows_gradients_beside_their_forward_pass():
+    """Of turns that were taken together: the medians alone would give another ratio."""
+    forward, gradient = cell(2.0), cell(4.0)
+    forward["turns"], gradient["turns"] = [2.0, 4.0, 4.0], [4.0, 8.0, 9.0]
+    wrong = cell(1.0, math.inf)
+    found = {
+        "c": {"tograph": forward, "eager": cell(2.0), "jax": cell(1.0)},
+        "cg": {"tograph": gradient, "eager": cell(5.0), "jax": wrong},
+    }
+    text = report.markdown(found, 2)
+    table = text[text.index("## Forward and backward") : text.index("## First call in a new process, after")]  # fmt: skip
+    assert "| 2.00 | 2.50 |  |" in table
+    assert "## Forward and backward" not in report.markdown({"cg": found["cg"]}, 2)
 
 
 def test_a_worker_that_dies_is_refused_with_its_last_words(tmp_path):

@@ -2,7 +2,7 @@
 
 A shared machine has phases of seconds to minutes in which all takes up to twice as long. Peers that are measured one behind the other meet different
 phases, and their ratio tells those. So the processes of a workload all stay, each waiting at its standard input, and take turns: one window of calls
-each, ``TURNS`` times. A first call is a cold start and nothing else runs meanwhile; the warm start is that of a second process with the disk cache of the first.
+each, ``TURNS`` times. Those of a gradient and of its forward pass take turns with each other too. A first call is a cold start and nothing else runs meanwhile; the warm start is that of a second process with the disk cache of the first.
 """
 
 from __future__ import annotations
@@ -114,27 +114,29 @@ def _environment(folder: Path, cell: str) -> dict[str, str]:
     return {**os.environ, **caches, "PYTHONPATH": path}
 
 
-def row(key: str, names: Sequence[str], threads: int, rounds: int, folder: Path) -> dict[str, Figures]:  # fmt: skip
-    """The cells of a workload, by peer; first calls and memory of several rounds are medians, turns are all of them."""
-    found: dict[str, list[Figures]] = {name: [] for name in names}
+def rows(keys: Sequence[str], names: Sequence[str], threads: int, rounds: int, folder: Path) -> dict[str, dict[str, Figures]]:  # fmt: skip
+    """The cells of workloads that take turns, by workload and peer; first calls and memory of several rounds are medians, turns are all of them."""
+    found: dict[tuple[str, str], list[Figures]] = {(k, n): [] for k in keys for n in names}
     for i in range(rounds):
         scratch = folder / str(i)
         scratch.mkdir(exist_ok=True)
-        for name, figures in _round(key, names, threads, scratch).items():
-            found[name].append(figures)
-    return {name: _median(figures) for name, figures in found.items()}
+        for place, figures in _round(list(found), threads, scratch).items():
+            found[place].append(figures)
+    return {k: {n: _median(found[k, n]) for n in names} for k in keys}
 
 
-def _round(key: str, names: Sequence[str], threads: int, folder: Path) -> dict[str, Figures]:
+def _round(places: Sequence[tuple[str, str]], threads: int, folder: Path) -> dict[tuple[str, str], Figures]:  # fmt: skip
     """Each cell in a new process, cold, then in turn, then each in a second process, warm."""
-    cells = {name: Cell(key, name, threads, folder) for name in names}
+    cells = {place: Cell(*place, threads, folder) for place in places}
+    # A peer's cells come one behind the other, since the nearest turns are the most alike.
+    in_turn = sorted(cells, key=lambda place: [name for _, name in places].index(place[1]))
     for _ in range(TURNS):
-        for cell in cells.values():
-            cell.turn()
-    found = {name: cell.close() for name, cell in cells.items()}
-    for name, figures in found.items():
+        for place in in_turn:
+            cells[place].turn()
+    found = {place: cell.close() for place, cell in cells.items()}
+    for (key, name), figures in found.items():
         if "steady" in figures:
-            figures["error"] = _difference(folder / f"{key}-eager.npz", cells[name].result)
+            figures["error"] = _difference(folder / f"{key}-eager.npz", cells[key, name].result)
             figures["warm"] = Cell(key, name, threads, folder).close().get("first")
     return found
 

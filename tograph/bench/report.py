@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import platform
 import statistics
@@ -25,11 +26,18 @@ def collect(keys: Sequence[str], names: Sequence[str], threads: int, rounds: int
     names = sorted(names, key=lambda n: n != "eager")
     found: Cells = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for key in keys:
-            found[key] = cells.row(key, names, threads, rounds, Path(scratch))
-            for name, cell in found[key].items():
-                print(f"{key:3} {name:11} {_figure(cell)}", file=sys.stderr, flush=True)
+        for group in _groups(keys):
+            found |= cells.rows(group, names, threads, rounds, Path(scratch))
+            for key, name in itertools.product(group, names):
+                print(f"{key:3} {name:11} {_figure(found[key][name])}", file=sys.stderr, flush=True)
     return found
+
+
+def _groups(keys: Sequence[str]) -> list[list[str]]:
+    """The workloads that are measured in turn: each alone, or forward pass and gradient."""
+    gradients = {w.forward: key for key in keys if (w := WORKLOADS[key]).forward in keys}
+    alone = [key for key in keys if key not in gradients.values()]
+    return [[key, gradients[key]] if key in gradients else [key] for key in alone]
 
 
 # ---- text
@@ -79,6 +87,7 @@ def markdown(found: Cells, threads: int) -> str:
         "",
     ]
     lines += _table(found, names, lambda c: duration(c["steady"]), best=True)
+    lines += _beside_forward(found, names)
     lines += ["", "## First call in a new process, after imports", ""]
     lines += _table(found, names, lambda c: duration(c["first"]))
     lines += ["", "## First call in a new process with a warm disk cache", ""]
@@ -102,6 +111,27 @@ def _table(found: Cells, names: list[str], show, best: bool = False) -> list[str
             texts.append(f"{best[1]:.2f} ({peers.TITLES[best[0]]})" if best else "")
         lines.append(f"| **{key}** {WORKLOADS[key].title} | " + " | ".join(texts) + " |")
     return lines
+
+
+def _beside_forward(found: Cells, names: list[str]) -> list[str]:
+    """Gradients as multiples of their forward passes: medians of the ratios of turns that were taken one behind the other."""
+    pairs = [(w.forward, key) for key in found if (w := WORKLOADS[key]).forward in found]
+    if not pairs:
+        return []
+    times = {
+        key: {n: _multiple(found[key].get(n), found[forward].get(n)) for n in names}
+        for forward, key in pairs
+    }
+    lines = ["", "## Forward and backward pass / forward pass", ""]
+    return lines + _table(times, names, lambda c: f"{c['steady']:.2f}")
+
+
+def _multiple(gradient: dict[str, Any] | None, forward: dict[str, Any] | None) -> dict[str, Any] | None:  # fmt: skip
+    """A cell whose time is that of a gradient in times of its forward pass."""
+    if gradient is None or forward is None or not (_right(gradient) and _right(forward)):
+        return None
+    each = [a / b for a, b in zip(gradient["turns"], forward["turns"])]
+    return {"steady": statistics.median(each), "error": 0.0}
 
 
 def _entry(cell: dict[str, Any] | None, show) -> str:

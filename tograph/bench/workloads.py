@@ -17,12 +17,13 @@ F32 = np.float32
 
 @dataclass(frozen=True)
 class Workload:
-    """``program`` is called on the arrays of ``inputs()`` in order; ``kind``: forward, gradient or train."""
+    """``program`` is called on the arrays of ``inputs()`` in order; ``kind``: forward, gradient or train; ``forward``: the workload that it is the gradient of."""
 
     title: str
     program: Callable
     inputs: Callable[[], dict[str, np.ndarray]]
     kind: str = "forward"
+    forward: str | None = None
 
 
 def _random() -> np.random.Generator:
@@ -133,7 +134,7 @@ WORKLOADS = {
         "power iteration 64x64 to convergence", programs.power_iteration, _power_iteration
     ),
     "c": Workload("GRU over dynamic lengths, forward", programs.gru, _gru),
-    "cg": Workload("the same GRU, forward and backward", programs.gru, _gru, "gradient"),
+    "cg": Workload("the same GRU, forward and backward", programs.gru, _gru, "gradient", "c"),
     "d": Workload("greedy decode with a KV cache", programs.greedy_decode, _decode),
     "e": Workload("adaptive Runge-Kutta, batch 1024", programs.runge_kutta, _runge_kutta),
     "f": Workload("training step of a perceptron", programs.train_step, _perceptron, "train"),
