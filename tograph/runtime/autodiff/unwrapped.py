@@ -40,13 +40,14 @@ def unwrap(pullback: Pullback, count: int) -> None:
     """
     forward, backward = pullback.forward, pullback.backward
     first, made = len(pullback.kept), dict[Value, Value]()
-    names = Renaming()
+    readers, plain = Readers(), set[Value]()
     for k in range(count, len(forward.outputs)):
         value, taken = forward.outputs[k], backward.inputs[first + k - count]
-        if isinstance(value.type, OptionalType) and _plain(value) and _only_read(backward, taken):
+        if isinstance(value.type, OptionalType) and _plain(value) and readers.only_read(backward, taken):  # fmt: skip
             forward.outputs[k] = _content(forward, value, made)
-            _take_plain(backward, taken, names)
+            plain.add(taken)
     if made:
+        _take_plain(backward, plain, Renaming())
         for graph in (forward, backward):
             set_control_inputs(graph)
 
@@ -118,43 +119,52 @@ def _anything(graph: Graph, kind: Type) -> Value:
 # ---- the side that reads
 
 
-def _only_read(graph: Graph, value: Value) -> bool:
-    """Whether nothing but the content of an Optional is asked for."""
-    if value in graph.outputs:
-        return False
-    for node in graph.nodes:
-        if value not in node.inputs:
-            continue
+class Readers:
+    """The nodes of graphs that take a value, found once for each graph: there may be as many slots as nodes."""
+
+    def __init__(self) -> None:
+        self._of: dict[Graph, dict[Value, list[Node]]] = {}
+
+    def _nodes(self, graph: Graph, value: Value) -> list[Node]:
+        if graph not in self._of:
+            found = self._of[graph] = {}
+            for node in graph.nodes:
+                for v in dict.fromkeys(node.inputs):
+                    found.setdefault(v, []).append(node)
+        return self._of[graph].get(value, [])
+
+    def only_read(self, graph: Graph, value: Value) -> bool:
+        """Whether nothing but the content of an Optional is asked for."""
+        return value not in graph.outputs and all(self._reads(graph, n, value) for n in self._nodes(graph, value))  # fmt: skip
+
+    def _reads(self, graph: Graph, node: Node, value: Value) -> bool:
         if node.op == GET:
             content = node.outputs[0]
-            if isinstance(content.type, OptionalType) and not _only_read(graph, content):
-                return False
-        elif node.op not in ALTERNATIVES or value in node.args[: lead(node)] or not _only_read_inside(node, value):  # fmt: skip
+            return not isinstance(content.type, OptionalType) or self.only_read(graph, content)
+        if node.op not in ALTERNATIVES or value in node.args[: lead(node)]:
             return False
-    return True
+        return all(self.only_read(r, v) for r in node.regions.values() for v in _inside(node, r, {value}))  # fmt: skip
 
 
-def _only_read_inside(node: Node, value: Value) -> bool:
-    return all(_only_read(r, v) for r, v in _inside(node, value))
+def _inside(node: Node, region: Graph, values: set[Value]) -> set[Value]:
+    """The inputs of a region that are among ``values``."""
+    given = zip(node.args[lead(node) :], region.inputs, strict=True)
+    return {v for a, v in given if isinstance(a, Value) and a in values}
 
 
-def _inside(node: Node, value: Value) -> list[tuple[Graph, Value]]:
-    """The inputs of regions that are ``value``."""
-    places = [i for i, a in enumerate(node.args[lead(node) :]) if a is value]
-    return [(r, r.inputs[i]) for r in node.regions.values() for i in places]
-
-
-def _take_plain(graph: Graph, value: Value, names: Renaming) -> None:
-    """Let ``value`` be the content itself."""
-    value.type, nodes = _core(value.type), list[Node]()
+def _take_plain(graph: Graph, values: set[Value], names: Renaming) -> None:
+    """Let ``values`` be the contents themselves."""
+    nodes = list[Node]()
+    for value in values:
+        value.type = _core(value.type)
     for node in graph.nodes:
         names.apply(node)
-        if node.op == GET and node.args[0] is value:
-            names[node.outputs[0]] = value
+        if node.op == GET and node.args[0] in values:
+            names[node.outputs[0]] = node.args[0]
             continue
-        if value in node.inputs and node.regions:
-            for region, v in _inside(node, value):
-                _take_plain(region, v, names)
+        if node.regions and not values.isdisjoint(node.inputs):
+            for region in node.regions.values():
+                _take_plain(region, _inside(node, region, values), names)
         nodes.append(node)
     graph.nodes = nodes
     names.outputs(graph)
