@@ -667,3 +667,17 @@ def test_a_module_is_not_made_again_by_another_try_of_the_loop():
     lazy = Lazy()
     with pytest.raises(tg.errors.CreationError):
         tg.function(run)(torch.ones(2))
+
+
+def test_an_item_that_each_iteration_replaces_by_a_longer_list_is_refused_soon(bodies):
+    """The rounds end when the list has grown in so many of them, and the first iteration is not tried apart."""
+
+    def f(x, n):
+        groups = [[], []]
+        for i in range(n):
+            groups[i % 2] = groups[i % 2] + [x[i]]
+        return len(groups[0])
+
+    with pytest.raises(tg.errors.LoopTypeError, match="append to a list"):
+        tg.function(f)(torch.ones(5), T(5))
+    assert len(bodies) <= 2 * (loops.MAX_LONGER + 2)  # with tables of lists, and without

@@ -30,7 +30,8 @@ def whole_or(
         rounds = whole()
     except (StagingError, Retrace) as error:
         attempt.undo()
-        if not (outermost and type(error) in _OF_STATE) and not getattr(error, "apart", None):
+        helps = getattr(error, "apart", None)  # None where it does not say
+        if not helps and (helps is False or not outermost or type(error) not in _OF_STATE):
             raise
         failure = error
     except BaseException:

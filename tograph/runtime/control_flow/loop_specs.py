@@ -54,6 +54,16 @@ def depth(spec: Spec) -> int:
     return 1 + max(map(depth, spec.parts), default=0) if isinstance(spec, Tree) else 0
 
 
+def length(spec: Spec) -> int:
+    """How many items the longest list has."""
+    if isinstance(spec, Choice):
+        return max(map(length, spec.options))
+    if not isinstance(spec, Tree):
+        return 0
+    own = len(spec.parts) if issubclass(spec.cls, list) else 0
+    return max(own, max(map(length, spec.parts), default=0))
+
+
 def shape_of(spec: Spec) -> str | None:
     """The shape of a tensor as text, with None for a size that is not known."""
     if not isinstance(spec, Leaf) or not isinstance(spec.type, TensorType):

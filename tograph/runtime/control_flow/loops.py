@@ -40,7 +40,7 @@ from .loop_regions import (
     known_to_begin,
     trace_with_state,
 )
-from .loop_specs import LoopOptions, depth, endless, initial_spec, next_spec, opened
+from .loop_specs import LoopOptions, depth, endless, initial_spec, length, next_spec, opened
 from .loop_tests import limited, predicate_value, removable, rotated
 from .number_state import NumberState
 from .regions import is_module_globals, replayed, with_ambient
@@ -57,6 +57,7 @@ from .telling import Told
 
 MAX_ROUNDS = 16
 MAX_DEEPER = 4  # rounds in a row after each of which an object holds one more of its kind
+MAX_LONGER = 8  # rounds in a row after each of which a list has more items, as one that a window bounds has not
 
 
 def staged_while(
@@ -120,9 +121,12 @@ def _searched(
     for _ in range(MAX_ROUNDS):
         if rounds.settled() or (parts and rounds.makes_state()):
             return rounds
-        if rounds.deepens():
+        if rounds.goes_on():
             break
-    raise endless(rounds.unsettled())
+    error = endless(rounds.unsettled())
+    if rounds.goes_on():
+        error.apart = False  # behind the first iteration too
+    raise error
 
 
 class Rounds:
@@ -154,6 +158,7 @@ class Rounds:
         self.moving: list[tuple[Place, Spec]] = []
         self.taken_over: list[Place] = []  # from an earlier search, not yet seen to be changed
         self.depths: list[int] = []
+        self.lengths: list[int] = []
         self.stale: set[Value] = set()
 
     def entry(self, place: Place) -> Spec:
@@ -289,12 +294,14 @@ class Rounds:
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
         self.depths.append(max(map(depth, self.specs), default=0))
+        self.lengths.append(max(map(length, self.specs), default=0))
         return False
 
-    def deepens(self) -> bool:
-        """Whether objects hold one more of their kind after each iteration, as a tree that grows: the rounds take longer and longer."""
-        last = self.depths[-MAX_DEEPER - 1 :]
-        return len(last) > MAX_DEEPER and all(a < b for a, b in itertools.pairwise(last))
+    def goes_on(self) -> bool:
+        """Whether each iteration makes something larger, so that the rounds take longer and longer: objects hold one more of their kind, as a
+        tree that grows, or lists have more items, as one in a list that is replaced by longer ones.
+        """
+        return _rises(self.depths, MAX_DEEPER) or _rises(self.lengths, MAX_LONGER)
 
     def _joined(self, left: Sequence[Any]) -> list[Spec]:
         """The specs of the state joined with those of what an iteration left."""
@@ -353,6 +360,12 @@ class Rounds:
             checkpoint,
             self.history,
         )
+
+
+def _rises(found: Sequence[int], rounds: int) -> bool:
+    """Whether a number rose in each of the last rounds."""
+    last = found[-rounds - 1 :]
+    return len(last) > rounds and all(a < b for a, b in itertools.pairwise(last))
 
 
 def _leaf(place: Place) -> bool:
