@@ -123,7 +123,7 @@ def _searched(
             return rounds
         if rounds.goes_on():
             break
-    error = endless(rounds.unsettled())
+    error: Any = endless(rounds.unsettled())
     if rounds.goes_on():
         error.apart = False  # behind the first iteration too
     raise error
