@@ -380,11 +380,11 @@ def test_chances_of_another_size(generator):
 
 
 def test_samples_in_a_plan(generator):
-    made = plan_of(lambda p: torch.multinomial(p, 1), torch.ones(3, 300))
+    made = plan_of(lambda p: torch.multinomial(p, 1), torch.ones(3, 40))
     generator.state = (SEED, OFFSET)
-    p = torch.rand(3, 300)
-    q = -np.log(uniform(words_of(900, OFFSET, draws.BLOCKS)).astype(np.float64))
-    want = (p.numpy() / q.reshape(3, 300)).argmax(1)
+    p = torch.rand(3, 40)
+    q = -np.log(uniform(words_of(120, OFFSET, draws.BLOCKS)).astype(np.float64))
+    want = (p.numpy() / q.reshape(3, 40)).argmax(1)
     assert np.array_equal(Stepwise(made, "cpu").run(p)[0][:, 0].numpy(), want)
     assert generator.state == (SEED, OFFSET + 4)
     for bad in (p - 1, p * math.inf, p * torch.tensor([[1.0], [0.0], [1.0]])):

@@ -74,8 +74,9 @@ def orbit():
 
 
 def power():
-    a = torch.eye(4) + 0.1 * random(4, 4)
-    return a @ a.T, F.normalize(random(4, seed=1), dim=0), torch.tensor(1e-2)
+    """Few iterations: one eigenvalue is much larger than the others."""
+    a = torch.diag(torch.tensor([1.0, 0.4, 0.3, 0.2])) + 0.1 * random(4, 4)
+    return a @ a.T, F.normalize(torch.tensor([1.0, 0.5, 0.2, 0.1]), dim=0), torch.tensor(1e-2)
 
 
 WORKLOADS = {
