@@ -195,3 +195,13 @@ def test_sections_run_on_a_simulated_device():
     assert done.returncode == 0 and "note" not in done.stdout, done.stdout + done.stderr
     assert done.stdout.count("'holds': 'yes'") == 2 and done.stdout.count("'result': 'same'") == 1
     assert done.stdout.count("microseconds") == 2 and "declined []" in done.stdout
+
+
+def test_every_sample_and_workload_has_a_plan_without_the_host(monkeypatch):
+    """As the report of plans tells it; it would say why not, how often the host is asked, and what no body may hold."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    plans = importlib.import_module("plans")
+    monkeypatch.setattr(plans, "CASES", [])
+    rows = [plans.row(name, graph) for name, call, calls in plans.programs() for graph in plans.graphs(call, calls)]  # fmt: skip
+    assert {r["program"] for r in rows} >= {"sample reinforce", "workload cg", "gradient e"}
+    assert [r for r in rows if r.get("host") or r.get("forbidden") or "bytes" not in r] == []

@@ -600,3 +600,30 @@ def test_joined_forms_have_room_for_both():
         joined(Plain(INT), a)
     with pytest.raises(Unsupported):
         joined(Items(a, 3, "cpu"), Items(a, 4, "cpu"))
+
+
+RANGES = {
+    "to_a_number": lambda n, m: torch.arange(n),
+    "as_floats": lambda n, m: torch.arange(n, dtype=torch.float32) * 0.5,
+    "from_a_number": lambda n, m: torch.arange(m, n),
+    "beyond_a_number": lambda n, m: torch.arange(m, m + n).sum(),
+    "in_steps": lambda n, m: torch.arange(m, n, 3) + 1,
+    "downwards": lambda n, m: torch.arange(n, m, -2, dtype=torch.int32),
+    "in_a_loop": lambda n, m: sum((torch.arange(n) + i).sum() for i in range(m)),
+}
+
+
+@pytest.mark.parametrize("fn", RANGES.values(), ids=RANGES)
+def test_ranges_of_numbers_that_only_the_run_knows(fn):
+    for n, m in ((5, 1), (2, 2), (8, 0)):
+        check(fn, torch.tensor(n), torch.tensor(m), capacity=9)
+
+
+@pytest.mark.parametrize("name", ["to_a_number", "from_a_number", "in_steps", "downwards"])
+def test_ranges_fail_where_they_are_too_long_or_end_before_they_start(name):
+    given = torch.tensor(4), torch.tensor(2)
+    graph = tg.function(RANGES[name]).get_concrete_function(*given).value_graph
+    made = bounded(graph, "cpu", 9)
+    for n, m in ((40, 2), (-3, 2)):
+        with pytest.raises(OutOfRangeError):
+            interp.run(made.graph, [torch.tensor(n), torch.tensor(m)])

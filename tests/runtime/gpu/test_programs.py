@@ -161,6 +161,21 @@ def compare(graph, given):
     return outputs
 
 
+def numbered(x, n):
+    """Rows with their numbers, and every second one of those beyond."""
+    found = torch.zeros(())
+    for i in torch.arange(n):
+        found = found + (torch.arange(i, n + i, 2) * x[i]).sum()
+    return found, torch.arange(n).to(x.dtype) * 0.5
+
+
+def test_ranges_of_numbers_that_only_the_run_knows():
+    x = torch.randn(6, generator=torch.Generator().manual_seed(0))
+    for n in (5, 1):
+        concrete = tg.function(numbered).get_concrete_function(x, torch.tensor(n))
+        compare(concrete.value_graph, [x, torch.tensor(n)])
+
+
 def test_a_gradient_is_two_plans():
     """Lists go from the forward plan to the backward one as a whole."""
     x, lengths, *weights = gru_inputs()

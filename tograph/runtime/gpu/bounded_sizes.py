@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Node, Value, map_values
-from ..graph.types import INT, TensorType
+from ..graph.types import BOOL, INT, TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import REDUCERS
@@ -140,6 +140,29 @@ def _new(b: Bounding, node: Node) -> list[Rep]:
     rest = tuple(b.plain(a) for a in node.args[2:])
     made = b.emit(node.op.replace("new_", ""), (list(kind.shape), *rest), kind, dtype=kind.dtype, device=torch.device(b.device))  # fmt: skip
     return [b.sized(made, open_sizes(sizes))]
+
+
+@handler("aten.arange.default", "aten.arange.start", "aten.arange.start_step")
+def _range(b: Bounding, node: Node) -> list[Rep]:
+    """As many whole numbers as only the run knows: positions, times the step, from the start on."""
+    kind, given = node.outputs[0].type, [b.plain(x) for x in node.args]
+    start, end, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+    whole = all(type(x) is int or (isinstance(x, Value) and x.type == INT) for x in (start, end))
+    if None not in kind.shape or not whole or type(step) is not int or not step:
+        return b.closed(node)
+    first, last = (start, end) if step > 0 else (end, start)
+    count = last if first == 0 else b.number("py.sub", last, first)
+    if abs(step) > 1:
+        b.require(b.emit("py.ge", (count, 0), BOOL))
+        count = b.emit("py.floordiv", (b.number("py.add", count, abs(step) - 1), abs(step)), INT)
+    most = b.most(count)
+    wide = b.tensor(torch.int64, most)
+    items = b.emit("aten.arange.default", (most,), wide, device=torch.device(b.device))
+    for op, x, neutral in (("mul", step, 1), ("add", start, 0)):
+        items = items if x == neutral else b.emit(f"aten.{op}.Tensor", (items, x), wide)
+    if kind.dtype is not torch.int64:
+        items = b.emit("aten._to_copy.default", (items,), b.tensor(kind.dtype, most), dtype=kind.dtype)  # fmt: skip
+    return [b.sized(items, {0: count})]
 
 
 @handler("py.truth", "py.bool", "py.int", "py.float")
