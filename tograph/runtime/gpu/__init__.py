@@ -2,7 +2,7 @@
 
 * Graphs that a plan can have: ``retarget`` moves one, ``transfers`` takes what is on the CPU along, ``speculation`` computes both sides of small
   branches; ``bounded`` gives lists and open sizes fixed memory (``bounding``, ``bounding_regions``, ``forms``, ``bounded_lists``, ``bounded_sizes``,
-  ``bounded_lookups``, ``bounded_state``, ``bounded_views``, ``bounded_draws``).
+  ``bounded_lookups``, ``bounded_masks``, ``bounded_state``, ``bounded_views``, ``bounded_draws``).
 * The plan: ``planner`` makes ``steps`` and a ``plan`` of ``places`` (``single_ops``, ``library``, ``draws``, ``conditionals``); ``ranges`` finds what
   cannot fail, ``memory`` what may be written over, ``coalescing`` copies that are not needed, ``hazards`` the order, ``stores`` the variables.
 * What runs it: ``program`` takes the highest tier of ``capture`` (``probe``, or ``fusing`` with ``fused_code``,

@@ -24,6 +24,7 @@ from . import (
     bounded_draws,
     bounded_lists,
     bounded_lookups,
+    bounded_masks,
     bounded_sizes,
     bounded_state,
     bounded_views,
@@ -39,6 +40,7 @@ HANDLERS = {
     **bounded_views.HANDLERS,
     **bounded_draws.HANDLERS,
     **bounded_lookups.HANDLERS,
+    **bounded_masks.HANDLERS,
 }
 
 

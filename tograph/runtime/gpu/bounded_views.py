@@ -210,6 +210,20 @@ def _select(b: Bounding, node: Node) -> list[Rep]:
     return emit(b, node, [left], [shape[:d] + shape[d + 1 :]], (node.args[0], d, place))
 
 
+@handler("aten.unbind.int")
+def _unbind(b: Bounding, node: Node) -> list[Rep]:
+    """Items of a dim whose size is known."""
+    rep = b.of(node.args[0])
+    d = (node.args[1] if len(node.args) > 1 else 0) % len(rep.sizes)
+    if not isinstance(rep.form, Padded) or isinstance(rep.sizes[d], Value):
+        return b.closed(node)
+    left = [n for k, n in enumerate(rep.sizes) if k != d]
+    shape = [n for k, n in enumerate(rep.form.type.shape) if k != d]
+    kind = b.tensor(rep.form.type.dtype, *shape)
+    parts = (b.emit("aten.select.int", (rep.parts[0], d, i), kind) for i in range(rep.sizes[d]))
+    return [b.sized(part, open_sizes(left)) for part in parts]
+
+
 @handler("aten.select_scatter.default")
 def _select_scatter(b: Bounding, node: Node) -> list[Rep]:
     rep = b.of(node.args[0])
