@@ -45,6 +45,18 @@ def where(x, y):
     return i, j, y[torch.where(x[:, 0] > 0)[0]]
 
 
+def picked(x, y):
+    """The weights of labels, where a mask says so."""
+    labels, m = (y[:, 0] > 0).long() + 1, x.sum(1) > -1
+    z = torch.stack([x, y], 1)
+    return (
+        x[m, labels[m]],
+        x.log_softmax(-1)[m, labels[m]].sum(),
+        z[m, :, labels[m]],
+        z[:, 0][m, labels[m]],
+    )
+
+
 def written(x, y):
     x = x.clone()
     x[x > 0] = x[x > 0] * 2 + y[x > 0]
@@ -97,7 +109,7 @@ def gathered(x, y):
     return at[kept], p[kept] / p[kept].sum()
 
 
-PROGRAMS = [rows, items, inner, leading, selected, places, where, written, filled, increased, twice, ordered, best, in_a_loop, gathered]  # fmt: skip
+PROGRAMS = [rows, items, inner, leading, selected, places, where, picked, written, filled, increased, twice, ordered, best, in_a_loop, gathered]  # fmt: skip
 
 
 def arguments(seed):
@@ -113,7 +125,7 @@ def test_values(fn):
         check(fn, *arguments(seed))
 
 
-@pytest.mark.parametrize("fn", [items, places, written, filled, ordered, best, gathered, in_a_loop], ids=lambda f: f.__name__)  # fmt: skip
+@pytest.mark.parametrize("fn", [items, places, picked, written, filled, ordered, best, gathered, in_a_loop], ids=lambda f: f.__name__)  # fmt: skip
 def test_plans(fn, interpreted):
     for seed in range(2):
         given = arguments(seed)
@@ -155,6 +167,6 @@ def test_too_few_items_fail(fn):
         interp.run(made.graph, [few, torch.ones(2, 3)])
 
 
-def test_items_in_several_dims_are_refused_at_the_line():
+def test_items_at_other_positions_than_a_row_are_refused_at_the_line():
     with pytest.raises(Unsupported, match=r"test_bounded_masks.py:\d+: .*several dims"):
-        check(lambda x, y: x[x[:, 0] > 0, torch.tensor([0, 1])], torch.ones(2, 3), torch.ones(2, 3))
+        check(lambda x, y: x[x[:, 0] > 0, torch.tensor([0])], torch.ones(2, 3), torch.ones(2, 3))

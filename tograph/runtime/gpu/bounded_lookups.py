@@ -94,9 +94,30 @@ def _index(b: Bounding, node: Node) -> list[Rep]:
     if not is_open(b, node):
         return b.closed(node)
     x, indices = node.args
+    if sum(i is not None for i in indices) > 1:
+        return _together(b, node)
     d = _one(indices)
     sizes, most, at = _looked_up(b, node, x, d, indices[d])
     return emit(b, node, sizes, most, (x, [at if k == d else None for k, _ in enumerate(indices)]))
+
+
+def _together(b: Bounding, node: Node) -> list[Rep]:
+    """Items at rows of positions, one in each of several dims: ``log_p[mask, labels[mask]]``."""
+    x, indices = node.args
+    rep, dims = b.of(x), [d for d, i in enumerate(indices) if i is not None]
+    at = {d: b.of(indices[d]) for d in dims}
+    first, *rest = at.values()
+    for other in rest:
+        if len(first.sizes) != 1 or list(other.form.type.shape) != list(first.form.type.shape):
+            raise Unsupported("positions in several dims of a size that is known only at run time")
+        b.same(first.sizes[0], other.sizes[0])
+    made = {d: _positions(b, r, rep.sizes[d]) for d, r in at.items()}
+    start = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    found = []
+    for all_, own in ((rep.sizes, first.sizes), (rep.form.type.shape, first.form.type.shape)):
+        kept = [n for d, n in enumerate(all_) if d not in dims]
+        found.append([[*kept[:start], *own, *kept[start:]]])
+    return emit(b, node, *found, (x, [made.get(d) for d in range(len(indices))]))
 
 
 @handler("aten.embedding_dense_backward.default")
