@@ -117,7 +117,8 @@ def _together(b: Bounding, node: Node) -> list[Rep]:
     for all_, own in ((rep.sizes, first.sizes), (rep.form.type.shape, first.form.type.shape)):
         kept = [n for d, n in enumerate(all_) if d not in dims]
         found.append([[*kept[:start], *own, *kept[start:]]])
-    return emit(b, node, *found, (x, [made.get(d) for d in range(len(indices))]))
+    sizes, most = found
+    return emit(b, node, sizes, most, (x, [made.get(d) for d in range(len(indices))]))
 
 
 @handler("aten.embedding_dense_backward.default")
