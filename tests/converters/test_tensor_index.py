@@ -28,6 +28,24 @@ def many_dimensions(x, i):
     return x[i, 1], x[:, i], x[..., 0], x[None, i], x[0, 1:], x[[1, 0], [0, 2]]
 
 
+@cases.tensors(
+    (vector().reshape(1, 2, 3), torch.tensor(0)), (vector().reshape(2, 1, 3), torch.tensor(1))
+)
+def truths(x, i):
+    """``True`` stands for a dim of one element, ``False`` for one of none; numbers are taken first."""
+    y = x.clone()
+    y[i, True, -1] = 9.0
+    read = (
+        x[i, True, -1],
+        x[True, i],
+        x[i, False],
+        x[i, True, :, -1],
+        x[..., True, i.item() * 0],
+        x[True, False, i],
+    )
+    return read, x[-1:, False, -1, i], y
+
+
 @cases.tensors((vector(),))
 def masks(x):
     y = x.clone()

@@ -141,8 +141,8 @@ def _places(p, size):
 
 
 def _is_list(p) -> bool:
-    """Whether a part of a key is a tensor or list of places, not one place."""
-    return isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
+    """Whether a part of a key is a tensor or list of places, or a truth that stands for a dim, not one place."""
+    return isinstance(p, (torch.Tensor, list, bool)) and not isinstance(as_int(p), SYMBOLS)
 
 
 def _selected(x, parts):

@@ -10,6 +10,14 @@ MASK = torch.tensor([True, False, True, True])
 LABELS = torch.tensor([0, 2, 1, 1])
 
 
+def written(x, m, i):
+    x = x.clone()
+    x[m, i[m]] += 1
+    x[m, 0] = x[m, 1] * 2
+    x[i[:2], m[:3]] = 7.0
+    return x
+
+
 def in_a_loop(x, m, i):
     p, total, n = x.log_softmax(-1), x.new_zeros(()), 0
     while n < 3:
@@ -23,6 +31,11 @@ PROGRAMS = {
     "behind": lambda x, m, i: x[i[:2], m[:3]],
     "two_dims": lambda x, m, i: torch.stack([x, x + 1], -1)[x > 3, (x > 3).sum() * 0],
     "apart": lambda x, m, i: (x[:, None][m, :, i[m]], x[None][:, m, i[m]], x[m, i[m], None]),
+    "lists": lambda x, m, i: (
+        x[[True, False, True, True], [2, 1, 0]],
+        x[m, torch.tensor([True, True, True])],
+    ),
+    "written": written,
     "in_a_loop": in_a_loop,
 }
 

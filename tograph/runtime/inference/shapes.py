@@ -754,7 +754,8 @@ def _index(x, indices):
     together = places == list(range(places[0], places[-1] + 1))
     kept = [n for k, n in enumerate(x.size) if k not in places]
     at = places[0] if together else 0
-    if not together or not is_packed(x):
+    static = all(type(n) is int for n in (*size, *x.size))
+    if static and not (together and is_packed(x)):  # its strides follow those of x
         return None
     return like(x, size=(*kept[:at], *size, *kept[at:]))
 

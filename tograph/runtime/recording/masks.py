@@ -1,4 +1,4 @@
-"""Masks beside other indices: ``log_p[mask, labels[mask]]``.
+"""Masks beside other indices: ``log_p[mask, labels[mask]]``, and writes there.
 
 torch takes such a mask as its places, one index for each of its dims; how many there are only the run knows.
 """
@@ -12,14 +12,18 @@ import torch
 
 aten = torch.ops.aten
 _MASKS = (torch.bool, torch.uint8)
+_INDEXED = frozenset([aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default, aten._unsafe_index_put.default,
+                      aten._index_put_impl_.default])  # fmt: skip
 
 
-def index(record: Callable[..., Any], x: Any, indices: Sequence[Any]) -> Any:
-    """``aten.index.Tensor``: a mask that stands alone is one index."""
-    given = [i for i in indices if i is not None]
-    if len(given) > 1 and any(i.dtype in _MASKS for i in given):
-        indices = _places(record, x, indices)
-    return record(aten.index.Tensor, (x, list(indices)), {})
+def spelled(func: Any, args: tuple, record: Callable[..., Any]) -> tuple:
+    """The arguments of an op, with masks beside other indices as their places; a mask that stands alone is one index."""
+    if func not in _INDEXED:
+        return args
+    given = [i for i in args[1] if i is not None]
+    if len(given) < 2 or not any(i.dtype in _MASKS for i in given):
+        return args
+    return args[0], _places(record, *args[:2]), *args[2:]
 
 
 def _places(record: Callable[..., Any], x: Any, indices: Sequence[Any]) -> list[Any]:

@@ -103,6 +103,7 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
     if "generator" in kwargs and kwargs["generator"] is None:
         func = of_default_generator(func)
         kwargs = {k: v for k, v in kwargs.items() if k != "generator"}
+    args = masks.spelled(func, args, record)
     special = SPECIAL.get(func)
     if special is not None:
         return special(*args, **kwargs)
@@ -388,7 +389,6 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._efficientzerotensor.default: _zeros,
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
-    aten.index.Tensor: lambda x, indices: masks.index(record, x, indices),
 }
 for _overload in (aten.mul.Tensor, aten.div.Tensor, aten.dot.default, aten.vdot.default):
     SPECIAL[_overload] = _unless_zero(_overload)
