@@ -16,6 +16,9 @@ OPTIMIZERS = [
     lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.9, centered=True),
     lambda p: torch.optim.Adadelta(p),
     lambda p: torch.optim.Adamax(p, 0.01),
+    lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, maximize=True, foreach=True),
+    lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, fused=True),
 ]
 
 
@@ -87,7 +90,7 @@ def test_a_program_that_looks_at_the_state_sees_that_there_is_none():
     assert f.trace_count == 2
 
 
-def test_the_momentum_of_sgd_is_the_first_gradient():
+def test_the_momentum_of_a_damped_sgd_is_the_first_gradient():
     make = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, dampening=0.5)  # noqa: E731
     torch.testing.assert_close(results(tg.function(step), make), results(step, make))
 

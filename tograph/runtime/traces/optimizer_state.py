@@ -24,7 +24,7 @@ from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
 from ..values.structure import OUTSIDE, is_union
 
-# In the first step, not before: SGD (its momentum is the first gradient), and those whose state follows from a rate that may have changed by then.
+# Not those whose state follows from a rate that may have changed by the first step.
 _CLASSES = frozenset(
     [
         torch.optim.Adadelta,
@@ -34,6 +34,7 @@ _CLASSES = frozenset(
         torch.optim.NAdam,
         torch.optim.RAdam,
         torch.optim.RMSprop,
+        torch.optim.SGD,
     ]
 )
 
@@ -63,19 +64,44 @@ class NewState:
         """The call has failed: what it did not step is as it was."""
         state = self.optimizer.state
         for p in self.parameters:
-            if p in state and not state[p]["step"]:
+            if p in state and not _stepped(state[p]):
                 del state[p]
 
 
 def _init_group(optimizer: Any, group: dict[str, Any]) -> None:
     _, *lists = inspect.signature(optimizer._init_group).parameters
     optimizer._init_group(group, *([] for _ in lists))
+    if type(optimizer) is torch.optim.SGD:
+        for p in group["params"]:
+            if p.grad is not None:
+                optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
+
+
+def _stepped(state: dict[str, Any]) -> bool:
+    return bool(state["step"] if "step" in state else state["momentum_buffer"].any())
+
+
+def _begins(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the optimiser is one whose state is made ahead. The momentum of SGD is the first gradient, which is what comes of zeros where nothing is damped."""
+    plain = type(optimizer) is not torch.optim.SGD
+    return type(optimizer) in _CLASSES and all(
+        plain or (_is_set(g["momentum"]) and _is_zero(g["dampening"]))
+        for g in optimizer.param_groups
+    )
+
+
+def _is_set(x: Any) -> bool:
+    return type(x) in (int, float) and x != 0
+
+
+def _is_zero(x: Any) -> bool:
+    return type(x) in (int, float) and x == 0
 
 
 def begin(optimizer: torch.optim.Optimizer) -> None:
     """``optimizer`` is about to step, in a trace; Retrace where it has to have a state first."""
     watch, root = reads.current(), current_graph().root
-    if type(optimizer) not in _CLASSES or watch is None or watch.acted or root.created:
+    if watch is None or watch.acted or root.created or not _begins(optimizer):
         return
     if any(s.optimizer is optimizer for s in root.stepped) or not OUTSIDE[0](optimizer):
         return
