@@ -118,6 +118,26 @@ def test_variables_that_change_places(bodies):
     same(f, (T([1.0]), T([2.0]), T(3)), (T([1.0]), T([2.0]), T(4)), (T([1.0]), T([2.0]), T(0)))
 
 
+def test_a_loop_of_training_is_traced_twice(monkeypatch):
+    """The loss has a history, and the parameters get gradients: the first round says both."""
+    rounds, trace = [], loops.Rounds._trace
+    monkeypatch.setattr(loops.Rounds, "_trace", lambda r, s: rounds.append(r) or trace(r, s))
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+    def f(x, n):
+        loss = torch.zeros(())
+        for _ in range(n):
+            loss = net(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss.detach()
+
+    tg.function(f)(torch.ones(4, 3), T(2))
+    assert len(rounds) == 2
+
+
 def test_a_guess_that_cannot_be_traced():
     """With ``held`` unknown the body is refused; it is known."""
     table = {}

@@ -459,17 +459,17 @@ def test_memory_is_given_back():
     def grown(x, n):
         i, rows = 0, x * 1
         while i < n:
-            rows = torch.cat([rows, x[i : i + 1] if i < 900 else x[int(n) : int(n) + 1][0][None]])
+            rows = torch.cat([rows, x[i : i + 1] if i < 200 else x[int(n) : int(n) + 1][0][None]])
             i += 1
         return rows
 
-    f, x = tg.function(grown), torch.randn(901, 256)
+    f, x = tg.function(grown), torch.randn(201, 1152)
 
     def calls(count):
         for _ in range(count):
-            f(x, torch.tensor(700))
+            f(x, torch.tensor(155))
             with pytest.raises(IndexError):
-                f(x, torch.tensor(901))
+                f(x, torch.tensor(201))
         gc.collect()
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * 4096

@@ -14,6 +14,7 @@ import torch
 
 from ...runtime.gradients import grad_fields
 from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.traces import optimizer_state
 from ...runtime.values import facts
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import TaggedUnion, is_union
@@ -59,6 +60,7 @@ def step(function: Any, optimizer: torch.optim.Optimizer, closure: Any = None) -
     if closure is not None:
         with torch.enable_grad():
             loss = call(closure)
+    optimizer_state.begin(optimizer)
     parameters = _parameters(optimizer)
     unions = _unions(parameters)
     groups: dict[Any, dict[torch.Tensor, TaggedUnion]] = {}

@@ -196,7 +196,9 @@ class Rounds:
                 return False
         elif not self._traced(self.specs) or self._idle():
             return False
-        if self.history.change(self.loop, self.state) or self._merged() or not self._stable():
+        again = self.history.change(self.loop, self.state)
+        # What else a round says goes for one with that history, too.
+        if self._merged() or not self._stable() or again:
             return False
         if stale_views.taken(self.loop.graph, [self.cond.graph], self.stale):
             return False

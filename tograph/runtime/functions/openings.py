@@ -8,6 +8,7 @@ the call is traced as it is.
 from __future__ import annotations
 
 import inspect
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ...errors import (
@@ -106,23 +107,36 @@ class Openings:
         dicts do not fit in the graph.
         """
         known, unnested = Retrace(), False
-        while True:
-            tracer = Tracer(
-                function, bound, flat, specs, numbers, tentative, known, self.outer.open.values()
-            )
-            try:
-                return tracer.trace(key)
-            except Retrace as again:
-                tracer.begins_again()
-                unnested = unnested or tracer.root.root.unnested
-                known = known | again
-            except ConditionError:
-                raise  # the program's own: its effects have happened
-            except StagingError as error:
-                if tracer.watch.acted:  # another trace would do it again
-                    raise
-                unnested = unnested or tracer.root.root.unnested
-                known = _other_ways(known, tracer.root.root, error, unnested)
+        with ExitStack() as failed:
+            while True:
+                tracer = Tracer(
+                    function,
+                    bound,
+                    flat,
+                    specs,
+                    numbers,
+                    tentative,
+                    known,
+                    self.outer.open.values(),
+                )
+                try:
+                    trace = tracer.trace(key)
+                    failed.pop_all()
+                    return trace
+                except Retrace as again:
+                    tracer.begins_again()
+                    unnested = unnested or tracer.root.root.unnested
+                    for state in again.stepped:
+                        failed.callback(state.drop)
+                        state.make()
+                    known = known | again
+                except ConditionError:
+                    raise  # the program's own: its effects have happened
+                except StagingError as error:
+                    if tracer.watch.acted:  # another trace would do it again
+                        raise
+                    unnested = unnested or tracer.root.root.unnested
+                    known = _other_ways(known, tracer.root.root, error, unnested)
 
 
 def _other_ways(known: Retrace, root: Root, error: StagingError, unnested: bool) -> Retrace:

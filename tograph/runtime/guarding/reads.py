@@ -41,6 +41,11 @@ def current() -> Watch | None:
     return _state.watches[-1] if _state.watches else None
 
 
+def looked_at(x: Any) -> bool:
+    """Whether the program has come by an object from outside in a trace in progress."""
+    return any(watch.source_of(x) is not None for watch in _state.watches)
+
+
 def history() -> None:
     """A program asks whether a tensor requires a gradient: that may follow from any argument."""
     for watch in _state.watches[-1:]:

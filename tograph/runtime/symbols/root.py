@@ -39,6 +39,7 @@ class Root:
     ``mixed``: see ``records``; ``draws``: numpy's random generators draw numbers when the graph runs, and ``drawn``: none does.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``; ``homes``: those of dicts and objects by their ids. ``looped``: the code of functions whose calls of themselves are
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    ``stepped``: the states of optimisers that were made for this trace (``traces.optimizer_state``).
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
     ``grown``, ``grew`` (in an earlier trace), ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
@@ -76,6 +77,7 @@ class Root:
     nested: bool = False
     looped: frozenset[pytypes.CodeType] = frozenset()
     recursive: frozenset[pytypes.CodeType] = frozenset()
+    stepped: frozenset[Any] = frozenset()
     callees: dict[pytypes.CodeType, Any] = field(default_factory=dict)
     calls: dict[pytypes.CodeType, int] = field(default_factory=dict)
     reserved: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)

@@ -78,7 +78,7 @@ class Tracer:
         root.alone, root.nested, root.mixed = known.alone, known.nested is not None, known.mixed
         root.drawn, root.pointwise = known.drawn, known.pointwise
         root.looped, root.unreserved = known.looped, known.unreserved
-        root.recursive = known.recursive
+        root.recursive, root.stepped = known.recursive, known.stepped
         root.tabled, root.untabled = known.tabled, known.untabled
         root.ungrown, root.grew = known.ungrown, known.grown
         root.grown = known.grown if known.ungrown is None else frozenset()
