@@ -368,21 +368,6 @@ def test_a_gradient_that_it_got_there_is_refused():
     assert f(X, torch.tensor(2)).requires_grad
 
 
-def test_of_a_loss_that_a_loop_computed_of_the_leaf_it_is_refused():
-    @tg.function
-    def f(x, n):
-        x = x.detach().requires_grad_()
-        loss = energy(x)
-        for _ in range(n):
-            x = (x * 0.9).detach().requires_grad_()
-            loss = energy(x)
-        loss.backward()
-        return x.grad
-
-    with pytest.raises(GradientError, match="a staged branch or loop gives"):
-        f(X, torch.tensor(2))
-
-
 def test_a_gradient_that_it_has_from_an_iteration_before_is_refused():
     def f(x, n):
         y = x.clone().requires_grad_()
