@@ -5,7 +5,6 @@ import torch
 
 import tograph as tg
 from tests.runtime.gradients.test_outer_gradients import outcome
-from tograph.errors import GradientError
 
 
 def argument(x, w, n):
@@ -89,7 +88,45 @@ def goes_on_in_a_loop(x, w, n):
     return p.detach()
 
 
+def kept_by_iterations(x, w, n):
+    y = a = w.sin()
+    for i in range(n):
+        c = a * 0.5
+        if i != 1:
+            a = c
+    return torch.autograd.grad((a * x - y).square().sum(), a, create_graph=True)
+
+
+def not_always_changed(x, w, n):
+    y = a = w.sin()
+    for _ in range(n):
+        c = y * 0.5
+        if c.sum() > a.sum():
+            a = c
+    return torch.autograd.grad((a * x - y).square().sum(), a, create_graph=True)
+
+
+def another_one_by_a_loop(x, w, n):
+    y, z = w.sin(), w.cos()
+    a, b = y, z
+    for i in range(n):
+        a, b = b, a
+        for j in range(i):
+            if j == 1:
+                b = y
+    return torch.autograd.grad((y * z * z * x).sum(), [a, b], allow_unused=True)
+
+
+def three_in_turn(x, w, n):
+    a, b, c = w.sin(), w.cos(), w.tanh()
+    total = (a * b * b * c * x).sum()
+    for _ in range(n):
+        a, b, c = b, c, a
+    return torch.autograd.grad(total, [a, b, c])
+
+
 PROGRAMS = [
+    kept_by_iterations, not_always_changed, another_one_by_a_loop, three_in_turn,
     argument, chosen_twice, nested, no_iteration, in_a_body, asked_in_a_branch, leaf_of_a_branch, leaf_of_a_loop, goes_on_in_a_loop,
 ]  # fmt: skip
 
@@ -101,15 +138,48 @@ def test_two_names_of_one_tensor(f):
         torch.testing.assert_close(outcome(converted, torch.tensor(n)), outcome(f, n))
 
 
-def test_a_loop_that_may_leave_its_state_is_refused():
-    @tg.function
-    def f(w, n):
-        y = a = w.sin()
-        for _ in range(n):
-            c = a * 0.5
-            if c.sum() < a.sum():
-                a = c
-        return torch.autograd.grad((a - y).square().sum(), a)
+def in_another_dict(x, w, n):
+    params = fast = {"a": w, "b": x}
+    if n > 1:
+        fast = {k: v * 2 for k, v in params.items()}
+    return (params["a"] * params["b"]).sum(), list(fast.values())
 
-    with pytest.raises(GradientError, match="by another name"):
-        f(torch.ones(3, requires_grad=True), torch.tensor(2))
+
+def beside_what_is_used(x, w, n):
+    fast = [w, x] if n > 1 else [w * 2, x * 3]
+    return (w * x).sum() + (fast[0] ** 2).sum(), fast
+
+
+def in_a_loop(x, w, n):
+    a = x
+    for _ in range(n):
+        a = w
+    return (w.sin() * 2).sum(), [a]
+
+
+@pytest.mark.parametrize("f", [in_another_dict, beside_what_is_used, in_a_loop])
+def test_what_a_run_does_not_lead_to_is_none(f):
+    @tg.function
+    def converted(x, w, n):
+        loss, wrt = f(x, w, n)
+        return torch.autograd.grad(loss, wrt, allow_unused=True)
+
+    for n in (0, 1, 2, 3):
+        x, w = (torch.rand(3, requires_grad=True) for _ in range(2))
+        loss, wrt = f(x, w, n)
+        expected = torch.autograd.grad(loss, wrt, allow_unused=True)
+        found = converted(x, w, torch.tensor(n))
+        assert [g is None for g in found] == [g is None for g in expected]
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_gradient_that_a_run_does_not_have_raises():
+    @tg.function
+    def f(w, c):
+        a = w if c > 0 else w * 2
+        return torch.autograd.grad(w.sin().sum(), a)
+
+    w = torch.ones(3, requires_grad=True)
+    torch.testing.assert_close(f(w, torch.tensor(1))[0], w.cos())
+    with pytest.raises(RuntimeError, match="appears to not have been used"):
+        f(w, torch.tensor(-1))

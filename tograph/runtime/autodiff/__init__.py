@@ -1,16 +1,17 @@
 """Gradients of graphs. See ``connect`` for how ops with regions get theirs, ``joint`` for graphs, ``vjp`` for the transform.
 
 * Graphs: ``joint`` records forward and backward, ``parting`` cuts them apart (``replay``, ``objects``, ``graphs``, ``rules``), ``cut`` chooses what is saved, of what is ``unsaved`` in eager PyTorch too, ``vjp`` is the transform.
-* Ops with regions: ``alternatives``, ``loops`` (``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body, with
+* Ops with regions: ``alternatives``, ``loops`` (``trips``, ``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body, with
   respect to ``made_leaves`` too.
 * Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd (``nesting`` flattens lists for these, ``spare`` is what they keep beside torch), ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
-  ``separate`` which cannot be asked for, ``passing`` which are of two names, ``unwrapped`` what is saved in some runs only, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes,
+  ``given_leaves`` are made and given by a construct, ``separate`` says which cannot be asked for, ``passing`` which are of two names, ``unwrapped`` what is saved in some runs only, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes,
   ``returned`` are leaves that it makes.
 """
 
 from .alternatives import alternatives
 from .dependence import reached
 from .earlier import expand
+from .given_leaves import give_tokens
 from .inside import ways
 from .loops import loop
 from .pairs import Differentiable, refusing, supported
@@ -29,6 +30,7 @@ __all__ = [
     "alternatives",
     "expand",
     "give_history",
+    "give_tokens",
     "loop",
     "passing",
     "reached",

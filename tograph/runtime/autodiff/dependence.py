@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ... import collector
+from ..control_flow.loop_tests import surely_runs
 from ..gradients.watching import calls_python
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import NONE, REGION_OPS, lookup
@@ -119,7 +120,7 @@ def _regions(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
     if "gradient" in node.regions:
         return [NOTHING.union(*(outer[i] for i in node.kwargs["wrt"]))] * len(node.outputs)
     found = [NOTHING] * len(node.outputs)
-    if node.op == "While":
+    if node.op == "While" and not surely_runs(node):
         found = outer[: len(found)]
     ways = [dependences(region) for name, region in node.regions.items() if name != "cond"]
     changed = True
@@ -132,5 +133,5 @@ def _regions(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
                 found[k] = new
         if node.op != "While":
             break
-        outer[: len(found)] = found
+        outer[: len(found)] = [a | b for a, b in zip(outer, found)]
     return found

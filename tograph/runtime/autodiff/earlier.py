@@ -32,6 +32,7 @@ from .graphs import append
 from .joint import differentiate
 from .made_leaves import MadeLeaves
 from .parting import Parts, part
+from .trips import Trip
 
 
 def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Sequence[Any]) -> None:
@@ -66,7 +67,7 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
             earlier.location,
         )
     leaves = made.kept(p, [need[k] for k in p.present])
-    trip = loops.Trip(p, node, state, sums, indexed=True, defer=False, leaves=leaves).graph
+    trip = Trip(p, node, state, sums, indexed=True, defer=False, leaves=leaves).graph
     context = _carry(node, graph, p, once)
     _Expansion(
         earlier, trip, routes, state, sums, leaves.places, p.kept, [v.type for v in context]

@@ -12,19 +12,52 @@ from typing import Any
 import torch
 
 from ..library import grads
+from ..library.beside import NONE, Beside
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..writes import histories
 from .connect import Call
 from .paths import Terms, Way, Ways, through
 
 
-def ways(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> tuple[Way, list[Way]]:
-    """Whether a gradient of ``outputs`` leads anywhere, and whether it comes to each of ``inputs``, as values of the current graph."""
+def ways(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    beside: Beside = NONE,
+    fields: bool = False,
+) -> tuple[Way, list[Way]]:
+    """Whether a gradient of ``outputs`` leads anywhere, and whether it comes to each of ``inputs``, as values of the current graph.
+
+    ``beside``: the tensors by which it comes to ``inputs``, too. ``fields``: those that are leaves in some runs only have it in these.
+    """
+    if not any(beside):
+        return _ways(outputs, inputs)
+    terms = Terms(current_graph().graph)
+    some, found = _ways(outputs, [*inputs, *beside.tensors], True)
+    made, place = found[: len(inputs)], {id(x): i for i, x in enumerate(inputs)}
+    middle = len(inputs) + len(beside.passed)
+    for i, x in enumerate(inputs if fields else ()):
+        made[i] = made[i] if not getattr(x, "sometimes_", False) else False
+    for (i, _), way in zip(beside.tokens, found[middle:]):
+        made[i] = terms.either(made[i], way)
+    for (i, x, flag, leaf), way in zip(beside.passed, found[len(inputs) : middle]):
+        if fields and getattr(inputs[i], "sometimes_", False):
+            continue
+        made[i] = terms.either(made[i], terms.both(flag, way))
+        if leaf and id(x) in place:
+            j = place[id(x)]
+            made[j] = terms.either(made[j], terms.both(flag, made[i]))
+    return some, made
+
+
+def _ways(
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], exact: bool = False
+) -> tuple[Way, list[Way]]:
+    """``exact``: also which of ``inputs`` a history without staged constructs comes to, where the engine says that by None otherwise."""
     graph = current_graph()
     terms = Terms(graph.graph)
     ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
     order = _sorted([node for node, _ in ends])
-    if not any(hasattr(node, "call") for node in order):
+    if not exact and not any(hasattr(node, "call") for node in order):
         return True, [True] * len(inputs)
     reached: dict[Any, dict[int, Way]] = {node: {} for node in order}
     for node, n in ends:

@@ -18,9 +18,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Graph, Node, Value
-from ..graph.ordering import prune
 from ..graph.overwritten import Writers, again, any_told, targets
-from ..graph.rewrite import copy_node
 from ..graph.types import BOOL, INT, ListType, TensorType
 from ..recording import ways
 from ..symbols.carrier import differentiable
@@ -29,12 +27,12 @@ from ..symbols.symbolic import argument
 from . import checkpoint, made_leaves
 from .connect import REGION_RULES, Call
 from .cut import size
-from .deferred import Deferred, deferred
 from .dependence import dependences
 from .graphs import append, before
 from .joint import Joint, Writes, differentiate
 from .objects import emit, emit_many, plain_object, zeros_like
 from .parting import Parts, part
+from .trips import Trip
 
 Way = bool | Value
 
@@ -53,7 +51,9 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
         return found
     carried = node.kwargs["carried"]
     body = node.regions["body"]
-    fixed = sorted(p for p in inputs if p >= carried)
+    tokens = _tokens(call, dict(zip(range(len(places)), places)), inputs)
+    own = [place for found_ in tokens.values() for place, _ in found_]
+    fixed = [*sorted(p for p in inputs if p >= carried and p not in own), *own]
     later, told = _written_later(call)
     starts = _start_ways(call, grads, state)
     joint = _differentiated(body, state, fixed, later, starts)
@@ -62,7 +62,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
         for k in joint.told:
             told[k].flag(call)  # of the loop as it was differentiated, but for more state
         return loop(call, grads, wanted)
-    if node.kwargs.get("recompute"):
+    if node.kwargs.get("recompute") and not tokens:
         p = checkpoint.recomputing(body, joint, carried)
     else:
         readable = call.readable()
@@ -72,16 +72,44 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
             if i >= carried and isinstance(v, Value) and v in readable
         ]
         p = part(joint, costly=range(carried), repeated=True, ways=True, readable=again)
-    sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
+    present = [fixed[k - len(state)] for k in p.present if k >= len(state)]
+    leaves = _kept(p, body, tokens, [k for k in present if k in own])
+    sums = [k for k in present if k not in own]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
     flags = [plain_object(told[k].flag(call), call.graph) for k in p.told]
-    made = _emit(call, p, state, sums, (grads, count, lists, places, flags, starts))
-    results = dict(zip([*state, *sums], made))
+    made = _emit(call, p, state, sums, leaves, (grads, count, lists, places, flags, starts))
+    results = dict(zip([*state, *sums, *(found_[0][0] for found_ in tokens.values())], made))
     for i, place in enumerate(places):
         if wanted[i] and place in results:
             found[i] = results[place]
     return found
+
+
+Tokens = dict[int, list[tuple[int, int | None]]]
+
+
+def _tokens(call: Call, places: dict[int, int], wanted: set[int]) -> Tokens:
+    """By the state that is a leaf which an iteration made: the inputs that are the histories of these, each with the state that says of which it is."""
+    found: Tokens = {}
+    for i, known in call.graph.root.tokens.get(call.node, {}).items():
+        at = [(places[call.inputs.index(token)], flag) for _, token, flag in known]
+        if any(place in wanted for place, _ in at):
+            found[i] = at
+    return found
+
+
+def _kept(p: Parts, body: Graph, tokens: Tokens, present: list[int]) -> made_leaves.Kept:
+    """Let a trip save which leaves it made; what a trip backwards adds to their gradients."""
+    sums, flags = [], list[Value]()
+    for i, found in tokens.items():
+        sums.append(made_leaves.Sum(body.inputs[i].type, []))
+        for place, flag in found:
+            cell = None if flag is None else len(p.saved) + len(flags)
+            flags += [] if flag is None else [p.forward.outputs[flag]]
+            sums[-1].leaves.append((present.index(place) if place in present else None, cell))
+    made_leaves.keep(p, flags)
+    return made_leaves.Kept(list(tokens), sums)
 
 
 def _start_ways(call: Call, grads: list[Any], state: list[int]) -> dict[int, Way]:
@@ -219,19 +247,28 @@ def _name(node: Node) -> str:
     return node.op.removeprefix("aten.").partition(".")[0]
 
 
-def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple) -> list[Any]:
-    """Record the backward loop; returns the cotangents of the initial state and of the invariants ``sums``."""
+def _emit(
+    call: Call,
+    p: Parts,
+    state: list[int],
+    sums: list[int],
+    leaves: made_leaves.Kept,
+    given: tuple,
+) -> list[Any]:
+    """Record the backward loop; returns the cotangents of the initial state, of the invariants ``sums`` and of the ``leaves`` that trips made."""
     grads, count, lists, places, flags, begin = given
     node = call.node
     starts = [_start(call, grads, i) for i in state]
     originals = {place: i for i, place in enumerate(places)}
-    trip = Trip(p, node, state, sums, indexed=not torch.is_grad_enabled())
+    trip = Trip(p, node, state, sums, indexed=not torch.is_grad_enabled(), leaves=leaves)
     body = trip.graph
     totals = [
         late.zero() if late else zeros_like(call.input(originals[k]))
         for k, late in zip(sums, trip.late)
         if late is None or late.running
     ]
+    for i in leaves.places:
+        totals += [zeros_like(call.outputs([i])[0]), True]
     collected = [emit("tg.list_new", type=v.type) for v in trip.collected]
     fixed = [call.input(originals[k]) for k in p.kept]
     never = [False] * len(trip.unsure) + [_taken(begin.get(i, True)) for i in p.unsure]
@@ -248,7 +285,11 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     _tell(results, count, dict(zip(trip.unsure, found)))
     for i, way in zip(p.unsure, found[len(trip.unsure) :]):
         ways.tell(ends[state.index(i)], argument(current_graph(), way))
-    return ends + results
+    by_leaf = rest[len(rest) - 2 * len(leaves.places) :]
+    for g, open_ in zip(by_leaf[::2], by_leaf[1::2]):
+        graph = current_graph()
+        ways.tell(g, graph.emit("py.not", argument(graph, open_), type=BOOL))
+    return ends + results + by_leaf[::2]
 
 
 def _taken(way: Way) -> Any:
@@ -289,105 +330,6 @@ def _trips_left(body: Graph) -> Graph:
 
 def _start(call: Call, grads: list[Any], i: int) -> Any:
     return grads[i] if grads[i] is not None else zeros_like(call.outputs([i])[0])
-
-
-class Trip:
-    """One trip backwards: (trips, cotangents, sums, collected, lists, invariants) -> all but the invariants.
-
-    ``late`` says of each sum whether, and how, it is one of products; ``collected`` maps the list of an operand to it.
-    ``indexed``: the lists are invariants. ``leaves``: of which the sums are one trip's each.
-    """
-
-    def __init__(
-        self,
-        p: Parts,
-        node: Node,
-        state: list[int],
-        sums: list[int],
-        indexed: bool,
-        defer: bool = True,
-        leaves: made_leaves.Kept | None = None,
-    ):
-        graph = self.graph = Graph("body")
-        trips = Value(INT)
-        cotangents = [Value(node.outputs[i].type) for i in state]
-        lists = [Value(ListType(v.type)) for v in p.saved]
-        fixed = [Value(p.inputs[k].type) for k in p.kept]
-        left = append(graph, "py.sub", trips, 1, type=INT)
-        cells, shorter = _cells(graph, lists, left if indexed else None)
-        flags, asked = [Value(BOOL) for _ in p.told], [Value(BOOL) for _ in p.unsure]
-        sources = fixed + cells + [cotangents[state.index(i)] for i in p.given] + asked + flags
-        env = dict(zip(p.backward.inputs, sources, strict=True))
-        graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
-        results = [env[v] for v in p.backward.outputs]
-        ends, parts = results[: len(state)], results[len(state) : len(p.present)]
-        parts, more = parts[: len(sums)], parts[len(sums) :]
-        told = {p.present.index(k) - len(state): env[v] for k, v in p.ways.items()}
-        # The sums of what only some trips give: whether one has.
-        self.unsure = [i for i in sorted(told) if i >= 0]
-        earlier = [Value(BOOL) for _ in self.unsure]
-        found = [
-            append(graph, "py.or_", b, told[i], type=BOOL) for i, b in zip(self.unsure, earlier)
-        ]
-        earlier += asked
-        found += [self._following(p, state.index(i), env) for i in p.unsure]
-        self.late: list[Deferred | None] = [
-            deferred(g, set(fixed)) if defer else None for g in parts
-        ]
-        self.collected = self._lists_of_operands()
-        totals, added = self._add_up([p.inputs[j].type for j in sums], parts)
-        if leaves is not None:
-            leaves.add_up(graph, cells, more, totals, added)
-        pushed = [
-            append(graph, "tg.list_push", items, v, type=items.type)
-            for items, v in self.collected.items()
-        ]
-        graph.inputs = [trips, *cotangents, *totals, *earlier, *self.collected, *lists, *fixed, *flags]  # fmt: skip
-        graph.input_names = [""] * len(graph.inputs)
-        graph.outputs = [left, *ends, *added, *found, *pushed, *shorter]
-        prune(graph)
-
-    def _following(self, p: Parts, k: int, env: dict[Value, Value]) -> Value:
-        """Whether there is a cotangent of the state in front of this trip."""
-        if k in p.ways:
-            return env[p.ways[k]]
-        return append(self.graph, "py.constant", k not in p.filled, type=BOOL)
-
-    def _lists_of_operands(self) -> dict[Value, Value]:
-        """A list for each operand of a product that is made behind the loop."""
-        late = [x for x in self.late if x and not x.running]
-        return {
-            Value(ListType(v.type)): v for v in dict.fromkeys(v for x in late for v in x.operands)
-        }
-
-    def _add_up(self, kinds: list[Any], parts: list[Value]) -> tuple[list[Value], list[Value]]:
-        """(the sums so far, the sums with this trip's ``parts``) of those that are added up in the loop."""
-        totals, added = [], []
-        for kind, g, late in zip(kinds, parts, self.late):
-            if late is None:
-                totals.append(Value(kind))
-                added.append(_add(self.graph, totals[-1], g))
-            elif late.running:
-                totals.append(Value(late.node.outputs[0].type))
-                added.append(late.add(self.graph, totals[-1]))
-        return totals, added
-
-
-def _cells(
-    graph: Graph, lists: list[Value], index: Value | None
-) -> tuple[list[Value], list[Value]]:
-    """The cell at ``index`` of each list; without one the last cells, and the lists without them."""
-    kinds: list[Any] = [v.type.element for v in lists]
-    if index is not None:
-        return [append(graph, "tg.list_get", v, index, type=k) for v, k in zip(lists, kinds)], []
-    pops = [Node("tg.list_pop", (v, -1), {}, [v.type, k]) for v, k in zip(lists, kinds)]
-    graph.nodes += pops
-    return [n.outputs[1] for n in pops], [n.outputs[0] for n in pops]
-
-
-def _add(graph: Graph, total: Value, g: Value) -> Value:
-    op = "aten.add.Tensor" if isinstance(total.type, TensorType) else "tg.handle_add"
-    return append(graph, op, total, g, type=total.type)
 
 
 REGION_RULES["While"] = loop

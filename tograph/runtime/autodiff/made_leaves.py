@@ -8,8 +8,8 @@ Where a branch says whether one is made, the body gives a flag for each place th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -38,10 +38,11 @@ class MadeLeaves:
     that an iteration may leave there, each with whether it does.
     """
 
-    def __init__(self, node: Node, graph: FuncGraph):
-        self.node, self.graph = node, graph
+    def __init__(self, node: Node, graph: FuncGraph, start: Callable[[], Value] | None = None):
+        self.node, self.graph, self.start = node, graph, start
         self.known = graph.root.leaves  # the nodes that used the value of a leaf before it was one
         self.tokens: dict[Value, Value] = {}
+        self.outer: dict[Value, Value] = {}  # what the tokens are outside of the node
         self.aliases: dict[Value, Value] = {}  # of leaves with such a history
         self.places: dict[int, dict[Value, Flag]] = {}
         self._place = 0
@@ -57,6 +58,10 @@ class MadeLeaves:
                 except NotFollowed:
                     raise GradientError(_REFUSED, location) from None
 
+    def leaves_of(self, region: Graph, v: Value, state: Value | None) -> dict[Value, Flag]:
+        """Let the leaves that a value of a region of the node may be have histories; each with whether it is that one."""
+        return self._made(((region, None),), v, state)
+
     @property
     def histories(self) -> list[int]:
         """The positions of the tokens among the inputs of the body."""
@@ -71,28 +76,24 @@ class MadeLeaves:
     def kept(self, p: Parts, present: Sequence[int]) -> Kept:
         """Let the forward part, whose last outputs before what is saved are the flags, keep these too. ``present``: the inputs of which there are cotangents."""
         flags, body = self.flags, self.node.regions["body"]
-        if flags:
-            last = len(p.forward.outputs) - len(p.saved)
-            at = len(p.kept) + len(p.saved)
-            p.backward.inputs[at:at] = [Value(BOOL) for _ in flags]
-            p.backward.input_names = [""] * len(p.backward.inputs)
-            p.saved = [*p.saved, *p.forward.outputs[last - len(flags) : last]]
+        last = len(p.forward.outputs) - len(p.saved)
+        keep(p, p.forward.outputs[last - len(flags) : last])
         order = [i for i in present if i in self.histories]
         cells = iter(range(len(p.saved) - len(flags), len(p.saved)))
         sums = []
         for i, found in self.places.items():
-            sums.append(_Sum(body.inputs[i].type, []))
+            sums.append(Sum(body.inputs[i].type, []))
             for leaf, flag in found.items():
                 at = body.inputs.index(self.tokens[leaf])
                 cell = next(cells) if isinstance(flag, Value) else None
                 sums[-1].leaves.append((order.index(at) if at in order else None, cell))
         return Kept(list(self.places), sums)
 
-    def _made(self, scopes: tuple[Scope, ...], v: Value, state: Value) -> dict[Value, Flag]:
+    def _made(self, scopes: tuple[Scope, ...], v: Value, state: Value | None) -> dict[Value, Flag]:
         """Which leaves a value may be, each with whether it is."""
         graph, owner = scopes[-1]
         v = self.aliases.get(v, v)
-        if v is state:
+        if v is state or (owner is None and v in graph.inputs and self.node.op != "While"):
             return {}
         if v in graph.inputs and owner is not None:
             if graph.inputs.index(v) < carried(owner):
@@ -103,6 +104,10 @@ class MadeLeaves:
             found = self._made(scopes[:-1], outer, state)
             name = next(k for k, r in owner.regions.items() if r is graph)
             return {x: add_input(owner, f)[name] if isinstance(f, Value) else f for x, f in found.items()}  # fmt: skip
+        if v.node is not None and v.node.op == "tg.read":
+            return self._made(scopes, v.node.args[0], state)
+        if self._has_token(scopes, v):
+            self.known.setdefault(v, [])
         if v in self.known and v.node in graph.nodes:
             self._token(scopes, v)
             return {v: True}
@@ -112,7 +117,19 @@ class MadeLeaves:
             return self._looped(scopes, v, state)
         raise NotFollowed
 
-    def _looped(self, scopes: tuple[Scope, ...], v: Value, state: Value) -> dict[Value, Flag]:
+    def _has_token(self, scopes: tuple[Scope, ...], v: Value) -> bool:
+        """Whether a value has the history of a token of the node: that of a leaf, also where a body is recorded anew."""
+        if v.node is None or v.node.op != "tg.written":
+            return False
+        token: Any = v.node.args[0]
+        for graph, owner in reversed(scopes):
+            if token not in graph.inputs:
+                return False
+            node = self.node if owner is None else owner
+            token = node.args[lead(node) + graph.inputs.index(token)]
+        return token in self.graph.root.starts
+
+    def _looped(self, scopes: tuple[Scope, ...], v: Value, own: Value | None) -> dict[Value, Flag]:
         """Of a loop in the body: the leaf that its last iteration made, or what it began with where it had none.
 
         Its iterations have one token, so what they give may be computed from no state: then it is that of the last one alone.
@@ -120,24 +137,31 @@ class MadeLeaves:
         node, graph = v.node, scopes[-1][0]
         assert node is not None
         body = node.regions["body"]
-        if any(min(d, default=carried(node)) < carried(node) for d in dependences(body)):
+        # Lists are what a gradient has saved of the iterations.
+        state = {i for i, x in enumerate(node.outputs) if isinstance(x.type, TensorType)}
+        if any(depends & state for i, depends in enumerate(dependences(body)) if i in state):
             raise NotFollowed
-        own = self._made((*scopes, (body, node)), body.outputs[v.index], state)
-        if any(flag is not True for flag in own.values()) or not own:
+        made = self._made((*scopes, (body, node)), body.outputs[v.index], own)
+        if any(flag is not True for flag in made.values()) or not made:
             raise NotFollowed
         nodes: list[Node] = []
         (some,) = splice(copied(node.regions["cond"], True), node.args, nodes, False)
         block = Graph("block")
         none = append(block, "py.not", some, type=BOOL)
-        found: dict[Value, Flag] = dict.fromkeys(own, some)
-        for leaf, flag in self._made(scopes, node.args[v.index], state).items():
+        found: dict[Value, Flag] = dict.fromkeys(made, some)
+        start = node.args[v.index]
+        # What stands for a variable that the iterations make is no leaf.
+        constant = start.node is not None and not start.node.inputs and start not in self.known
+        for leaf, flag in () if constant else self._made(scopes, start, own).items():
             both = isinstance(flag, Value)
             found[leaf] = append(block, "py.and_", none, flag, type=BOOL) if both else none
         at = graph.nodes.index(node)
         graph.nodes[at:at] = [*nodes, *block.nodes]
         return found
 
-    def _chosen(self, scopes: tuple[Scope, ...], v: Value, state: Value) -> dict[Value, Flag]:
+    def _chosen(
+        self, scopes: tuple[Scope, ...], v: Value, state: Value | None
+    ) -> dict[Value, Flag]:
         node = v.node
         assert node is not None
         regions = [r for r in node.regions.values() if not always_fails(r)]
@@ -163,35 +187,33 @@ class MadeLeaves:
         node = v.node
         if v in self.tokens or node is None:
             return
-        inner = self.tokens[v] = self._input(v)
+        inner = self.tokens[v] = self._input(v, scopes[0][0])
         for graph, owner in scopes[1:]:
             assert owner is not None
             inner = add_input(owner, inner)[next(k for k, r in owner.regions.items() if r is graph)]
         graph, made = scopes[-1][0], append(Graph("leaf"), "tg.written", inner, v, type=v.type)
         at = graph.nodes.index(node) + 1
-        self.aliases[made] = v
+        self.aliases[made], self.known[made] = v, []
         for other in graph.nodes[at:]:
             if other not in self.known[v]:
                 other.replace_inputs(lambda x: made if x is v else x)
         graph.outputs = [made if x is v else x for x in graph.outputs]
         graph.nodes.insert(at, made.node)
 
-    def _input(self, leaf: Value) -> Value:
-        """A new input of the loop, of the type of a leaf; nothing reads it."""
-        body, cond = self.node.regions["body"], self.node.regions["cond"]
-        token = Value(leaf.type)
-        for region, value in ((body, token), (cond, Value(leaf.type))):
-            region.inputs.append(value)
-            region.input_names = [""] * len(region.inputs)
-        start = self.node.args[self._place]
-        self.node.args = (
-            *self.node.args,
-            self.graph.emit("aten.detach.default", start, type=leaf.type),
-        )
-        return token
+    def _input(self, leaf: Value, region: Graph) -> Value:
+        """A new input of the node, of the type of a leaf, as ``region`` has it; nothing reads it."""
+        if self.start is not None:
+            start = self.start()
+        else:
+            first = self.node.args[self._place]
+            start = self.graph.emit("aten.detach.default", first, type=leaf.type)
+        self.outer[leaf] = start
+        self.graph.root.starts.add(start)
+        given = add_input(self.node, start)
+        return next(given[k] for k, r in self.node.regions.items() if r is region)
 
 
-class _Sum(NamedTuple):
+class Sum(NamedTuple):
     """The gradient of the leaf in a place: for each that may be there its part of the cotangents, and the cell that says whether it is."""
 
     type: Type
@@ -202,7 +224,7 @@ class Kept(NamedTuple):
     """What an iteration backwards adds to the gradients of the leaves in ``places``: once for each, where one was made."""
 
     places: list[int]
-    sums: list[_Sum]
+    sums: list[Sum]
 
     def add_up(
         self,
@@ -224,6 +246,14 @@ class Kept(NamedTuple):
                     taken = _where(graph, here, parts[part])
                     total = append(graph, "aten.add.Tensor", total, taken, type=kind)
             added += [total, _still_open(graph, open_, [cells[c] if c is not None else None for _, c in leaves])]  # fmt: skip
+
+
+def keep(p: Parts, flags: Sequence[Value]) -> None:
+    """Let a trip save flags of its own, behind what it saves."""
+    at = len(p.kept) + len(p.saved)
+    p.backward.inputs[at:at] = [Value(BOOL) for _ in flags]
+    p.backward.input_names = [""] * len(p.backward.inputs)
+    p.saved = [*p.saved, *flags]
 
 
 def _still_open(graph: Graph, open_: Value, flags: Sequence[Value | None]) -> Value:

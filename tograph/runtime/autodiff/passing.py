@@ -1,7 +1,7 @@
 """Gradients with respect to what a staged construct gives, where that is, on some path, a tensor from before it: ``a = w if c else 2 * w``, then a gradient of ``a * w``.
 
 In eager PyTorch both names are one tensor there, and the gradient has what comes by either. An output of an ``If`` or ``While`` is a value of its
-own, so the regions give a flag besides: where it holds, the gradient is that of the tensor from before. A ``While`` passes its state where it has no iteration.
+own, so the regions give a flag besides, which is state of a ``While``: where it holds, the gradient is that of the tensor from before.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any
 
 import torch
 
-from ...errors import GradientError
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_input, copied, lead, splice
+from ..graph.rewrite import ALTERNATIVES, add_input, add_state, lead
 from ..graph.types import BOOL
 from ..library import grads
-from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..writes import histories
 from .connect import Call
 from .graphs import append
@@ -51,7 +50,9 @@ def _beside(
     before = [v for v in origins if graph.sources[v].requires_grad]
     if not before:
         return
-    used = histories.used(outputs, lambda node: node is y.grad_fn)
+    # What a node computed of a leaf that it gives leads through it, too.
+    own = value.node in current_graph().root.tokens
+    used = histories.used(outputs, lambda node: node is y.grad_fn and not own)
     for v in before:
         if histories.edge(graph.sources[v]) in used:
             flag = _Flags({v: True}).of(graph.graph, value)
@@ -73,10 +74,11 @@ def _passed(v: Value) -> list[Value]:
         return [node.args[0]]
     if node is None or not _follows(node):
         return []
-    skip = lead(node)
-    places = {skip + k for r in _regions(node).values() for k in _inputs(r, r.outputs[v.index])}
+    skip, state = lead(node), _closed(node, v.index) if node.op == "While" else [v.index]
+    regions = _regions(node).values()
+    places = {skip + k for r in regions for i in state for k in _inputs(r, r.outputs[i])}
     if node.op == "While":
-        places.add(v.index)
+        places.update(state)
     return [a for a in (node.args[k] for k in sorted(places)) if isinstance(a, Value)]
 
 
@@ -133,26 +135,56 @@ class _Flags:
         return node.outputs[-1]
 
     def _state(self, graph: Graph, node: Node, v: Value) -> Flag:
-        """Whether a loop had no iteration, and its state began as one of the values."""
-        body = node.regions["body"]
-        if any(self.of(graph, node.args[k]) is not False for k in _inputs(body, body.outputs[v.index])):  # fmt: skip
-            raise GradientError(_REFUSED, user_location())
-        flag = self.of(graph, node.args[v.index])
-        if flag is False:
+        """Whether the state of a loop ends as one of the values: state of the loop itself where an iteration may change it."""
+        state = _closed(node, v.index)
+        body, skip = node.regions["body"], node.kwargs["carried"]
+        starts = {k: self.of(graph, node.args[k]) for k in state}
+        for k in sorted({k for i in state for k in _inputs(body, body.outputs[i])}):
+            if k < skip:
+                continue
+            flag = self.of(graph, node.args[k])
+            self.known[body.inputs[k]] = (
+                add_input(node, flag)["body"] if isinstance(flag, Value) else flag
+            )
+        if not any(flag is not False for flag in starts.values()) and not self._entered(
+            body, state
+        ):
             return False
-        block = Graph("block")
-        (some,) = splice(copied(node.regions["cond"], True), node.args, block.nodes, False)
-        none = append(block, "py.not", some, type=BOOL)
-        if isinstance(flag, Value):
-            none = append(block, "py.and_", none, flag, type=BOOL)
-        at = graph.nodes.index(node)
-        graph.nodes[at:at] = block.nodes
-        return none
+        inner = {k: Value(BOOL) for k in state}
+        self.known.update((body.inputs[k], flag) for k, flag in inner.items())
+        found = [_as_value(body, self.of(body, body.outputs[k])) for k in state]
+        begin = [_as_start(node, graph, starts[k]) for k in state]
+        behind = add_state(node, list(inner.values()), found, begin)
+        self.known.update((node.outputs[k], end) for k, end in zip(state, behind))
+        return self.known[v]
+
+    def _entered(self, body: Graph, state: Sequence[int]) -> bool:
+        """Whether an iteration may leave one of the values in ``state``."""
+        found = (k for i in state for k in _inputs(body, body.outputs[i]))
+        return any(self.known.get(body.inputs[k], False) is not False for k in found)
 
 
-_REFUSED = (
-    "a gradient is asked for with respect to a tensor that a staged loop gives, which may be one from before the loop, of a value that was also computed from that "
-    "one by another name. Take the gradient inside of the loop, or give the loop a copy (`a = w.clone()` for `a = w`)."
-)
+def _closed(node: Node, place: int) -> list[int]:
+    """The places of a loop's state whose tensors may come to ``place``."""
+    body, found, todo = node.regions["body"], {place}, [place]
+    while todo:
+        more = {k for k in _inputs(body, body.outputs[todo.pop()]) if k < node.kwargs["carried"]}
+        todo += more - found
+        found |= more
+    return sorted(found)
+
+
+def _as_value(graph: Graph, flag: Flag) -> Value:
+    return flag if isinstance(flag, Value) else append(graph, "py.constant", flag, type=BOOL)
+
+
+def _as_start(node: Node, graph: Graph, flag: Flag) -> Value:
+    """A flag as what a loop begins with."""
+    if isinstance(flag, Value):
+        return flag
+    made = Node("py.constant", (flag,), {}, [BOOL], location=node.location)
+    graph.nodes.insert(graph.nodes.index(node), made)
+    return made.outputs[0]
+
 
 grads.PASSING = passing

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import lead
+from ..graph.rewrite import add_state, lead
 from ..graph.types import BOOL
 from ..symbols.carrier import differentiable
 from .dependence import CELL, dependences, output_dependences, stops
@@ -294,22 +294,15 @@ class _Loop:
 
     def finish(self) -> None:
         """Make what is told the loop's state."""
-        node, at = self.node, self.carried
-        body, cond = node.regions["body"], node.regions["cond"]
-        body.outputs = [*body.outputs[:at], *self.outputs]
-        for region, own in ((body, self.inputs), (cond, [Value(BOOL) for _ in self.inputs])):
-            region.inputs = [*region.inputs[:at], *own, *region.inputs[at:]]
-            region.input_names = [""] * len(region.inputs)
-        nodes = self.outside.graph.nodes
+        node, nodes = self.node, self.outside.graph.nodes
         starts = [
             Node("py.constant", (x,), {}, [BOOL], location=node.location) for x in self.starts
         ]
         nodes[nodes.index(node) : nodes.index(node)] = starts
-        node.args = (*node.args[:at], *(n.outputs[0] for n in starts), *node.args[at:])
-        node.kwargs["carried"] = at + len(starts)
-        for k, v in enumerate(self.ends):
-            v.node, v.index = node, at + k
-        node.outputs += self.ends
+        begin = [n.outputs[0] for n in starts]
+        for end, made in zip(self.ends, add_state(node, self.inputs, self.outputs, begin)):
+            node.outputs[made.index] = end
+            end.node, end.index = node, made.index
 
 
 def _is_zero(x: Value) -> bool:

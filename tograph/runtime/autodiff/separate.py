@@ -43,7 +43,11 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], ev
         _, wanted = asked.get(getattr(call, "node", None), (None, set()))
         for i in sorted(wanted):
             j = fn.indices[place]
-            if i != j and _made_from(call.node, j, i, call.graph.graph):
+            if (
+                i != j
+                and i not in current_graph().root.tokens.get(call.node, ())
+                and made_from(call.node, j, i, call.graph.graph)
+            ):
                 raise GradientError(
                     "a gradient is asked for with respect to a tensor that a staged branch or loop gives, of a value that it computed from "
                     "this tensor. Compute the value behind the branch or loop, or take the gradient inside of it.",
@@ -51,7 +55,7 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], ev
                 )
 
 
-def _made_from(node: Node, j: int, i: int, graph: Graph) -> bool:
+def made_from(node: Node, j: int, i: int, graph: Graph) -> bool:
     """Whether a region of ``node``, or ``graph`` before it, computes output ``j`` from output ``i``."""
     regions = [r for name, r in node.regions.items() if name not in ("cond", "gradient")]
     for region in regions:
@@ -83,7 +87,7 @@ def _known(
         known.update(zip(node.outputs, output_dependences(node, known)))
         if seed in node.outputs:
             i = node.outputs.index(seed)
-            known.update((v, _SEED) for j, v in enumerate(node.outputs) if i == j or _made_from(node, j, i, graph))  # fmt: skip
+            known.update((v, _SEED) for j, v in enumerate(node.outputs) if i == j or made_from(node, j, i, graph))  # fmt: skip
     return known
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+import torch
+
 from ...errors import StagingError, StructureError
 from ..graph.ir import Node, Value
 from ..graph.types import INT
@@ -66,11 +68,15 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         joined.append((x, spec, [as_value(c) for c in contents]))
         learn_outcome(op, heads, *joined[-1], live)
-        leaves = [made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)]
-        if all(leaves):
-            made_leaves.join(x, contents)
+        if isinstance(x, torch.Tensor):
+            leaves = [made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)]
+            if all(leaves):
+                made_leaves.join(x, contents)
+            else:
+                made_leaves.mix(x, contents, any(leaves))
+            made_leaves.mind(x)
         else:
-            made_leaves.mix(x, contents, any(leaves))
+            made_leaves.in_parts(made[start:], joined[-1][2], spec, [r.graph for r in live])
         result = x if place is None else result
         if place is not None:
             inner_lists.stays(x, place.keep, contents)

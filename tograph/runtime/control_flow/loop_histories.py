@@ -16,6 +16,7 @@ from ..recording.tracing import recording
 from ..symbols.carrier import Carrier, differentiable
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
+from ..symbols.journal import Missing
 from ..symbols.mapped import check_unmapped
 from ..values import flattening, pytrees, structure
 from ..writes import histories, list_histories, rebasing, stale
@@ -176,15 +177,18 @@ class LoopHistories:
 
     def _entry(self, name: Name | None) -> Any:
         """The tensor that a placeholder stands for in the first iteration, if it requires a gradient; False where that is not known."""
+        entry = None if name is None else self.entry.get(name[0])
+        if entry is structure.UNSET or isinstance(entry, Missing):
+            return None
         found = self.began[name[0]] if name is not None else None
         if found is None or name is None or name[1] >= len(found):
             return False
         x = found[name[1]]
         return x if x.requires_grad else None
 
-    def _leaves_behind(self, contents: Sequence[Any]) -> set[int] | None:
-        """Which leaves an iteration computed its state from, by their memory; None where a content does not tell."""
-        if any(map(_staged, contents)):
+    def _leaves_behind(self, contents: Sequence[Any], graph: FuncGraph) -> set[int] | None:
+        """Which leaves an iteration computed its state from, by their memory; None where a content with a history does not tell."""
+        if any(_staged(c) and _requires_grad(c, graph) for c in contents):
             return None
         ends = [x for c in contents for x in _tensors(c)]
         found, seen = {_memory(x) for x in ends if x.is_leaf and x.requires_grad}, set()
@@ -211,7 +215,7 @@ class LoopHistories:
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
         passed -= {v for _, c in contents for v in _values(c, loop.graph)}
         wholes = [(v, _whole(x)) for v, x in loop.graph.sources.items()]
-        reached = self._leaves_behind([c for _, c in contents])
+        reached = self._leaves_behind([c for _, c in contents], loop.graph)
         carried = [
             x
             for v, x in wholes

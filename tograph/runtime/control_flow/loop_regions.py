@@ -273,10 +273,11 @@ def _after(
             left = as_value(loop.content(place))
             outcomes = [left] if surely_runs(node) else [as_value(place.get()), left]
             tensor_attributes.carry(made[start:], outcomes, spec)
-        if not loop.raised and made_leaves.made_in(loop.content(place), loop.graph):
-            before = place.get()
-            if surely_runs(node) or made_leaves.made_in(before, graph.root.graphs[0]):
-                made_leaves.join(x, [before, loop.content(place)])
+        if not loop.raised and isinstance(x, torch.Tensor):
+            _as_leaf(x, place.get(), loop.content(place), loop, surely_runs(node))
+        elif not loop.raised:
+            graphs = [loop.graph] if surely_runs(node) else [graph.root.graphs[0], loop.graph]
+            made_leaves.in_parts(made[start:], outcomes, spec, graphs)
         if place.key[0] == "grad":
             x = _gathered(x, graph)
         elif not loop.raised and surely_runs(node):
@@ -292,6 +293,14 @@ def _after(
             left = tensors_in(as_value(loop.content(place)))
             listed.carried(tensors_in(loop.entered.get(place.key)), left)
             listed.inherit(tensors_in(x), left)
+
+
+def _as_leaf(x: Any, before: Any, left: Any, loop: StateRegion, runs: bool) -> None:
+    """Make a leaf of a tensor that a loop gives, where it is one; ``runs``: the loop has an iteration."""
+    first = runs or made_leaves.made_in(before, current_graph().root.graphs[0])
+    if first and made_leaves.made_in(left, loop.graph):
+        made_leaves.join(x, [before, left])
+    made_leaves.mind(x)
 
 
 def _absent(x: Any) -> bool:

@@ -13,7 +13,9 @@ import torch
 
 from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.symbolic import SymTensor, value_of
+from ..values.structure import Spec
 from ..writes import histories
+from .leaves import leaf_objects
 
 
 def made_in(x: Any, graph: FuncGraph) -> bool:
@@ -49,6 +51,30 @@ def mix(x: Any, outcomes: Sequence[Any], made: bool) -> None:
         if made:
             x.graded_ = graded
             current_graph().root.retained.append(x)
+
+
+def mind(x: Any) -> None:
+    """Note that what a construct gives is a leaf in runs in which its regions made it, and something else in others."""
+    call = getattr(x.grad_fn, "call", None) if isinstance(x, SymTensor) else None
+    root = current_graph().root
+    if call is None or x.mixed_ or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):  # fmt: skip
+        return
+    x.sometimes_ = True
+    root.retained.append(x)
+
+
+def in_parts(made: Sequence[Any], outcomes: Sequence[Any], spec: Spec, graphs: Sequence[FuncGraph]) -> None:  # fmt: skip
+    """Do so for the tensors that were ``made`` of a spec, in order: what each is in the ``outcomes``, which ``graphs`` made."""
+    if not current_graph().root.leaves:
+        return
+    rows = [leaf_objects(x, spec) for x in outcomes]
+    for x, column in zip(made, zip(*rows, strict=True), strict=True):
+        own = [made_in(o, graph) for o, graph in zip(column, graphs)]
+        if all(own):
+            join(x, column)
+        else:
+            mix(x, column, any(own))
+        mind(x)
 
 
 def _is_own(x: Any) -> bool:

@@ -148,6 +148,23 @@ def add_input(node: Node, x: Value) -> dict[str, Value]:
     return made
 
 
+def add_state(
+    node: Node, inner: Sequence[Value], outputs: Sequence[Value], starts: Sequence[Any]
+) -> list[Value]:
+    """Give a ``While`` further state: ``inner`` stands for it in the body, which leaves ``outputs``. What it ends as, behind the node."""
+    at = node.kwargs["carried"]
+    body, cond = node.regions["body"], node.regions["cond"]
+    body.outputs = [*body.outputs[:at], *outputs, *body.outputs[at:]]
+    for region, own in ((body, inner), (cond, [Value(v.type) for v in inner])):
+        region.inputs = [*region.inputs[:at], *own, *region.inputs[at:]]
+        region.input_names = [""] * len(region.inputs)
+    node.args = (*node.args[:at], *starts, *node.args[at:])
+    node.kwargs["carried"] = at + len(inner)
+    ends = [Value(v.type, node, at + k) for k, v in enumerate(inner)]
+    node.outputs += ends
+    return ends
+
+
 def keep_inputs(node: Node, keep: Sequence[bool]) -> None:
     """Drop the inputs of the regions that ``keep`` says False for, and their arguments."""
     if all(keep):

@@ -24,6 +24,7 @@ from ..values import flattening
 from ..values.structure import is_union
 from ..writes import freed, histories, hooked, stale, torn
 from . import custom, outer_histories
+from .beside import NONE, Beside, together
 
 
 class _Transforms(threading.local):
@@ -57,7 +58,23 @@ def engine(
     every: bool = False,
     seen: Mapping[int, torch.Tensor] = MappingProxyType({}),
 ) -> Any:
-    """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``;
+    """The gradients, as of ``followed``."""
+    return followed(outputs, grads, inputs, keep, create, unused, every, seen)[0]
+
+
+def followed(
+    outputs: Sequence[Any],
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    keep: bool,
+    create: bool,
+    unused: bool,
+    every: bool = False,
+    seen: Mapping[int, torch.Tensor] = MappingProxyType({}),
+) -> tuple[list[Any], Beside]:
+    """The engine, on what is recorded: the gradients, and the tensors by which more came to them.
+
+    ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``;
     ``every``: ``inputs`` are all that the history leads to; ``seen``: by ``id``, what hooks leave of the gradients.
     """
     if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
@@ -80,35 +97,20 @@ def engine(
         hooked.check(here, [value_of(x, here) for x in outputs])
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
-    passed = PASSING(outputs, inputs)
-    before = [x for _, x, _, _ in passed]
+    beside = Beside(PASSING(outputs, inputs), TOKENS(inputs))
+    some = unused or any(beside)
     with broadcasts.checked(nodes):
-        found = outer_gradients.run(outputs, grads, [*inputs, *before], create, unused)
+        found = outer_gradients.run(outputs, grads, [*inputs, *beside.tensors], create, some)
     found[: len(inputs)] = [seen.get(id(x), g) for x, g in zip(inputs, found)]
-    found = _passed(inputs, found, passed, create)
+    found = together(inputs, found, beside, create)
+    missing = [i for i, g in enumerate(found) if g is None]
+    if missing and not unused:
+        raise RuntimeError(optional_grads.UNUSED.format(missing[0]))
     for g, x in zip(found, inputs):
         broadcasts.same_size(g, x)
     if not keep:
         freed.free(nodes, outputs)
-    return found
-
-
-def _passed(
-    inputs: Sequence[Any], found: list[Any], passed: Sequence[Any], create: bool
-) -> list[Any]:
-    """The gradients of ``inputs``: those of the tensors that these are in a run stand behind them in ``found``."""
-    made, place = found[: len(inputs)], {id(x): i for i, x in enumerate(inputs)}
-    with torch.set_grad_enabled(create):
-        for (i, x, flag, leaf), g in zip(passed, found[len(inputs) :]):
-            if g is None:
-                continue
-            own = torch.zeros_like(x, requires_grad=False) if made[i] is None else made[i]
-            whole = g + own if leaf else g
-            is_x = outer_gradients.as_tensor(flag, x)
-            made[i] = torch.where(is_x, whole, own)
-            if leaf and id(x) in place:
-                made[place[id(x)]] = torch.where(is_x, whole, made[place[id(x)]])
-    return made
+    return found, beside
 
 
 def _several(x: Any) -> tuple[Any, ...]:
@@ -168,11 +170,11 @@ def grad(
     cotangents = _cotangents(outs, grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
-    found = engine(outs, cotangents, wrt, keep, create_graph, unused)
+    found, beside = followed(outs, cotangents, wrt, keep, create_graph, unused)
     if materialize_grads:
         pairs = zip(found, wrt)
         return tuple(torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in pairs)  # fmt: skip
-    return _by_ways(found, WAYS(outs, wrt)[1], unused)
+    return _by_ways(found, WAYS(outs, wrt, beside)[1], unused)
 
 
 def _batched(outs, wrt, starts, retain_graph, create_graph, allow_unused, materialize_grads):
@@ -235,8 +237,8 @@ def backward(
         raise RuntimeError(optional_grads.UNREACHED)
     every = inputs is None
     with _behind_hooks([x for x in wrt if every and not histories.is_leaf(x)]) as retained:
-        found = engine(outs, cotangents, wrt, keep, create_graph, True, every, retained) if wrt else ()  # fmt: skip
-    some, ways = WAYS(outs, wrt)
+        found, beside = followed(outs, cotangents, wrt, keep, create_graph, True, every, retained) if wrt else ([], NONE)  # fmt: skip
+    some, ways = WAYS(outs, wrt, beside, every)
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
     for leaf, g, way in zip(wrt, found, ways):
         if g is not None:
@@ -276,8 +278,15 @@ def PASSING(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tuple[int, An
     return []
 
 
-def WAYS(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """Whether a gradient leads anywhere in a run, and to which inputs. Set by ``autodiff``."""
+def TOKENS(inputs: Sequence[Any]) -> list[tuple[int, Any]]:
+    """What stands for leaves that a staged construct made, in what it computed of them. Set by ``autodiff``."""
+    return []
+
+
+def WAYS(
+    outputs: Sequence[Any], inputs: Sequence[Any], beside: Beside = NONE, fields: bool = False
+) -> tuple[Any, list[Any]]:
+    """Whether a gradient leads anywhere in a run, and to which inputs, which the tensors ``beside`` stand for, too; or to their ``.grad`` ``fields``. Set by ``autodiff``."""
     return True, [True] * len(inputs)
 
 
@@ -311,7 +320,12 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     seen = histories.behind(outs)
     for node in seen:
         leaf = getattr(node, "variable", None)
-        if leaf is not None:
+        token = getattr(leaf, "token_", None)
+        if token is not None:
+            found.update(
+                (id(x), x) for x, v in current_graph().root.joined if (v.node, v.index) == token
+            )
+        elif leaf is not None:
             leaf = getattr(leaf, "shown_", leaf)
             found[id(leaf)] = leaf
     found.update((id(x), x) for x in histories.leaves_led_to(seen))

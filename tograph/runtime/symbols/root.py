@@ -127,6 +127,9 @@ class Root:
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
     # Leaves that regions made, each with the value that stands for them.
     joined: list[Any] = field(default_factory=list)
+    # By node and output: the tensors that stand for leaves which regions made, see ``autodiff.given_leaves``.
+    tokens: dict[Node, dict[int, list[Any]]] = field(default_factory=dict)
+    starts: set[Value] = field(default_factory=set)  # what loops take for the histories of leaves
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)
     parts: dict[Any, tuple[int, bool]] = field(default_factory=dict)  # see ``recording.parts``
@@ -156,7 +159,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.joined, self.tokens, self.starts,
             self.packed, self.parts, self.reread,
         ):  # fmt: skip
             noted.clear()

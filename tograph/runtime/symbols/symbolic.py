@@ -38,6 +38,7 @@ class SymTensor(Valueless, torch.Tensor):
     asked_ = False  # the code made a leaf of it
     became_: Any = None  # of such a leaf: its value then, and the node before
     graded_ = False  # it stands for leaves of regions, which may have a gradient there
+    sometimes_ = False  # it is a leaf that a region made, in some runs
     mixed_ = ""  # it stands for leaves, some of which are from before the regions: "mixed", or "graded" where one may have a gradient
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
     nothing_ = False  # a derivative that is zero, by a formula of torch

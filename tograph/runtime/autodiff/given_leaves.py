@@ -1,0 +1,133 @@
+"""Leaves that a staged branch or loop makes and gives, beside what it computed of them: ``x = (x - g).detach().requires_grad_()``, then ``loss = f(x)``.
+
+An output of a node is a value of its own: torch's engine does not see that a region computed another output from it. So a node that is recorded
+gets an input, a **token**, for each such leaf: behind it the value has the history of this input (see ``made_leaves``), and a tensor stands for it
+in torch's history. A gradient with respect to the leaf behind the node is that of its tokens, and what comes to the output itself. A loop gives, as state, which of
+them its last iteration made; its backward loop adds up what comes to a token up to the last iteration that made one (``loops``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import always_fails
+from ..graph.rewrite import ALTERNATIVES, add_state, lead
+from ..graph.types import BOOL, TensorType
+from ..library import grads
+from ..symbols.carrier import differentiable
+from ..symbols.funcgraph import FuncGraph, current_graph
+from ..values import flattening
+from . import connect
+from .alternatives import zeros
+from .graphs import append
+from .made_leaves import MadeLeaves, NotFollowed
+from .separate import made_from
+
+_OPS = ("While", "If", "Case")
+
+
+def give_tokens(node: Node, graph: FuncGraph) -> None:
+    """Give a node that was recorded just now its tokens, each with a tensor that stands for it."""
+    leaves = graph.root.leaves
+    if node.op not in _OPS or not leaves or graph.replaying or "gradient" in node.regions:
+        return
+    places = [i for i, v in enumerate(node.outputs) if isinstance(v.type, TensorType)]
+    some = [i for i in places if any(_may_be(r.outputs[i], leaves) for r in _regions(node))]
+    for i in [i for i in some if _used(node, i, graph.graph)]:
+        made = MadeLeaves(node, graph, partial(_start, node, i, graph))
+        try:
+            found = _in_loop(node, i, graph, made) if node.op == "While" else _in_branches(node, i, made)  # fmt: skip
+        except NotFollowed:
+            continue
+        for leaf, flag in found:
+            token = made.outer[leaf]
+            x = graph.sources[token] = flattening.symbolic(token, graph)
+            torch.Tensor.requires_grad_(x)
+            x.token_ = node, i
+            graph.root.tokens.setdefault(node, {}).setdefault(i, []).append((x, token, flag))
+
+
+def _regions(node: Node) -> list[Graph]:
+    return [r for k, r in node.regions.items() if k != "cond" and not always_fails(r)]
+
+
+def _may_be(v: Value, leaves: Any) -> bool:
+    """Whether a value may be a leaf that its region makes."""
+    node = v.node
+    if v in leaves or node is None or node.op == "tg.written":
+        return v in leaves or node is not None
+    if node.op not in (*ALTERNATIVES, "While", "Call") or "gradient" in node.regions:
+        return False
+    found = [(r, r.outputs[v.index]) for r in _regions(node)]
+    first = lead(node)
+    given = [node.args[first + r.inputs.index(x)] if x in r.inputs else x for r, x in found]
+    return any(isinstance(x, Value) and _may_be(x, leaves) for x in given)
+
+
+def _used(node: Node, i: int, graph: Graph) -> bool:
+    """Whether something else that a node gives may have been computed from its output ``i``."""
+    others = [j for j, v in enumerate(node.outputs) if j != i and differentiable(v.type)]
+    return any(made_from(node, j, i, graph) for j in others)
+
+
+def _start(node: Node, i: int, graph: FuncGraph) -> Value:
+    """What a token is outside: nothing reads it."""
+    kind, nodes = node.outputs[i].type, graph.graph.nodes
+    block = Graph("block")
+    if isinstance(kind, TensorType) and None not in kind.shape:
+        made = zeros(block, kind, None)
+    elif node.op == "While" and isinstance(node.args[i], Value):
+        made = append(block, "aten.detach.default", node.args[i], type=node.args[i].type)
+    else:  # its size is not known before the node
+        raise NotFollowed
+    nodes[nodes.index(node) : nodes.index(node)] = block.nodes
+    return made
+
+
+def _in_loop(
+    node: Node, i: int, graph: FuncGraph, made: MadeLeaves
+) -> list[tuple[Value, int | None]]:
+    """The leaves that the state ``i`` may be, each with the state that says whether the last iteration made it; None: it did."""
+    body = node.regions["body"]
+    found = made.leaves_of(body, body.outputs[i], body.inputs[i])
+    flags = [f for f in found.values() if isinstance(f, Value)]
+    starts = [Node("py.constant", (False,), {}, [BOOL], location=node.location) for _ in flags]
+    nodes = graph.graph.nodes
+    nodes[nodes.index(node) : nodes.index(node)] = starts
+    ends = add_state(node, [Value(BOOL) for _ in flags], flags, [n.outputs[0] for n in starts])
+    told = iter(ends)
+    return [(v, next(told).index if isinstance(f, Value) else None) for v, f in found.items()]
+
+
+def _in_branches(node: Node, i: int, made: MadeLeaves) -> list[tuple[Value, None]]:
+    found: list[tuple[Value, None]] = []
+    for region in _regions(node):
+        found += [(v, None) for v in made.leaves_of(region, region.outputs[i], None)]
+    return found
+
+
+def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
+    """(k, x) for the tensors x that stand for the tokens of ``inputs[k]``."""
+    known = current_graph().root.tokens
+    return [(k, x) for k, y in enumerate(inputs) if known for x in _of(y, known)]
+
+
+def _of(y: torch.Tensor, known: Any) -> Iterator[torch.Tensor]:
+    call = getattr(y.grad_fn, "call", None)
+    if call is not None:
+        node, i = call.node, y.grad_fn.indices[y.output_nr]
+    else:
+        value = next((v for x, v in current_graph().root.joined if x is y), None)
+        if value is None:
+            return
+        node, i = value.node, value.index
+    yield from (x for x, _, _ in known.get(node, {}).get(i, ()))
+
+
+connect.GIVE_TOKENS = give_tokens
+grads.TOKENS = tokens
