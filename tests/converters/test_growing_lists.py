@@ -769,3 +769,35 @@ def test_index_between_bounds(bounds, count):
     assert [int(at) for at in f(x, torch.tensor(count), *bounds)] == wanted
     staged = [torch.tensor(b) for b in bounds]
     assert [int(at) for at in f(x, torch.tensor(count), *staged)] == wanted
+
+
+def test_views_of_a_tensor_that_was_written_before_the_loop():
+    def path(n):
+        previous = torch.full((6,), -1)
+        for k in range(1, 6):
+            if k > n:
+                previous[k] = k - n
+        v, found = torch.tensor(5), []
+        while v != -1:
+            found.append(v)
+            v = previous[v]
+        return torch.stack(found[::-1])
+
+    for n in (1, 2, 5):
+        assert torch.equal(tg.function(path)(torch.tensor(n)), path(torch.tensor(n)))
+
+
+def test_views_of_a_tensor_that_the_loop_writes_are_refused():
+    @tg.function
+    def path(previous, n):
+        found, v = [], previous[0]
+        previous = previous.clone()
+        while n > 0:
+            found.append(v)
+            v = previous[n]
+            previous[n] = 7
+            n = n - 1
+        return found
+
+    with pytest.raises(SharedMemoryError):
+        path(torch.arange(5), torch.tensor(3))

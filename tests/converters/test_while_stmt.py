@@ -229,6 +229,17 @@ def walrus_in_the_test(n):
     return total, m
 
 
+@cases((6,), (0,))
+def walrus_in_the_test_for_the_body_alone(n):
+    """Nothing behind the loop, nor the next test, reads `m` or `k`."""
+    total, steps = 0, 0
+    while (m := n - 1) > 0 and (k := m * 2) < 11:
+        total += m + k
+        n = m
+        steps += 1
+    return total, steps
+
+
 @cases((3,), (0,))
 def effects_in_the_test(n):
     calls = []

@@ -21,7 +21,7 @@ class Fact(enum.Enum):
     """The kinds of facts; the value of a member is its documentation."""
 
     LIVE_OUT = "Of a statement: the names live after it, by whichever way control leaves it."
-    LIVE_IN_HEAD = "Of a While or For: the names live at its test, for a next iteration or after, and at its else."
+    LIVE_IN_HEAD = "Of a While or For: the names live at its test, for a next iteration or after, at its else, and at the body of a While."
     BOUND = "Of a statement: the names it may bind or delete in its own function, nested included."
     MAYBE_UNBOUND = "Of a Name that is read: True if the name may have no value there."
     SCOPE = "Of a function or lambda: its FunctionScope."

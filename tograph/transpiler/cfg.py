@@ -60,7 +60,9 @@ class Graph:
         self.entry, self.exit = Node("entry", fn), Node("exit", fn)
         self.entry.writes = self.entry.kills = set(scope.params)
         self.leaving: list[tuple[gast.stmt, list[Node]]] = []  # where control may go after each
-        self.heads: list[tuple[gast.stmt, Node]] = []  # the tests of the loops, and their else
+        self.heads: list[
+            tuple[gast.stmt, Node]
+        ] = []  # the tests of the loops, the bodies of ``while``, and their else
         self.functions: list[gast.AST] = []  # nested functions, not those inside them
 
     def text(self) -> str:
@@ -178,7 +180,9 @@ class _Builder:
         if stmt.orelse:  # it may read what the test alone binds (``:=``)
             self.graph.heads.append((stmt, orelse))
         inside = {**exits, "break": follow, "continue": test}
-        test.succ.append(self.block(stmt.body, test, inside))
+        body = self.block(stmt.body, test, inside)
+        self.graph.heads.append((stmt, body))  # so may the body
+        test.succ.append(body)
         if not (isinstance(stmt.test, gast.Constant) and stmt.test.value):
             test.succ.append(orelse)
         return test

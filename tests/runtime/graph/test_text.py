@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import tograph as tg
 from tests.runtime.programs import SAMPLE_NAMES, generated, sample_concrete
 from tograph.errors import GraphSyntaxError
+from tograph.runtime.graph import text
 from tograph.runtime.graph.ir import Graph, Node, Value
 from tograph.runtime.graph.ops import OpaqueObject
 from tograph.runtime.graph.text import parse_graph, show
@@ -338,3 +339,19 @@ def test_mutated_text_reads_or_is_a_syntax_error(text, edits):
         assert re.match(r"line \d+ of the graph: ", str(error))
     else:
         assert isinstance(show(graph), str)
+
+
+def test_the_line_of_a_node_that_fails_at_every_call_is_written_once(monkeypatch):
+    def f(x, n):
+        if n > 1:
+            raise ValueError("too many")
+        return x * n
+
+    g = tg.function(f)
+    written = []
+    monkeypatch.setattr(text, "lines_of", lambda graph: written.append(graph) or {})
+    for _ in range(6):
+        with pytest.raises(ValueError, match="too many") as caught:
+            g(torch.ones(2), torch.tensor(3))
+        assert "raised when the graph ran" in caught.value.__notes__[0]
+    assert len({id(graph) for graph in written}) == len(written) < 6

@@ -291,7 +291,7 @@ def _after(
             note_rewritten(place)
         if not loop.raised:
             left = tensors_in(as_value(loop.content(place)))
-            listed.carried(tensors_in(loop.entered.get(place.key)), left)
+            listed.carried(tensors_in(loop.entered.get(place.key)), left, loop.graph)
             listed.inherit(tensors_in(x), left)
 
 

@@ -28,6 +28,7 @@ import os
 import re
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -150,8 +151,21 @@ def _alone(node: Node) -> str:
     return _PLACE.sub("", writer.lines[0].removesuffix(" {"))
 
 
+_told: WeakKeyDictionary[Graph, dict[Node, tuple[str, list[str]]]] = WeakKeyDictionary()
+
+
 def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
-    """The line that stands for a node, and its inputs with their types; with numbers of its own if of another graph."""
+    """The line that stands for a node that ran, and its inputs with their types; with numbers of its own if of another graph.
+
+    Written once: a program that catches what a graph raises asks at every call.
+    """
+    known = _told.setdefault(graph, {})
+    if node not in known:
+        known[node] = _line_of(graph, node)
+    return known[node]
+
+
+def _line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
     kinds = {v: v.type for v in node.inputs}
     line = lines_of(graph).get(node) or _alone(node)
     words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])

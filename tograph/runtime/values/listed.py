@@ -65,12 +65,12 @@ def writes(storage: Storage, graph: FuncGraph) -> None:
         raise _error("is changed in place", storage.listed)
 
 
-def carried(entered: Sequence[torch.Tensor], left: Sequence[torch.Tensor]) -> None:
+def carried(entered: Sequence[torch.Tensor], left: Sequence[torch.Tensor], body: FuncGraph) -> None:  # fmt: skip
     """A loop variable held ``entered`` at the beginning of the body and ``left`` at its end: the next iteration begins with that."""
     if not any(map(_is_listed, left)):
         return
-    for x in entered:
-        if isinstance(x, SymTensor) and any(s.written_in for s in parts(x.storage_)):
+    for storage in (s for x in entered for s in _storages(x)):
+        if storage.written_in is not None and storage.written_in.within(body):
             raise _error("is changed in place in the next iteration of the loop")
 
 
