@@ -106,6 +106,11 @@ def test_a_loop_whose_data_is_gone_is_not_measured():
     assert not loops.measure(steps, plan.trials, runner.memory.of) and not clock.started
 
 
+def on_the_cpu(plan):
+    plan.device = "cpu"
+    return plan
+
+
 @pytest.mark.parametrize("straight", [False, True])
 def test_a_program_plans_again_with_what_is_faster(monkeypatch, straight):
     clock = Clock()
@@ -130,3 +135,25 @@ def test_a_program_plans_again_with_what_is_faster(monkeypatch, straight):
         x, steps = made.run([one_slow()])
         assert torch.equal(x, halve_each(one_slow())[0]) and steps == halve_each(one_slow())[1]
     assert chosen == [triton_loops.BLOCK, BEST.block] and len(clock.started) == len(SHAPES)
+
+
+def test_a_run_that_fails_is_not_measured_and_neither_are_those_behind_it(monkeypatch):
+    def run(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(direct, "worth", lambda plan: False)
+    monkeypatch.setattr(capture, "lacking", lambda plan: "")
+    monkeypatch.setattr(capture, "captured", lambda plan, *_, **__: Stepwise(plan, "cpu"))
+    plan = planner.plan
+    monkeypatch.setattr(program.planner, "plan", lambda graph, **options: on_the_cpu(plan(graph, capacity=options["capacity"])))  # fmt: skip
+    graph = tg.function(halve_each).get_concrete_function(one_slow()).value_graph
+    made = program.Program(retarget(graph, "cuda:0"))
+    made._types = [v.type for v in graph.inputs]
+    assert made.plan.trials
+    with monkeypatch.context() as failing:
+        failing.setattr(made._runner, "play", run)
+        with pytest.raises(torch.OutOfMemoryError):
+            made.run([one_slow()])
+    assert made._runner.behind is None
+    assert torch.equal(made.run([one_slow()])[0], halve_each(one_slow())[0])

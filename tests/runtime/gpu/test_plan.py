@@ -48,6 +48,30 @@ def check_runs(fn, *args, whole=False, capacity=None):
     return made, chunked
 
 
+def test_chunks_run_whole_behind_a_call_that_failed_in_a_body(monkeypatch):
+    """The flag of the body that failed is no flag of the next call."""
+
+    def halved(x, w):
+        while x.sum() > 1:
+            x = x @ w
+        return x + 1
+
+    args = torch.eye(3), torch.eye(3) * 0.5
+    graph = tg.function(halved).get_concrete_function(*args).value_graph
+    runner = Chunked(planner.plan(retarget(graph, "cuda:0"), whole=False), "cpu")
+    call = Chunked._call
+
+    def fails(self, step):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Chunked, "_call", fails)
+    with pytest.raises(torch.OutOfMemoryError):
+        runner.run(args[0] * 0.1, args[1])  # in a body that is not active
+    monkeypatch.setattr(Chunked, "_call", call)
+    for x in (args[0], args[0] * 0.1):
+        torch.testing.assert_close(runner.run(x, args[1])[0], halved(x, args[1]))
+
+
 @pytest.mark.parametrize(
     "fn",
     [

@@ -144,6 +144,27 @@ def test_bindings_that_have_functions_for_nodes_of_any_kind_only(cuda, monkeypat
     assert "cuGraphExecKernelNodeSetParams" not in cuda.calls
 
 
+def test_an_address_that_only_some_nodes_were_told_is_told_again(cuda, monkeypatch):
+    """Where the second node refuses, the first one reads elsewhere already; the next call may be back at the address before."""
+    made = started(loop, torch.ones(3, 3), W * 0.01)
+    a, b, w = torch.rand(3, 3) * 9, torch.rand(3, 3), W * 0.01
+    assert calls(made, loop, lambda k: [[b, a, a, b, a][k], w], 5)[-1] == 2
+    tell, told = driver.Node.set, []
+
+    def once(self, *given):
+        told.append(given)
+        if len(told) == 2:
+            raise driver.DriverError("no")
+        tell(self, *given)
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(driver.Node, "set", once)
+        with pytest.warns(RuntimeWarning, match="op by op: DriverError: no"):
+            assert made.run([b, w]) is None
+    assert len(told) == 2
+    assert calls(made, loop, lambda k: [a, w], 1) == [2]
+
+
 def test_nodes_that_take_no_address_are_left_alone_from_the_start(cuda, monkeypatch):
     """So no call of the program fails."""
     monkeypatch.setattr(Cuda, "refuses", True)

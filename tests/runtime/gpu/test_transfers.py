@@ -174,6 +174,9 @@ class Stream:
     def wait_event(self, event):
         self.log.append(("waits", event.name))
 
+    def wait_stream(self, other):
+        self.behind = other
+
 
 class Event:
     def __init__(self):
@@ -196,7 +199,7 @@ def test_uploads_take_turns_between_two_places(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "stream", lambda s: contextlib.nullcontext())
     now = Stream()
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: now)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: now)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda x, stream: None)
     monkeypatch.setattr(uploads, "locked", lambda shape, dtype: torch.zeros(shape, dtype=dtype))
     place = Value(TensorType(torch.float32, (3,), "cpu"))
@@ -208,7 +211,9 @@ def test_uploads_take_turns_between_two_places(monkeypatch):
         seen.append(there.data_ptr())
         made.done()
     assert seen[0] == seen[2] != seen[1] == seen[3]
-    slots = [next(made._slots[place]) for _ in range(2)]
+    assert made.stream.behind is now  # the first transfer waits for what had the memory before
+    assert {x.data_ptr() for x in made.device_memory} == {*seen}
+    slots = [*made._slots[place]]
     order = [s for k in range(2) for s in (slots[0], slots[1])]
     assert [n for _, n in made.stream.log] == [x for s in order for x in (s.read.name, s.sent.name)]
     assert [n for _, n in now.log] == [x for s in order for x in (s.sent.name, s.read.name)]

@@ -305,8 +305,10 @@ class Chunked(Stepwise):
         error = self.at(self.plan.error) if self.plan.error is not None else None
         before = None if error is None else error.clone()
         self._active.append(active)
-        self.steps(body)
-        self._active.pop()
+        try:
+            self.steps(body)
+        finally:  # the next call runs whole
+            self._active.pop()
         if error is not None:
             error.copy_(torch.where(active, error, before))
 

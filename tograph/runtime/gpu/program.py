@@ -215,8 +215,10 @@ class Program:
         trials, self.plan.trials, better = self.plan.trials, {}, []
         runner, loops = self._runner, self.loops
         runner.behind = lambda of: better.append(loops.measure(runner.plan.steps, trials, of))
-        outputs = runner.run(*inputs)
-        runner.behind = None
+        try:
+            outputs = runner.run(*inputs)
+        finally:
+            runner.behind = None
         if any(better):
             self._again(self.plan.form.capacity)
         return outputs

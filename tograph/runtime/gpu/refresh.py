@@ -90,6 +90,9 @@ class Refresh:
     def tell(self, graph: Any, of: Mapping[Any, torch.Tensor]) -> int:
         """Tell the nodes of an instantiated graph where their inputs are now; how many had to be told."""
         moved = {v for v, at in self.moving.items() if of[v].data_ptr() != at}
+        self.moving |= dict.fromkeys(
+            moved, 0
+        )  # unknown, where one node is told and the next one refuses
         told = 0
         for _, node, places in self._nodes:
             if not moved.isdisjoint(places):

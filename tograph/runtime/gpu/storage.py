@@ -111,6 +111,7 @@ class Memory:
         for p in {*self.plan.buffers, *self.plan.constants} - self.bound.keys():
             if p in self.of and p not in self._block and self.of[p].device.type != "cpu":
                 yield self.of[p]
+        yield from self.uploads.device_memory
 
     # ---- before a run
 

@@ -7,9 +7,9 @@ which take turns: the host waits only where it is that many calls ahead of the t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import cycle
 from typing import Any
 
 import torch
@@ -36,20 +36,29 @@ class Uploads:
     def __init__(self, places: Collection[Place], device: torch.device):
         self.device = device
         self.stream = torch.cuda.Stream(device) if places else None
-        self._slots: dict[Any, Iterator[Slot]] = {p: cycle([self._slot(p) for _ in range(SLOTS)]) for p in places}  # fmt: skip
+        self._slots: dict[Any, deque[Slot]] = {p: deque(self._slot(p) for _ in range(SLOTS)) for p in places}  # fmt: skip
         self._read: list[Slot] = []
 
     def __contains__(self, place: Any) -> bool:
         return place in self._slots
 
+    @property
+    def device_memory(self) -> Iterator[torch.Tensor]:
+        """What calls read on their streams."""
+        return (slot.there for slots in self._slots.values() for slot in slots)
+
     def _slot(self, place: Any) -> Slot:
         shape, dtype = place.type.shape, place.type.dtype
         there = torch.empty(shape, dtype=dtype, device=self.device)
+        # What had this memory before may still be used by the stream that it was taken on.
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
         there.record_stream(self.stream)
         return Slot(locked(shape, dtype), there, torch.cuda.Event(), torch.cuda.Event())
 
     def send(self, place: Any, x: torch.Tensor) -> torch.Tensor:
-        slot = next(self._slots[place])
+        slots = self._slots[place]
+        slot = slots[0]
+        slots.rotate(-1)
         slot.sent.synchronize()  # the host's memory is free again
         slot.here.copy_(x)
         with torch.cuda.stream(self.stream):
