@@ -116,3 +116,11 @@ def test_what_broadcasts_stays_apart_from_a_fold_of_everything():
     x, w = torch.randn(600, 90), torch.randn(90)
     _, nests = native(lambda x, w: ((x * w).sum(),), x, w)
     assert writes_all(nests, x)
+
+
+def test_a_fold_that_takes_a_number_of_the_run():
+    """The number is no operand that a nest could compute."""
+    f = tg.function(lambda x, n: x.norm(n.item()) + x.norm(n, 1).sum())
+    x = torch.randn(4, 6)
+    for n in (2, 3, 1, 2):
+        torch.testing.assert_close(f(x, torch.tensor(n)), x.norm(n) + x.norm(n, 1).sum())

@@ -76,7 +76,7 @@ def _producers(target: Group, home: dict[Node, Group], users: dict[Value, list[N
 def _pointwise(node: Node, group: Group, target: Group) -> bool:
     """Whether a node is computed by a nest of the same space that folds nothing, and may be computed later."""
     same = group is not target and group.kind == "loop" and group.dims is None and group.shape == target.shape  # fmt: skip
-    plain = len(node.outputs) == 1 and node.outputs[0].type.shape == target.shape
+    plain = len(node.outputs) == 1 and getattr(node.outputs[0].type, "shape", None) == target.shape
     if _kept(target) < FEW and not all(_whole(v, target) for v in node.inputs):
         return False
     return (
