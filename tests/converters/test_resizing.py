@@ -80,3 +80,11 @@ def test_a_factor_of_the_run_is_refused():
         tg.function(lambda x, s: F.interpolate(x, scale_factor=s.item()))(
             torch.ones(1, 1, 2), torch.tensor(2.0)
         )
+
+
+def test_a_tensor_as_the_size():
+    def f(x, n):
+        return F.interpolate(x, size=n), F.interpolate(x[..., None], size=(n, 2), mode="bilinear")
+
+    for n in (2, 5):
+        same(f, torch.randn(1, 3, 4), torch.tensor(n))

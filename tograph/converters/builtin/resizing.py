@@ -18,6 +18,7 @@ from ..calls import call
 from ..left_alone import leave_alone
 from ..registry import handles
 from ..resolved import resolved
+from ..tensor_index import as_place
 
 aten = torch.ops.aten
 _OPS = {
@@ -42,6 +43,7 @@ def _interpolate(input, size=None, scale_factor=None, mode="nearest", align_corn
     """None where torch's own will do, or refuses what it is given."""
     count = input.dim() - 2
     sizes, factors = _listed(size, count), _listed(scale_factor, count)
+    sizes = sizes and tuple(map(as_place, sizes))
     numbers = (*(sizes or ()), *(factors or ()))
     op = _SMOOTHED.get(mode) if antialias else _OPS.get((input.dim(), mode))
     plain = not (is_open(input) or any(isinstance(n, SYMBOLS) for n in numbers))
