@@ -243,3 +243,6 @@ def test_every_sample_and_workload_has_a_plan_without_the_host(monkeypatch):
     rows = [plans.row(name, graph) for name, call, calls in plans.programs() for graph in plans.graphs(call, calls)]  # fmt: skip
     assert {r["program"] for r in rows} >= {"sample reinforce", "workload cg", "gradient e"}
     assert [r for r in rows if r.get("host") or r.get("forbidden") or "bytes" not in r] == []
+    shifted = tg.function(lambda x: x + 1)  # its first call compiles nothing
+    (graph,) = plans.graphs(lambda: shifted(torch.ones(3)), 1)
+    assert plans.row("shifted", graph)["nodes"] == "1 kernel"
