@@ -239,7 +239,7 @@ class Run:
                         row["took_s"] = said["took"]
                 else:
                     self.add(section, **said["row"])
-            status = process.wait(LIMIT)
+            status = process.wait(max(min(LIMIT, until - time.monotonic()), GRACE))
         except subprocess.TimeoutExpired:
             status = None
         finally:

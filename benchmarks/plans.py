@@ -1,13 +1,15 @@
 """What each sample, workload, gradient and conformance case is on a GPU: python benchmarks/plans.py > benchmarks/results/plans.md. Needs no GPU.
 
-Each is called on the CPU, and every graph that is compiled meanwhile, those of gradients too, is planned as for a GPU. A row tells the nodes of the plan
+Each is called on the CPU, and every graph that is made meanwhile, those of gradients too, is planned as for a GPU. A row tells the nodes of the plan
 (a conditional node's body counts with it), how often the host is asked while it runs, and the memory; or why the host runs the graph op by op. Nodes that no
 conditional body may hold are told as forbidden: there should be none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from gpu_sections import CASES, GRADIENTS, SAMPLES, run_gradient, sample
 
 import tograph as tg
 from tograph.bench.workloads import WORKLOADS
+from tograph.runtime.execution import scheduler
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.plan import Plan, check
 from tograph.runtime.gpu.program import coalesced, fused, told, visited
@@ -49,10 +52,26 @@ def programs() -> Iterator[tuple[str, Callable[[], Any], int]]:
             yield f"case {case['id']}", case["fn"], 1
 
 
+@contextlib.contextmanager
+def begun() -> Iterator[list[scheduler.Program]]:
+    """The programs that are made in a scope, whether they are compiled or not."""
+    found, before = [], scheduler.Program.__init__
+
+    def noted(self: scheduler.Program, *args: Any, **kwargs: Any) -> None:
+        before(self, *args, **kwargs)
+        found.append(self)
+
+    scheduler.Program.__init__ = noted
+    try:
+        yield found
+    finally:
+        scheduler.Program.__init__ = before
+
+
 def graphs(call: Callable[[], Any], calls: int) -> list[Graph]:
-    """The graphs that calls compile."""
+    """The graphs that calls compile. Of one call all that it makes: straight graphs would be compiled at the second."""
     torch.manual_seed(0)
-    with compiled() as made, warnings.catch_warnings():
+    with (compiled if calls > 1 else begun)() as made, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(calls):
             try:
@@ -74,7 +93,8 @@ def row(name: str, graph: Graph) -> dict[str, str]:
     made = planned(graph)
     found = {"program": name, "graph": graph.name}
     if isinstance(made, str):
-        return {**found, "nodes": f"the host runs it op by op: {made}"}
+        why = re.sub(r"\S+/(?=[^/\s]+:\d)", "", made)  # of files their names
+        return {**found, "nodes": f"the host runs it op by op: {why}"}
     nodes = made.nodes()
     asked = sum(n for kind, n in nodes.items() if kind.startswith("host"))
     depth = max((d for _, d in made.walk()), default=0)

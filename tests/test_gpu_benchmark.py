@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,43 @@ def test_a_section_ends_with_its_time(gpu, tmp_path, monkeypatch):
     assert run.sections["loops"] == [{"note": "no time left"}]
 
 
+def test_a_worker_that_has_said_all_and_does_not_end_takes_no_time_of_others(gpu, tmp_path, monkeypatch):  # fmt: skip
+    run = run_of(gpu, tmp_path, monkeypatch, seconds=1.0)
+    monkeypatch.setattr(gpu, "LIMIT", 60.0)
+    monkeypatch.setattr(gpu, "GRACE", 0.1)
+    silent = "import os, time; os.close(1); time.sleep(50)"
+    run.command = lambda section, skip: [sys.executable, "-c", silent]
+    start = time.monotonic()
+    run.section("loops", last=True)
+    assert time.monotonic() < start + 20 and "exit status None" in run.sections["loops"][0]["note"]
+
+
+def test_launches_are_counted_without_a_profile_of_the_cpu(gpu, monkeypatch):
+    seen = []
+
+    class Profile:
+        def __init__(self, activities):
+            seen.extend(activities)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def key_averages(self):
+            counts = {"cuGraphLaunch": 1, "cudaEventSynchronize": 2, "Memcpy HtoD": 3}
+            return [argparse.Namespace(key=k, count=n) for k, n in counts.items()] if kept else []
+
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    kept = True
+    assert gpu.gpu_sections.launches(lambda: None) == {"launches": 1, "graphs": 1, "waits": 2}
+    kept = False
+    assert gpu.gpu_sections.launches(lambda: None) == {"launches": "none seen"}
+    assert {*seen} == {torch.profiler.ProfilerActivity.CUDA}
+
+
 def test_workloads_are_one_row_each_with_the_ratio_to_the_best_peer(gpu):
     rows = [
         {"workload": "a", "peer": "tograph", "microseconds": 2.0},
@@ -205,3 +243,6 @@ def test_every_sample_and_workload_has_a_plan_without_the_host(monkeypatch):
     rows = [plans.row(name, graph) for name, call, calls in plans.programs() for graph in plans.graphs(call, calls)]  # fmt: skip
     assert {r["program"] for r in rows} >= {"sample reinforce", "workload cg", "gradient e"}
     assert [r for r in rows if r.get("host") or r.get("forbidden") or "bytes" not in r] == []
+    shifted = tg.function(lambda x: x + 1)  # its first call compiles nothing
+    (graph,) = plans.graphs(lambda: shifted(torch.ones(3)), 1)
+    assert plans.row("shifted", graph)["nodes"] == "1 kernel"

@@ -76,6 +76,7 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
     gpu = importlib.import_module("gpu")
     monkeypatch.setattr(gpu.gpu_sections, "TRIPS", (2, 4))
     monkeypatch.setattr(gpu.gpu_sections, "SIDE", 64)
+    monkeypatch.setattr(gpu.gpu_sections, "ACTIVITIES", [torch.profiler.ProfilerActivity.CPU])
     for key, inputs in small().items():
         made_smaller = dataclasses.replace(workloads.WORKLOADS[key], inputs=functools.partial(dict, inputs))  # fmt: skip
         monkeypatch.setitem(workloads.WORKLOADS, key, made_smaller)
