@@ -21,6 +21,9 @@ def sampled(x):
         random.sample(xs, 2),
         random.sample(range(100), 6),
         random.sample(["a", "b"], 3, counts=[2, 1]),
+        random.sample(range(10000), 8),
+        random.sample(list(range(40)), 13),
+        random.sample(xs, 0),
     )
 
 
@@ -65,3 +68,13 @@ def test_what_python_refuses(n):
         f.python_function(torch.ones(1))
     with pytest.raises(native.type, match=str(native.value)[:30]):
         f(torch.ones(1))
+
+
+def test_a_sample_of_few_asks_once():
+    @tg.function
+    def f(x):
+        i, j = random.sample(range(len(x)), 2)
+        return x[i] - x[j]
+
+    text = str(f.get_concrete_function(torch.ones(4)).graph)
+    assert text.count("py.outside") == 1

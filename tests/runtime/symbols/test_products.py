@@ -94,6 +94,14 @@ def test_options_of_attention(options):
     )  # fmt: skip
 
 
+def test_attention_over_features_whose_number_is_a_quotient():
+    def attend(x):
+        heads = x.view(1, x.shape[0], 2, -1).transpose(1, 2)
+        return F.scaled_dot_product_attention(heads, heads, heads).contiguous()
+
+    grown(attend, r(2, 8))
+
+
 @pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits])  # fmt: skip
 def test_losses_compare_sizes(loss):
     grown(lambda x: loss(x, x.sigmoid()), r(2, 3))

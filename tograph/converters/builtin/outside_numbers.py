@@ -134,6 +134,16 @@ def drawn_below(generator: Any, n: Any) -> Any:
     return number(int, lambda n: generator._randbelow(n), "below", (n,))
 
 
+def drawn_places(generator: random.Random, n: int, k: int) -> Any:
+    """``k`` different places below ``n``, drawn whenever the graph runs: the digits to base ``n`` of one number, the first last, so that the graph asks once."""
+
+    def draw(n: int, k: int) -> int:
+        places = random.Random.sample(generator, range(n), k)
+        return sum(place * n**i for i, place in enumerate(places))
+
+    return number(int, draw, "sample", (n, k))
+
+
 def drawn_float(generator: random.Random) -> Any:
     """What ``random()`` gives whenever the graph runs."""
     return number(float, lambda: random.Random.random(generator), "random", ())

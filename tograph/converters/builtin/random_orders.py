@@ -18,9 +18,10 @@ from ...runtime.symbols.scalars import new_scalar
 from ..call_rules import DECIDING
 from ..calls import call
 from ..registry import handles
-from .outside_numbers import drawn_below, drawn_float, drawn_now, is_outside
+from .outside_numbers import drawn_below, drawn_float, drawn_now, drawn_places, is_outside
 
 UNROLLED = 16  # steps that are copies of the code
+MOST = 1 << 62  # numbers of the graph have 64 bits
 
 
 def _steps(n: Any, items: Any) -> Any:
@@ -47,6 +48,9 @@ def _sampled(generator, population, k, *, counts=None):
     n = len(population)
     if not 0 <= k <= n:
         raise ValueError("Sample larger than population or is negative")
+    if type(n) is int and type(k) is int and n**k < MOST:
+        code = drawn_places(generator, n, k)
+        return [population[code // n**i % n] for i in range(k)]
     found = []
     if n <= (21 if k <= 5 else 21 + 4 ** math.ceil(math.log(k * 3, 4))):
         pool = list(population)

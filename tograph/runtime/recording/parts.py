@@ -71,7 +71,7 @@ def _length(size: Any, bounds: Sequence[Any], dim: int, graph: FuncGraph) -> tup
     told, guarded = _told.sizes
     if dim < len(told) and told[dim] is not None:
         return told[dim], guarded
-    n, start, stop, step = (_number(v) for v in (size, *bounds))
+    n, start, stop, step = (number(v) for v in (size, *bounds))
     numbers = Numbers(graph, facts.conditions())
     key = tuple(map(numbers.canonical, (n, start, stop, step)))
     if torch._C._current_autograd_node() is not None:
@@ -81,15 +81,20 @@ def _length(size: Any, bounds: Sequence[Any], dim: int, graph: FuncGraph) -> tup
     if length is None:
         numbers.want([a for a in (start, stop) if a is not None])
         return None, False
-    guarded = any(r.loop is None for r in numbers.used)
-    for reason in numbers.used:
-        if reason.grows is not None and reason.loop is not None:
-            reason.loop.loop.supposed.add(reason.grows)
+    guarded = depends(numbers)
     graph.root.parts[key] = length, guarded
     return length, guarded
 
 
-def _number(a: Any) -> Any:
+def depends(numbers: Numbers) -> bool:
+    """Note what the proofs that were made suppose of loops; whether one rests on a condition."""
+    for reason in numbers.used:
+        if reason.grows is not None and reason.loop is not None:
+            reason.loop.loop.supposed.add(reason.grows)
+    return any(r.loop is None for r in numbers.used)
+
+
+def number(a: Any) -> Any:
     """The value or the number behind a bound."""
     if not isinstance(a, SYMBOLS):
         return a

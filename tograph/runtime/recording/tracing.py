@@ -32,7 +32,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import collectives, foreach, masks, overflows, parts, ways
+from . import collectives, foreach, masks, overflows, parts, ranges, ways
 from .attention import by_formula
 from .schemas import asked_for, factory_options, of_default_generator
 
@@ -390,6 +390,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
 }
+SPECIAL |= {o: ranges.counted(record, o) for o in (aten.arange.start, aten.arange.start_step)}
 for _overload in (aten.mul.Tensor, aten.div.Tensor, aten.dot.default, aten.vdot.default):
     SPECIAL[_overload] = _unless_zero(_overload)
 for _overload in (aten._linalg_det.default, aten._linalg_slogdet.default):

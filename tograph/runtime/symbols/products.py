@@ -74,10 +74,11 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         attn_mask = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril()
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    sign = -1 if scale is not None and scale < 0 else 1
     scale = 1 / torch.sym_sqrt(query.shape[-1]) if scale is None else scale
     # the root on either side, as in torch, so that half precision does not overflow
     root = torch.sym_sqrt(abs(scale))
-    score = matmul(query * (root if scale >= 0 else -root), key.mT * root)
+    score = matmul(query * (root * sign), key.mT * root)
     weight = _masked(score, attn_mask)
     return matmul(torch.dropout(weight, dropout_p, True) if dropout_p else weight, value)
 
