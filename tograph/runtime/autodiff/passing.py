@@ -76,17 +76,17 @@ def _passed(v: Value) -> list[Value]:
         return []
     skip, state = lead(node), _closed(node, v.index) if node.op == "While" else [v.index]
     regions = _regions(node).values()
-    places = {skip + k for r in regions for i in state for k in _inputs(r, r.outputs[i])}
+    places = {skip + k for r in regions for i in state for k in inputs_of(r, r.outputs[i])}
     if node.op == "While":
         places.update(state)
     return [a for a in (node.args[k] for k in sorted(places)) if isinstance(a, Value)]
 
 
-def _inputs(region: Graph, v: Value) -> set[int]:
+def inputs_of(region: Graph, v: Value) -> set[int]:
     """The inputs of a region that a value of it may be."""
     if v in region.inputs:
         return {region.inputs.index(v)}
-    return {k for a in _passed(v) for k in _inputs(region, a)}
+    return {k for a in _passed(v) for k in inputs_of(region, a)}
 
 
 def _follows(node: Node) -> bool:
@@ -121,7 +121,7 @@ class _Flags:
         rows: dict[str, Flag] = {}
         for name, region in _regions(node).items():
             out = region.outputs[v.index]
-            for k in _inputs(region, out):
+            for k in inputs_of(region, out):
                 flag = self.of(graph, node.args[lead(node) + k])
                 inner = add_input(node, flag)[name] if isinstance(flag, Value) else flag
                 self.known[region.inputs[k]] = inner
@@ -139,7 +139,7 @@ class _Flags:
         state = _closed(node, v.index)
         body, skip = node.regions["body"], node.kwargs["carried"]
         starts = {k: self.of(graph, node.args[k]) for k in state}
-        for k in sorted({k for i in state for k in _inputs(body, body.outputs[i])}):
+        for k in sorted({k for i in state for k in inputs_of(body, body.outputs[i])}):
             if k < skip:
                 continue
             flag = self.of(graph, node.args[k])
@@ -160,7 +160,7 @@ class _Flags:
 
     def _entered(self, body: Graph, state: Sequence[int]) -> bool:
         """Whether an iteration may leave one of the values in ``state``."""
-        found = (k for i in state for k in _inputs(body, body.outputs[i]))
+        found = (k for i in state for k in inputs_of(body, body.outputs[i]))
         return any(self.known.get(body.inputs[k], False) is not False for k in found)
 
 
@@ -168,7 +168,7 @@ def _closed(node: Node, place: int) -> list[int]:
     """The places of a loop's state whose tensors may come to ``place``."""
     body, found, todo = node.regions["body"], {place}, [place]
     while todo:
-        more = {k for k in _inputs(body, body.outputs[todo.pop()]) if k < node.kwargs["carried"]}
+        more = {k for k in inputs_of(body, body.outputs[todo.pop()]) if k < node.kwargs["carried"]}
         todo += more - found
         found |= more
     return sorted(found)

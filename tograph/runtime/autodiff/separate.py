@@ -17,6 +17,7 @@ from ..library import grads
 from ..symbols.funcgraph import current_graph, user_location
 from ..writes import histories
 from .dependence import NOTHING, Dependence, output_dependences
+from .list_items import check_items
 
 _SEED: Dependence = frozenset([0])
 
@@ -26,6 +27,8 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], ev
 
     ``every``: the gradient is one for all leaves, so also for those that its regions made.
     """
+    if not every:
+        check_items(outputs, inputs)
     asked: dict[Node, tuple[Any, set[int]]] = {}
     for x, value in current_graph().root.joined:
         if value.node is not None and (every or any(x is y for y in inputs)):
