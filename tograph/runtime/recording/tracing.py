@@ -203,11 +203,7 @@ def _wrap_views(func, args, kwargs, found, node, graph, proved, guarded) -> Any:
             base.storage_.reshaped = True
         elif func is aten.as_strided.default and not base.chain:
             graph.root.laid_out = True
-        if (
-            func is aten.view.default
-            and base.storage_.strided()
-            and not same_shape(meta, base.meta)
-        ):
+        if func is aten.view.default and base.storage_.strided() and not same_shape(meta, base.meta):  # fmt: skip
             base.storage_.unfollowed(made, "the result of reshape()")
         outs.append(made)
     return outs if isinstance(found, list) else outs[0]
