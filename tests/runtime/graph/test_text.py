@@ -338,3 +338,13 @@ def test_mutated_text_reads_or_is_a_syntax_error(text, edits):
         assert re.match(r"line \d+ of the graph: ", str(error))
     else:
         assert isinstance(show(graph), str)
+
+
+def test_a_branch_without_its_other_side():
+    def f(n):
+        return n + 1 if n > 0 else n - 1
+
+    shown = str(tg.function(f).get_concrete_function(torch.tensor(3)).graph)
+    first, _, rest = shown.partition("    orelse(")
+    with pytest.raises(tg.errors.GraphSyntaxError, match="If has no region 'orelse'"):
+        tg.parse_graph(first + rest.partition("    }\n")[2])
