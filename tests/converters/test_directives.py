@@ -172,3 +172,27 @@ def test_to_graph_runs_without_tracing():
 def test_to_code_takes_a_function_object():
     f = tg.function(test_while_stmt.collatz)
     assert "collatz" in tg.to_code(f.python_function)
+
+
+def test_an_invariant_that_names_no_variable():
+    def f(x, n):
+        while n > 0:
+            tg.set_loop_options(shape_invariants=[(x + 1, [None])])
+            x = torch.cat((x, x))
+            n = n - 1
+        return x
+
+    with pytest.raises(tg.errors.SignatureError, match="a variable that the loop does not change"):
+        tg.function(f)(torch.ones(1), torch.tensor(2))
+
+
+def test_a_negative_maximum():
+    def f(n):
+        i = 0
+        while i < n:
+            tg.set_loop_options(maximum_iterations=-1)
+            i += 1
+        return i
+
+    with pytest.raises(tg.errors.InvalidArgumentError, match="must not be negative, not -1"):
+        tg.function(f)(torch.tensor(2))

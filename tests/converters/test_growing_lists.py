@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 
 import tograph as tg
 from tests.converters.both import Cases, compare
@@ -801,3 +802,33 @@ def test_views_of_a_tensor_that_the_loop_writes_are_refused():
 
     with pytest.raises(SharedMemoryError):
         path(torch.arange(5), torch.tensor(3))
+
+
+@pytest.mark.parametrize("x", [[1.0, -2.0, 3.0], [-1.0, 2.0], [1.0], [], [2.0, -2.0, 1.0, -3.0]])
+def test_order_of_lists_by_their_first_difference(x):
+    def f(x):
+        more, less, none = [], [], []
+        for v in x:
+            if v > 0:
+                more.append(v.item())
+            elif v < 0:
+                less.append((-v).item())
+            else:
+                none.append(v.item())
+        orders = more < less, more <= less, more > less, more >= less
+        return orders, more < [1.0, 2.0], (2.0,) >= tuple(less), none < more, none <= []
+
+    x = torch.tensor(x)
+    assert tree_map(bool, tg.function(f)(x)) == f(x)
+
+
+def test_order_of_a_list_and_a_tuple():
+    def f(x):
+        found = []
+        for v in x:
+            if v > 0:
+                found.append(v.item())
+        return found < (1.0,)
+
+    with pytest.raises(TypeError, match="'<' not supported between instances of 'list' and 'tuple'"):  # fmt: skip
+        tg.function(f)(torch.ones(2))

@@ -299,3 +299,13 @@ def test_a_generator_that_a_break_left_is_not_taken_for_ended():
 
     with pytest.raises(tg.errors.StagingError, match="an iterator whose items were taken"):
         f(torch.ones(1))
+
+
+def test_islice_takes_no_float():
+    def f(x):
+        return list(itertools.islice(range(5), x.sum().item()))
+
+    x = torch.ones(2)
+    for run in (f, tg.function(f)):
+        with pytest.raises(ValueError, match="Stop argument for islice\\(\\) must be None or an integer"):  # fmt: skip
+            run(x)

@@ -99,9 +99,13 @@ def loop_options(thunk, places) -> LoopOptions | None:
     said = thunk()
     invariants: dict[Any, Any] = {}
     for value, shape in _pairs(said["shape_invariants"]):
-        for place in places:
-            if place.get() is value:
-                invariants[place.key] = shape
+        named = [place.key for place in places if place.get() is value]
+        if not named:
+            raise SignatureError(
+                "a shape invariant of set_loop_options names a variable that the loop does not change: give the variable itself, which the loop's body assigns",
+                user_location(),
+            )
+        invariants.update(dict.fromkeys(named, shape))
     return LoopOptions(
         invariants, said["maximum_iterations"], said["parallel_iterations"], _schedule(said)
     )

@@ -46,7 +46,7 @@ from .registry import GROWING
 from .staging import is_staged
 from .strings import fstring
 from .tensor_index import as_place
-from .user_operators import GROWING_EQUAL, as_bool, eq
+from .user_operators import BY_NAME, GROWING_EQUAL, GROWING_ORDERED, as_bool, eq
 
 
 def is_growing(x: Any) -> bool:
@@ -125,6 +125,22 @@ def equal(a: Any, b: Any) -> Any:
 
     if_stmt(same, compare, None, ("same", "i"))
     return same
+
+
+def ordered(name: str, a: Any, b: Any) -> Any:
+    """``a < b`` and its kind of two lists or two tuples, one of them of the graph."""
+    a, b = as_staged(StagedList(a)), as_staged(StagedList(b))
+    order = BY_NAME[name]
+    if a.item_spec is None or b.item_spec is None:
+        return order(a.length(), b.length())
+    return call(_by_first_difference, order, a, b)
+
+
+def _by_first_difference(order, a, b):
+    for x, y in zip(a, b):
+        if not x == y:  # noqa: SIM201  sequences ask ``==`` of their items
+            return bool(order(x, y))
+    return order(len(a), len(b))
 
 
 def _is_tuple(x: Any) -> bool:
@@ -266,7 +282,7 @@ def _inserted(items, keys, reverse):
     return made
 
 
-DECIDING.add(_inserted)
+DECIDING.update((_inserted, _by_first_difference))
 
 
 def _columns(keys: StagedList) -> list[torch.Tensor]:
@@ -299,6 +315,7 @@ def _order(columns: list[torch.Tensor], reverse: bool) -> torch.Tensor:
 
 
 GROWING_EQUAL.append(equal)
+GROWING_ORDERED.append(ordered)
 
 
 # ---- methods

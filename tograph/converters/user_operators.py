@@ -192,6 +192,7 @@ def _comparison(name: str) -> Any:
 
 # Whether two lists, one of them of the graph, are equal: set by ``growing_lists``, which needs this module.
 GROWING_EQUAL: list[Any] = []
+GROWING_ORDERED: list[Any] = []  # the same for ``a < b`` and its kind
 # Whether two dicts or sets are equal, and ``a | b`` and its kind of them, one of them of the graph: set by ``tables``.
 TABLES_EQUAL: list[Any] = []
 TABLES_OPERATOR: list[Any] = []
@@ -225,13 +226,23 @@ def _containers(a: Any, b: Any) -> Any:
 _ORDERS = ("lt", "le", "gt", "ge")
 
 
+def _growing_ordered(name: str, a: Any, b: Any) -> Any:
+    """The order of two lists or tuples, one of them of the graph; None where a user's class answers."""
+    if a.__class__ is b.__class__:
+        return GROWING_ORDERED[0](name, a, b)
+    if any(defines_operators(type(x)) for x in (a, b)):
+        return None
+    kinds = f"{a.__class__.__name__!r} and {b.__class__.__name__!r}"
+    raise TypeError(f"{_COMPARISONS[name][1]!r} not supported between instances of {kinds}")
+
+
 def _ordered(name: str, a: Any, b: Any) -> Any:
     """The order of two lists or tuples with staged items, by the first items that differ; None for anything else."""
+    if any(getattr(x, "handle", None) is not None for x in (a, b)):
+        return _growing_ordered(name, a, b)
     if not any(isinstance(a, k) and isinstance(b, k) for k in (list, tuple)):
         return None
-    if any(getattr(x, "handle", None) is not None for x in (a, b)) or not (
-        holds_staged(a) or holds_staged(b)
-    ):
+    if not (holds_staged(a) or holds_staged(b)):
         return None
     order = BY_NAME[name]
     failed: list[

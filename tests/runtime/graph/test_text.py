@@ -355,3 +355,13 @@ def test_the_line_of_a_node_that_fails_at_every_call_is_written_once(monkeypatch
             g(torch.ones(2), torch.tensor(3))
         assert "raised when the graph ran" in caught.value.__notes__[0]
     assert len({id(graph) for graph in written}) == len(written) < 6
+
+
+def test_a_branch_without_its_other_side():
+    def f(n):
+        return n + 1 if n > 0 else n - 1
+
+    shown = str(tg.function(f).get_concrete_function(torch.tensor(3)).graph)
+    first, _, rest = shown.partition("    orelse(")
+    with pytest.raises(tg.errors.GraphSyntaxError, match="If has no region 'orelse'"):
+        tg.parse_graph(first + rest.partition("    }\n")[2])

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values.growing import StagedList
 from ..calls import call
@@ -183,14 +184,20 @@ def groupby_(items, key=None):
     return call(meanings.grouped, items, key) if is_tracing() else itertools.groupby(items, key)
 
 
+def _as_bound(bound):
+    """A bound of ``islice``: one that only the run knows as a number of its kind."""
+    if isinstance(bound, SYMBOLS):
+        return 1.0 if bound.node.kind is float else 1
+    return 1 if is_staged(bound) else bound
+
+
 @handles(itertools.islice)
 def islice_(items, *bounds):
     start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     items = iterator_of(items)
     if not (_open(items) or any(map(is_staged, bounds))):
         return itertools.islice(items, *bounds)
-    if not any(map(is_staged, bounds)):
-        itertools.islice((), *bounds)  # its errors
+    itertools.islice((), *(_as_bound(b) for b in bounds))  # its errors
     start, step = 0 if start is None else start, 1 if step is None else step
     if _unbegun(items):
         return call(meanings.sliced_one_by_one, items, start, stop, step)

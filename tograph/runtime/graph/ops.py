@@ -55,6 +55,7 @@ from .types import ObjectType, ScalarType, TensorType, parse_type
 NONE = "none"
 REPLAY = "replay"  # the gradient is torch's own: replay the op with autograd on
 REGION_OPS = ("If", "While", "Case", "Call", "Try")
+REQUIRED_REGIONS = {"If": ("then", "orelse"), "While": ("cond", "body")}
 # Ops that compute nothing, but take values from one place to another: in Python that is no op, so they are recorded as if
 # gradients were on also where they are off. So are ops with regions: what is computed in these knows for itself.
 MOVES = frozenset(

@@ -35,7 +35,7 @@ import torch
 from ...errors import GraphSyntaxError, NotAGraphError
 from . import ir
 from .ir import Graph, Node, Value, all_nodes, items_in
-from .ops import REGION_OPS, OpaqueObject, exists
+from .ops import REGION_OPS, REQUIRED_REGIONS, OpaqueObject, exists
 from .text_constants import TORCH, Tokens
 from .types import parse_type
 
@@ -267,6 +267,9 @@ class _Reader:
         known["node " + (names[0][0] if names else outs)] = node
         if opens:
             self.regions(node)
+        for name in REQUIRED_REGIONS.get(op, ()):
+            if name not in node.regions:
+                raise self.fail(f"{op} has no region {name!r}")
         return node
 
     def anchor(self, known: dict, text: str) -> Node:

@@ -38,6 +38,9 @@ def verify(graph: Graph) -> None:  # noqa: C901  a case for each kind
 def _verify_regions(graph: Graph, node: Node) -> None:
     skip = 1 if node.op in ("If", "Case") else 0
     count = len(node.args) - skip
+    for name in ops.REQUIRED_REGIONS.get(node.op, ()):
+        if name not in node.regions:
+            raise VerifyError(f"{graph.name}: {node.op} has no region {name!r}")
     for name, region in node.regions.items():
         if name == "gradient":
             _verify_gradient(graph, node, region)

@@ -45,6 +45,11 @@ def check_loop_limits(maximum_iterations: Any, parallel_iterations: Any) -> None
     """The two numbers that bound a loop."""
     if maximum_iterations is not None:
         check_whole(maximum_iterations, "a loop", "maximum_iterations")
+        if isinstance(maximum_iterations, int) and maximum_iterations < 0:
+            raise InvalidArgumentError(
+                f"'maximum_iterations' must not be negative, not {maximum_iterations!r}: None means no limit",
+                user_location(),
+            )
     if not isinstance(parallel_iterations, int) or parallel_iterations < 1:
         raise InvalidArgumentError(
             f"'parallel_iterations' must be a positive integer, not {parallel_iterations!r}",
