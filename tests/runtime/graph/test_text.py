@@ -268,7 +268,7 @@ def malformed(old, new):
         (malformed("Scalar(%n, 0)", "Scalar(%n, [0)"), 2, "expected ','"),
         (malformed("%0: bool[] = ", ""), 2, "expected 'outputs"),
         (malformed("%0: bool[]", "%0"), 2, "not a type"),
-        (malformed("(%0, %x) {  #", "(%0, %x)  #"), 4, "expected 'outputs"),
+        (malformed("(%0, %x) {  #", "(%0, %x)  #"), 3, "If has no region 'then'"),
         (malformed("orelse(", "then("), 8, "two regions"),
         (
             malformed(
