@@ -57,6 +57,14 @@ def without_gradients(x, t):
         return unpacked(d)
 
 
+def without_gradients_in_a_branch(x, t):
+    with torch.no_grad(), forward_ad.dual_level():
+        d = forward_ad.make_dual(x, t)
+        for _ in range(torch.tensor(2)):
+            d = d * 1.1
+        return unpacked(d.sin() if d.sum() > 0 else d * 3), unpacked(d)
+
+
 def in_the_body(x, t):
     total = torch.zeros_like(x)
     with forward_ad.dual_level():
@@ -138,7 +146,7 @@ def parameters(x, t):
         return unpacked(functional_call(MODEL, p, (x,)))
 
 
-PROGRAMS = [straight, a_branch, a_loop, loop_and_more, without_gradients, in_the_body, level_in_the_body, unpacked_in_a_branch, columns,
+PROGRAMS = [straight, a_branch, a_loop, loop_and_more, without_gradients, without_gradients_in_a_branch, in_the_body, level_in_the_body, unpacked_in_a_branch, columns,
             handled, a_module, parameters]  # fmt: skip
 
 

@@ -126,7 +126,8 @@ class Call:
         """For each output of the node the differentiable inputs that it depends on."""
         known = dict.fromkeys(self.node.inputs, NOTHING)
         known |= {v: frozenset([i]) for i, v in enumerate(self.inputs) if i in self.tensors}
-        return output_dependences(self.node, known)
+        tangents = duals.level_open() and not torch.is_grad_enabled()
+        return output_dependences(self.node, known, tangents)
 
     def outputs(self, indices: Sequence[int]) -> list[Any]:
         """Outputs as objects, connected to the inputs where both can have a gradient."""

@@ -21,14 +21,14 @@ NOTHING: Dependence = frozenset()
 CELL = "tg.cell_get"  # what the body of a ``try`` held when it failed: it may depend on all that the body takes
 
 
-def dependences(graph: Graph) -> list[Dependence]:
-    """For each output the positions of the inputs; a superset of what torch's autograd finds."""
+def dependences(graph: Graph, tangents: bool = False) -> list[Dependence]:
+    """For each output the positions of the inputs; a superset of what torch's autograd finds, or of the ways that ``tangents`` take, which ``no_grad`` does not end."""
     known: dict[Value, Dependence] = {
         v: frozenset([i]) if differentiable(v.type) else NOTHING for i, v in enumerate(graph.inputs)
     }
     anything = NOTHING.union(*known.values())
     for node in graph.nodes:
-        for value, depends in zip(node.outputs, output_dependences(node, known)):
+        for value, depends in zip(node.outputs, output_dependences(node, known, tangents)):
             found = anything if node.op == CELL else depends
             known[value] = found if differentiable(value.type) else NOTHING
     return [known[v] for v in graph.outputs]
@@ -95,26 +95,26 @@ def reached(graph: Graph) -> Dependence | None:
     return NOTHING.union(*dependences(made))
 
 
-def stops(node: Node) -> bool:
-    """Whether no gradient goes through a node."""
-    if node.op == "aten.detach.default" or not node.grad:
+def stops(node: Node, tangents: bool = False) -> bool:
+    """Whether no gradient, or no tangent, goes through a node."""
+    if node.op == "aten.detach.default" or not (node.grad or tangents):
         return True
     return node.op not in REGION_OPS and lookup(node.op).gradient == NONE
 
 
-def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
+def output_dependences(node: Node, known: dict[Value, Dependence], tangents: bool = False) -> list[Dependence]:  # fmt: skip
     """What the outputs of a node depend on, given what its inputs do."""
     count = len(node.outputs)
-    if stops(node):
+    if stops(node, tangents):
         return [NOTHING] * count
     if node.op in REGION_OPS:
-        return _regions(node, known)
+        return _regions(node, known, tangents)
     if node.op == "tg.written":  # the content of the second with the history of the first
         return [known[node.args[0]]]
     return [frozenset().union(*(known[v] for v in node.inputs))] * count
 
 
-def _regions(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
+def _regions(node: Node, known: dict[Value, Dependence], tangents: bool) -> list[Dependence]:
     skip = len(node.args) - len(next(iter(node.regions.values())).inputs)
     outer = [known[a] if isinstance(a, Value) else NOTHING for a in node.args[skip:]]
     if "gradient" in node.regions:
@@ -122,7 +122,7 @@ def _regions(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
     found = [NOTHING] * len(node.outputs)
     if node.op == "While" and not surely_runs(node):
         found = outer[: len(found)]
-    ways = [dependences(region) for name, region in node.regions.items() if name != "cond"]
+    ways = [dependences(r, tangents) for name, r in node.regions.items() if name != "cond"]
     changed = True
     while changed:
         changed = False
