@@ -188,7 +188,7 @@ class LoopHistories:
 
     def _leaves_behind(self, contents: Sequence[Any], graph: FuncGraph) -> set[int] | None:
         """Which leaves an iteration computed its state from, by their memory; None where a content with a history does not tell."""
-        if any(_staged(c) and _requires_grad(c, graph) for c in contents):
+        if any(_staged(c) and _may_have(c, graph) for c in contents):
             return None
         ends = [x for c in contents for x in _tensors(c)]
         found, seen = {_memory(x) for x in ends if x.is_leaf and x.requires_grad}, set()
@@ -316,6 +316,15 @@ def _staged(content: Any) -> bool:
         return isinstance(content, structure.Ref)
     found = pytrees.parts_of(content)
     return found is not None and (found[0] == "staged" or any(map(_staged, found[1])))
+
+
+def _may_have(content: Any, graph: FuncGraph) -> bool:
+    """Whether a staged content may have a history: what was written in place does not tell."""
+    if structure.is_union(content):
+        return any(_may_have(o, graph) for o in content.options_)
+    if isinstance(content, structure.Ref):
+        return differentiable(content.value.type)
+    return _requires_grad(content, graph)
 
 
 def _identity(x: torch.Tensor) -> Any:
