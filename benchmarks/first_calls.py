@@ -18,6 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import tograph as tg  # in a process that measures, of the checkout that PYTHONPATH names
+
 HERE = Path(__file__).parent
 CALLS = 4
 
@@ -110,8 +112,6 @@ PROGRAMS = {f.__name__: f for f in (transformer, perceptron, recurrent, exits)}
 
 def work(name):
     """In a process of its own: the time of each call."""
-    import tograph as tg  # of the checkout that is measured
-
     torch.manual_seed(0)
     torch.set_num_threads(1)
     function, args = PROGRAMS[name]()

@@ -83,19 +83,19 @@ def prepared(workload: Workload, wrap: Callable, device: torch.device) -> Callab
 
 
 @contextlib.contextmanager
-def compiled() -> Iterator[list[scheduler.Program]]:
-    """The programs that are compiled in a scope, those of gradients too."""
-    found, before = [], scheduler.Program._compile
+def compiled(method: str = "_compile") -> Iterator[list[scheduler.Program]]:
+    """The programs that are compiled in a scope, those of gradients too; or of which another ``method`` is called, such as ``__init__``."""
+    found, before = [], getattr(scheduler.Program, method)
 
-    def noted(self: scheduler.Program) -> None:
-        before(self)
+    def noted(self: scheduler.Program, *args: Any, **kwargs: Any) -> None:
+        before(self, *args, **kwargs)
         found.append(self)
 
-    scheduler.Program._compile = noted
+    setattr(scheduler.Program, method, noted)
     try:
         yield found
     finally:
-        scheduler.Program._compile = before
+        setattr(scheduler.Program, method, before)
 
 
 def levels(made: list[scheduler.Program]) -> dict[str, str]:

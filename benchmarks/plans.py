@@ -7,7 +7,6 @@ conditional body may hold are told as forbidden: there should be none.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import re
 import sys
@@ -22,7 +21,7 @@ from gpu_sections import CASES, GRADIENTS, SAMPLES, run_gradient, sample
 
 import tograph as tg
 from tograph.bench.workloads import WORKLOADS
-from tograph.runtime.execution import scheduler
+from tograph.errors import TographError
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.plan import Plan, check
 from tograph.runtime.gpu.program import coalesced, fused, told, visited
@@ -52,31 +51,16 @@ def programs() -> Iterator[tuple[str, Callable[[], Any], int]]:
             yield f"case {case['id']}", case["fn"], 1
 
 
-@contextlib.contextmanager
-def begun() -> Iterator[list[scheduler.Program]]:
-    """The programs that are made in a scope, whether they are compiled or not."""
-    found, before = [], scheduler.Program.__init__
-
-    def noted(self: scheduler.Program, *args: Any, **kwargs: Any) -> None:
-        before(self, *args, **kwargs)
-        found.append(self)
-
-    scheduler.Program.__init__ = noted
-    try:
-        yield found
-    finally:
-        scheduler.Program.__init__ = before
-
-
 def graphs(call: Callable[[], Any], calls: int) -> list[Graph]:
     """The graphs that calls compile. Of one call all that it makes: straight graphs would be compiled at the second."""
     torch.manual_seed(0)
-    with (compiled if calls > 1 else begun)() as made, warnings.catch_warnings():
+    method = "_compile" if calls > 1 else "__init__"
+    with compiled(method) as made, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(calls):
             try:
                 call()
-            except Exception:  # what a case may be about
+            except TographError:  # a case may be about what is refused
                 break
     return [p.graph for p in made]
 

@@ -61,8 +61,6 @@ def _flat(b: Bounding, x: Value, first: int, count: int) -> Value:
     shape = list(x.type.shape)
     if count == 1:
         return x
-    if not x.type.shape[first:]:
-        raise Unsupported("a mask over no dims")
     row = b.emit("aten.clone.default", (x,), x.type, memory_format=torch.contiguous_format)
     return _viewed(b, row, [*shape[:first], math.prod(shape[first : first + count]), *shape[first + count :]])  # fmt: skip
 
@@ -165,7 +163,7 @@ def _of_ranks(b: Bounding, values: Rep, places: Places, behind: int) -> Value:
         return data  # one for all
     shape, over = list(data.type.shape), list(places.truths.type.shape)
     if values.sizes[d] == 1:
-        return _viewed(b, _flat(b, data, d, 1), [*shape[:d], *[1] * len(over), *shape[d + 1 :]])
+        return _viewed(b, data, [*shape[:d], *[1] * len(over), *shape[d + 1 :]])
     b.same(places.count, values.sizes[d])
     if not shape[d]:
         raise Unsupported("no items for the places of a mask")
