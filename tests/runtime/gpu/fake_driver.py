@@ -18,12 +18,14 @@ from typing import Any
 
 import torch
 
+from tests.runtime.kernels.cubins import parameter_sizes
 from tograph.runtime.gpu import capture, fused_code, planner, program
 from tograph.runtime.gpu.plan import Copy, Run
 from tograph.runtime.kernels import device, driver, images, recording, setter
 from tograph.runtime.kernels.triton_text import ERROR
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
+ELF = b"\x7fELF"  # of a Triton kernel; the setters are text
 
 
 class Graph:
@@ -144,12 +146,13 @@ class Cuda:
     # ---- modules and kernels
 
     def cuModuleLoadData(self, image):
-        assert b"cudaGraphSetConditional" in image and image.endswith(b"\0")
-        return (*OK, "module")
+        assert image.startswith(ELF) or (b"cudaGraphSetConditional" in image and image.endswith(b"\0"))  # fmt: skip
+        return (*OK, image)
 
     def cuModuleGetFunction(self, module, name):
         assert not self.capturing, "a module is loaded ahead of a capture"
-        return (*OK, name.decode())
+        name = name.decode()
+        return (*OK, parameter_sizes(module, name) if module.startswith(ELF) else name)
 
     def cuFuncLoad(self, function):
         return OK
@@ -277,7 +280,8 @@ class Cuda:
     extra = 0  # parameters that a kernel has and nobody expects
 
     def cuFuncGetParamInfo(self, function, k):
-        return (*OK, 8 * k, 8) if k < function else (Status(1), 0, 0)
+        sizes = function if isinstance(function, list) else [8] * function
+        return (*OK, sum(sizes[:k]), sizes[k]) if k < len(sizes) else (Status(1), 0, 0)
 
     refuses = False  # whether nodes of an instantiated graph cannot be told anything
 

@@ -1,5 +1,6 @@
 """Kernels without a C compiler: what is loaded and how parameters are packed. The driver is a stand-in that only notes."""
 
+import ctypes
 import dataclasses
 import os
 import re
@@ -10,6 +11,7 @@ import types
 import pytest
 import torch
 
+from tests.runtime.kernels.cubins import parameter_sizes
 from tograph.runtime.kernels import device, driver, images, triton_jit
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.triton_text import Source
@@ -72,6 +74,13 @@ def test_the_code_has_as_many_parameters_as_are_packed():
     sizes = re.findall(r"\.param \.(\w+) (?:\.ptr \S+ (?:\.align \d+ )?)?scale_param_\d+", ptx)
     assert len(sizes) == len(images.pack(SOURCE, arguments())) == 7
     assert [s[1:] for s in sizes[:5]] == ["64", "64", "64", "8", "64"]
+
+
+@pytest.mark.parametrize("place", [a for a in triton_jit.ARCHITECTURES if a.startswith("sm")])
+def test_parameters_are_packed_in_the_sizes_that_the_code_has(place):
+    image = triton_jit.compiled(SOURCE, place).asm["cubin"]
+    packed = [ctypes.sizeof(x) for x in images.pack(SOURCE, arguments())]
+    assert parameter_sizes(image, SOURCE.name) == packed == [8, 8, 8, 1, 8, 8, 8]
 
 
 def test_memory_that_is_not_aligned_has_code_of_its_own(started):
