@@ -42,7 +42,7 @@ from .recursion import as_loop, deeper, tail_call
 from .spread import call_spread, spread
 from .star_arguments import arguments, call_starred, rest_of
 from .strings import fstring
-from .subscripts import augment, delitem, getitem, setitem, slice_
+from .subscripts import augment, delitem, getitem, setitem, slice_, store
 from .try_stmt import caught, raised, try_stmt
 from .unpacking import unpacked, unpacked_rest
 from .user_operators import (
@@ -157,6 +157,7 @@ __all__ = [
     "slice_",
     "source_of",
     "spread",
+    "store",
     "sub",
     "tail_call",
     "truediv",

@@ -1,6 +1,6 @@
 """Subscripts: ``x[i]`` reads, writes, updates and deletes, with staged indices.
 
-``x[i]``  ->  ``ag__.getitem(x, i)``; ``x[i] = v``  ->  ``ag__.setitem(x, i, v)``; ``x[i] += v`` evaluates ``x`` and ``i`` once.
+``x[i]``  ->  ``ag__.getitem(x, i)``; ``x[i] = v``  ->  ``ag__.setitem(x, i, v)``, ``x[i] = f(v)``  ->  ``ag__.store(ag__.call(f, v), x, i)``; ``x[i] += v`` evaluates ``x`` and ``i`` once.
 An index that is a staged number selects: in a tensor by the graph, in a Python list or tuple among its items.
 """
 
@@ -113,26 +113,10 @@ class Subscripts(Converter):
             "key_": self.key(self.visit(target.slice)),
             "value_": value,
         }
-        if isinstance(value, (gast.Name, gast.Constant)) or self._is_empty(value):
+        if isinstance(value, (gast.Name, gast.Constant)):
             return self.fill(f"{OPERATORS}.setitem(x_, key_, value_)", origin, **holes)
-        temp = self.context.namer.fresh("value")
-        first = self.fill("temp_ = value_", origin, temp_=temp, value_=holes.pop("value_"))
-        return first + self.fill(
-            f"{OPERATORS}.setitem(x_, key_, temp_)", origin, temp_=temp, **holes
-        )
-
-    def _is_empty(self, value) -> bool:
-        """Whether a value is a new container without items, which no name has to hold: see ``runtime.values.reserved``."""
-        if not isinstance(value, gast.Call):
-            return False
-        operator = getattr(value.func, "attr", None)
-        if operator in ("new_list", "new_dict"):
-            return not value.args
-        return (
-            operator == "call"
-            and len(value.args) == 1
-            and any(self.context.resolve(value.args[0]) is kind for kind in (list, dict, set))
-        )
+        # The value comes first, in Python too, and no name holds it.
+        return self.fill(f"{OPERATORS}.store(value_, x_, key_)", origin, **holes)
 
     def visit_AugAssign(self, node):
         node.value = self.visit(node.value)
@@ -245,6 +229,11 @@ def _read_item(x, key):
 def _by_identity(x, key) -> bool:
     """Whether a dict is asked for a tensor from outside, such as the parameters by which an optimiser keeps its state: one key, which is known."""
     return isinstance(x, dict) and isinstance(key, torch.Tensor) and not isinstance(key, SymTensor)
+
+
+def store(value, x, key) -> None:
+    """``x[key] = value`` of a value that is computed before ``x`` and ``key`` are."""
+    setitem(x, key, value)
 
 
 def setitem(x, key, value) -> None:

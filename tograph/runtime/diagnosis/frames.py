@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from ...errors import carets_under
+from ..symbols.code_lines import holds
 from ..symbols.funcgraph import USER_CODE
 
 _HERE = str(Path(__file__).parents[2]) + os.sep
@@ -88,7 +89,7 @@ def outer_frames(frame: types.FrameType | None) -> list[types.FrameType]:
     while frame is not None:
         code = frame.f_code
         inner = found[-1].f_code if found else code
-        body = inner is not code and inner.co_qualname == code.co_qualname and _holds(code, inner)
+        body = inner is not code and inner.co_qualname == code.co_qualname and holds(code, inner)
         if not (body or code.co_filename.startswith(_HERE)):
             found.append(frame)
         frame = frame.f_back
@@ -159,12 +160,7 @@ def is_librarys(error: BaseException | None) -> bool:
 def _is_part(inner: types.CodeType, outer: types.CodeType) -> bool:
     """Whether code is a generated body, or a lambda, of other code."""
     named_so = inner.co_qualname == outer.co_qualname or inner.co_name == "<lambda>"
-    return named_so and inner is not outer and _holds(outer, inner)
-
-
-def _holds(outer: types.CodeType, inner: types.CodeType) -> bool:
-    nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
-    return any(c is inner or _holds(c, inner) for c in nested)
+    return named_so and inner is not outer and holds(outer, inner)
 
 
 def _frame(frame: types.FrameType, instruction: int, line: int) -> Frame:

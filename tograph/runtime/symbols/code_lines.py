@@ -1,4 +1,5 @@
-"""What is known of code objects: sets of them (``CodeSet``), answers that are remembered (``per_code``), and the line that a frame is at (``line_of``).
+"""What is known of code objects: sets of them (``CodeSet``), answers that are remembered (``per_code``), the line that a frame is at (``line_of``),
+and which are the generated bodies of others (``is_body``).
 
 Python counts to a line from the beginning of the code, so to ask where each op of a long function stands took time that grew with the
 square of its length. The lines of a long function are a table, in which a place is looked up. The hash of a code object goes over all
@@ -7,6 +8,7 @@ that it holds, so sets and answers go by identity.
 
 from __future__ import annotations
 
+import dis
 import functools
 import types
 import weakref
@@ -63,3 +65,30 @@ def _table(code: types.CodeType) -> tuple[list[int], list[Any]]:
     """Where the instructions of each line begin, and the lines."""
     found = list(code.co_lines())
     return [start for start, _, _ in found], [line for _, _, line in found]
+
+
+def holds(outer: types.CodeType, inner: types.CodeType) -> bool:
+    """Whether code defines other code, or what does."""
+    nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
+    return any(c is inner or holds(c, inner) for c in nested)
+
+
+def is_body(inner: types.CodeType, outer: types.CodeType) -> bool:
+    """Whether code is the body of a statement, as generated, in other code: what it makes comes out of it by variables and changes only."""
+    if inner is outer or inner.co_qualname != outer.co_qualname:
+        return False
+    return _gives_nothing(inner) and holds(outer, inner)
+
+
+@per_code
+def _gives_nothing(code: types.CodeType) -> bool:
+    """Whether each return is that of None."""
+    before = None
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name == "RETURN_VALUE" and (before is None or before.opname != "LOAD_CONST" or before.argval is not None):  # fmt: skip
+            return False
+        if name in ("RETURN_GENERATOR", "YIELD_VALUE") or (name == "RETURN_CONST" and instruction.argval is not None):  # fmt: skip
+            return False
+        before = instruction
+    return True

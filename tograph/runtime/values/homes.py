@@ -7,6 +7,7 @@ them that does not come by ``changing``.
 from __future__ import annotations
 
 import sys
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any
 
 from ...errors import SharedMemoryError
 from ..symbols import journal
-from ..symbols.code_lines import line_of
+from ..symbols.code_lines import is_body, line_of
 from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from . import pytrees
 from .reach import USER_CODE
@@ -59,19 +60,27 @@ class Live:
     __tograph_opaque__ = True
 
     def __init__(self) -> None:
-        self.refs: list[tuple[Any, frozenset[tuple[int, int]]]] = []
+        self.refs: list[tuple[Callable[[], Any], list[Line]]] = []
 
     def add(self, x: Any) -> None:
-        self.refs = [r for r in self.refs if r[0]() is not None]
-        self.refs.append((_reference(x), frozenset(_lines())))
+        running = {id(frame) for frame, _ in _lines()}
+        self.refs = [
+            (ref, [line for line in lines if id(line[0]) in running])
+            for ref, lines in self.refs
+            if ref() is not None
+        ]
+        self.refs.append((_reference(x), list(_holding())))
 
     def items(self) -> list[Any]:
         return list({id(x): x for r, _ in self.refs if (x := r()) is not None}.values())
 
     def by_a_line(self, x: Any) -> bool:
         """Whether one of the lines still runs: it may hold ``x`` with no name."""
-        now = frozenset(_lines())
-        return any(r() is x and not lines.isdisjoint(now) for r, lines in self.refs)
+        now = {id(frame): line for frame, line in _lines()}
+        return any(r() is x and any(now.get(id(f)) == n for f, n in lines) for r, lines in self.refs)
+
+
+Line = tuple[types.FrameType, int]
 
 
 def _reference(x: Any) -> Callable[[], Any]:
@@ -81,12 +90,22 @@ def _reference(x: Any) -> Callable[[], Any]:
         return lambda: x
 
 
-def _lines() -> Iterator[tuple[int, int]]:
+def _lines() -> Iterator[Line]:
+    """The user's lines that run, from the innermost on."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code in USER_CODE:
-            yield id(frame), line_of(frame)
+            yield frame, line_of(frame)
         frame = frame.f_back
+
+
+def _holding() -> Iterator[Line]:
+    """Those that may hold what the innermost one makes: what a statement's body makes does not come to the statement."""
+    inner = None
+    for frame, line in _lines():
+        if inner is None or not is_body(inner, frame.f_code):
+            yield frame, line
+        inner = frame.f_code
 
 
 def can_change(x: Any) -> bool:
