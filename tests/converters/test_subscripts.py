@@ -87,6 +87,19 @@ def key_and_index_evaluated_once(x):
     return l, len(count)
 
 
+@cases((1,), (9,))
+def the_value_before_the_container_and_the_key(x):
+    order = []
+
+    def noted(name, value):
+        order.append(name)
+        return value
+
+    l = [x, x + 1]
+    noted("container", l)[noted("key", 1)] = noted("value", x * 2)
+    return l, order
+
+
 class Grid:
     def __init__(self):
         self.cells = {}

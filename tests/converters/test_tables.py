@@ -51,6 +51,34 @@ def visited(x):
     return order, seen, len(seen), sorted(seen)
 
 
+@cases.tensors(*ROWS)
+def groups_begun_with_an_item(x):
+    a, b = {}, {}
+    for i, v in enumerate(x):
+        k = int(v)
+        if k in a:
+            a[k].append(i)
+        else:
+            a[k] = [i]
+        if k not in b:
+            b[k] = []
+        b[k].append(i * 2)
+    return a, b
+
+
+@cases.tensors(*ROWS)
+def groups_of_rows(x):
+    """A loop that is not staged: what one iteration reads of a list is nothing that the next one changes under another name."""
+    a = {}
+    for i in range(4):
+        k = x[i].item()
+        if k not in a:
+            a[k] = []
+        a[k].append(x[i] * 2)
+        a[k].append(a[k][0] + 1)
+    return [(k, torch.stack(v)) for k, v in a.items()]
+
+
 @cases.tensors((torch.tensor(9),), (torch.tensor(1),))
 def memo(x):
     found, n, i = {0: 0, 1: 1}, int(x), 2

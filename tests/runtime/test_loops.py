@@ -689,13 +689,76 @@ def test_a_module_is_not_made_again_by_another_try_of_the_loop():
         tg.function(run)(torch.ones(2))
 
 
-def test_an_item_that_each_iteration_replaces_by_a_longer_list_is_refused_soon(bodies):
+def grouped(x, n):
+    groups = [[], [], []]
+    for i in range(n):
+        groups[i % 3] = groups[i % 3] + [x[i].item()]
+    return groups
+
+
+def beams(x, n):
+    found = [([], 0.0), ([], -1.0)]
+    for i in range(n):
+        longer = []
+        for tokens, score in found:
+            for token in range(2):
+                longer.append((tokens + [token], score - x[i].item() * token))
+        longer.sort(key=lambda c: -c[1])
+        found = longer[:2]
+    return found
+
+
+def record(x, n):
+    state = {"path": [], "cost": 0.0, "seen": ([], 1)}
+    for i in range(n):
+        state = {"path": state["path"] + [i], "cost": state["cost"] + x[i].item(), "seen": (state["seen"][0] + [x[i]], i)}  # fmt: skip
+    state["path"].append(3)
+    return state
+
+
+def changed_places(x, n):
+    parts = [[], []]
+    for i in range(n):
+        parts = [parts[1], parts[0] + [x[i].item()]]
+    return parts
+
+
+def shorter(x, n):
+    rows = [[1.0], [2.0, 3.0]]
+    for i in range(n):
+        rows[0] = rows[0] + [x[i].item()]
+        if x[i] > 2:
+            rows[1] = rows[1][1:]
+    return rows, sum(rows[0])
+
+
+@pytest.mark.parametrize("f", [grouped, beams, record, changed_places, shorter])
+def test_lists_in_containers_that_each_iteration_replaces_by_longer_ones(f):
+    g, x = tg.function(f), torch.arange(6.0)
+    for n in (5, 0, 1, 2, 4):
+        assert repr(g(x, T(n))) == repr(f(x, T(n)))
+
+
+def test_an_item_that_is_replaced_by_longer_lists_and_may_have_another_name_is_not_changed():
+    def f(x, n):
+        groups = [[], []]
+        first = groups[0]
+        for i in range(n):
+            groups[i % 2] = groups[i % 2] + [x[i].item()]
+        first.append(9.0)
+        return groups
+
+    with pytest.raises(tg.errors.AliasError, match="held by 'a list' and by another name"):
+        tg.function(f)(torch.ones(5), T(0))
+
+
+def test_an_item_that_each_iteration_replaces_by_a_list_with_one_more_set_is_refused_soon(bodies):
     """The rounds end when the list has grown in so many of them, and the first iteration is not tried apart."""
 
     def f(x, n):
         groups = [[], []]
         for i in range(n):
-            groups[i % 2] = groups[i % 2] + [x[i]]
+            groups[i % 2] = groups[i % 2] + [{1}]
         return len(groups[0])
 
     with pytest.raises(tg.errors.LoopTypeError, match="append to a list"):

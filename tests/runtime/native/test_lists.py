@@ -604,3 +604,35 @@ def test_a_list_that_is_made_of_itself_in_a_loop():
         for n in (3, 0, 5):
             torch.testing.assert_close(g(torch.tensor(n), x), f(torch.tensor(n), x))
         assert g.concrete_functions[0].scheduled.level == "native"
+
+
+def _turns(n, x):
+    p, q = [5], [6]
+    for i in range(n):
+        p, q = q, p + [i]
+    return p, q
+
+
+def _turns_of_tensors(n, x):
+    p, q, r = [x], [x + 1], [x * 2]
+    for i in range(n):
+        p, q, r = r, p + [q[0] * 2], q[1:] + r[:2]
+    return p, q, r
+
+
+def _turns_in_a_branch(n, x):
+    p, q = [1.5], []
+    for i in range(n):
+        if x[i] > 0.5:
+            p, q = q, p + [x[i].item()]
+        else:
+            p, q = q + p[-2:], p
+    return p, q
+
+
+@pytest.mark.parametrize("f", [_turns, _turns_of_tensors, _turns_in_a_branch])
+def test_lists_that_change_places_while_one_of_them_grows(f):
+    """One is not copied to where the other stands as long as that is to be moved."""
+    g, x = tg.function(f), torch.tensor([0.0, 2.0, 3.0, 0.5, 4.0, 0.1])
+    for n in (3, 0, 1, 2, 5):
+        torch.testing.assert_close(g(torch.tensor(n), x), f(torch.tensor(n), x))

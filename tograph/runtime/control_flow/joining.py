@@ -295,22 +295,26 @@ def growing(spec: Spec) -> Spec:
     ):
         options = list(spec.options)
         return join_lists(options) or join_tuples(options) or spec
-    return _with_tuples(spec)
+    return _within(spec)
 
 
-def _with_tuples(spec: Spec) -> Spec:
-    """The same where tuples in it that get longer in every iteration are tuples of the graph."""
+def _within(spec: Spec) -> Spec:
+    """The same where lists and tuples in it that get longer in every iteration are those of the graph."""
     if isinstance(spec, structure.Tree) and not structure.is_staged_list(spec):
         return structure.Tree(
             spec.cls,
             spec.aux,
-            tuple(map(_with_tuples, spec.parts)),
+            tuple(map(_within, spec.parts)),
             spec.number,
             spec.outer,
             spec.cyclic,
         )
-    many = isinstance(spec, Choice) and len(spec.options) > 2
-    return join_tuples(list(spec.options)) or spec if many else spec
+    if not isinstance(spec, Choice):
+        return spec
+    options = list(spec.options)
+    if len(options) < 3 and not any(map(structure.is_staged_list, options)):
+        return spec
+    return join_lists(options) or join_tuples(options) or spec
 
 
 def _settled(spec: Spec) -> bool:

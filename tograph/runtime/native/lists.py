@@ -235,12 +235,16 @@ def may_take(graph: Graph, result: Value, room: Listed, given: dict[Value, Opera
     ``given``: what the inputs are.
     """
     found, first = overwrites(graph), result
+    update = None  # the first one, which copies a base that stands elsewhere
     while first in found:
-        first = found[first][0]
-    if first.node is None or first in graph.inputs:
+        update, first = first.node, found[first][0]
+    begins = given.get(first)
+    if (update or first.node) is None or (
+        isinstance(begins, Listed) and begins.places == room.places
+    ):
         return True
     names = {v for v, x in given.items() if isinstance(x, Listed) and x.places == room.places}
-    before = _before(first.node) if names else set()
+    before = _before(first.node or update) - {update} if names else set()
     for node in graph.nodes if names else ():
         if not names.isdisjoint(node.inputs):
             if node not in before:
