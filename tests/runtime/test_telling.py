@@ -67,6 +67,18 @@ for i in range(v[2].int()):
         batch = []
 x[0, 0] = total; x[0, 1] = len(batch)
 ---
+rows = [[], [v[1], v[2]]]
+for i in range(v[2].int()):
+    rows = [rows[1], rows[1]]
+rows[0].append(v[0])
+x[0, 0] = len(rows[0]); x[0, 1] = len(rows[1])
+---
+s = {'a': ([v[0]], 0), 'b': []}
+for i in range(v[2].int()):
+    s = {'a': (s['b'], 0), 'b': s['b']}
+s['a'][0].append(v[0])
+x[0, 0] = len(s['a'][0]); x[0, 1] = len(s['b'])
+---
 d = {'n': v[0]}; e = {'n': v[1]}
 for i in range(v[2].int()):
     d, e = e, d

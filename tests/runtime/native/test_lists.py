@@ -630,7 +630,27 @@ def _turns_in_a_branch(n, x):
     return p, q
 
 
-@pytest.mark.parametrize("f", [_turns, _turns_of_tensors, _turns_in_a_branch])
+def _begun_with_the_other(n, x):
+    p, q = [2.0, 3.0], [1.0]
+    for i in range(n):
+        p, q = q + p[:2], q + [x[i].item()]
+    return p, q
+
+
+def _whole_behind_the_other(n, x):
+    p, q = [1, 2, 3], [4]
+    for i in range(n):
+        if i % 3 == 2:
+            p, q = p + q[1:], q + p[:2]
+        else:
+            p, q = q + p, p
+    return p, q
+
+
+@pytest.mark.parametrize(
+    "f",
+    [_turns, _turns_of_tensors, _turns_in_a_branch, _begun_with_the_other, _whole_behind_the_other],
+)
 def test_lists_that_change_places_while_one_of_them_grows(f):
     """One is not copied to where the other stands as long as that is to be moved."""
     g, x = tg.function(f), torch.tensor([0.0, 2.0, 3.0, 0.5, 4.0, 0.1])

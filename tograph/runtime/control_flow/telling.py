@@ -242,7 +242,9 @@ class Told:
             paths = self.shared.get(place.key)
             if paths:
                 found = dict(containers(place.get()))
-                for x in [found[p] for p in paths if p in found] or found.values():
+                # What was one container in an iteration may be one of several behind the loop.
+                wanted = set(map(_plain, paths))
+                for x in [x for p, x in found.items() if _plain(p) in wanted] or found.values():
                     guard(x, place.name)
 
     def check_items(self, place: Place, spec: Spec) -> None:
@@ -253,6 +255,11 @@ class Told:
         inner = {id(x): x for x in made_anew(place, old)}
         if inner and any(id(x) in inner for _, x in Elsewhere([(place, [old])]).held(place, old)):
             raise Retrace(apart=_may_be_held(next(iter(inner.values())), place.name))
+
+
+def _plain(path: Path) -> Path:
+    """A path without the options of unions on it."""
+    return tuple(p for p in path if not isinstance(p, str))
 
 
 def key(place: Place | None) -> Any:

@@ -235,16 +235,16 @@ def may_take(graph: Graph, result: Value, room: Listed, given: dict[Value, Opera
     ``given``: what the inputs are.
     """
     found, first = overwrites(graph), result
-    update = None  # the first one, which copies a base that stands elsewhere
+    maker = first.node
     while first in found:
-        update, first = first.node, found[first][0]
-    begins = given.get(first)
-    if (update or first.node) is None or (
-        isinstance(begins, Listed) and begins.places == room.places
-    ):
+        maker, first = first.node, found[first][0]
+    maker, begins = first.node or maker, given.get(first)
+    if maker is None or (isinstance(begins, Listed) and begins.places == room.places):
         return True
     names = {v for v, x in given.items() if isinstance(x, Listed) and x.places == room.places}
-    before = _before(first.node or update) - {update} if names else set()
+    before = _before(maker) if names else set()
+    if maker.op in LIST_UPDATES:  # it copies its base first
+        before.discard(maker)
     for node in graph.nodes if names else ():
         if not names.isdisjoint(node.inputs):
             if node not in before:
