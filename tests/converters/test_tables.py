@@ -79,6 +79,25 @@ def groups_of_rows(x):
     return [(k, torch.stack(v)) for k, v in a.items()]
 
 
+@cases.tensors(*ROWS)
+def asked_while_empty(x):
+    """Before its first item a dict or set of the graph has no kinds yet."""
+    d, s, found, i = {}, set(), 0, 0
+    for k in d:
+        found += k
+    while i < 4:
+        found += sum(d.values()) + len(s) + sum(s) + max(d.values(), default=5) + min(s, default=1)
+        for a, b in d.items():
+            found += a * b
+        found += (
+            int(any(d)) + 2 * int(all(d.values())) + len([k for k in d if k > 1]) + len(sorted(d))
+        )
+        d[int(x[i])] = i
+        s.add(int(x[i]))
+        i += 1
+    return d, s, found
+
+
 @cases.tensors((torch.tensor(9),), (torch.tensor(1),))
 def memo(x):
     found, n, i = {0: 0, 1: 1}, int(x), 2

@@ -49,7 +49,7 @@ def same_key(k, key):
     return found
 
 
-def _where_key(items: dict, key, found, absent):
+def where_key(items: dict, key, found, absent):
     """``found(k)`` for the key of ``items`` that equals a staged key, ``absent()`` where none does."""
     keys = list(items)
 
@@ -85,7 +85,7 @@ def lookup(items: dict, key):
     """``items[key]`` of a staged key."""
     if not hasattr(type(items), "__missing__"):
         current_graph().root.looked_up[id(items), id(key)] = items, key, current_graph()
-    return _where_key(items, key, lambda k: read_key(items, k), lambda: no_key(items, key))
+    return where_key(items, key, lambda k: read_key(items, k), lambda: no_key(items, key))
 
 
 def read_key(x: dict, key):
@@ -152,7 +152,7 @@ def _note_key(x, key, found) -> None:
 def dict_get(x, key, default=None):
     """``x.get(key, default)``"""
     if is_staged_key(key):
-        return _where_key(x, key, lambda k: dict_get(x, k, default), lambda: default)
+        return where_key(x, key, lambda k: dict_get(x, k, default), lambda: default)
     found = x.get(key, MISSING)
     if type(key).__hash__ is not None:
         _note_key(x, key, found)
@@ -177,7 +177,7 @@ def dict_pop(x, key, *default):
     """``x.pop(key, default)`` where it is staged, or recorded key by key; NotImplemented where it is Python's own."""
     absent = (lambda: default[0]) if default else (lambda: _absent(key))
     if is_staged_key(key):
-        return _where_key(x, key, lambda k: call(x.pop, k, *default), absent)
+        return where_key(x, key, lambda k: call(x.pop, k, *default), absent)
 
     def take():
         shrinks(x)
@@ -201,7 +201,7 @@ def set_default(x, key, default=None):
     if is_staged_key(key):
         need_table(x)
         check_default(default)
-        return _where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
+        return where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
     return _held(x, key, absent, lambda: None)
 
 

@@ -157,11 +157,11 @@ _extreme("max", max)
 
 
 def _of_integers(x: Any) -> Any:
-    """A set of whole numbers as a list, for what is the same in any order; anything else as it is."""
+    """A set of whole numbers, or one that was empty so far, as a list, for what is the same in any order; anything else as it is."""
     if not issubclass(type(x), StagedSet):
         return x
     spec = x.item_spec
-    return x.keys_list() if isinstance(spec, Leaf) and spec.type == INT else x
+    return x.keys_list() if spec is None or (isinstance(spec, Leaf) and spec.type == INT) else x
 
 
 @handles(sum)

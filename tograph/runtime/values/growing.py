@@ -224,7 +224,7 @@ class StagedList(ListContent):
     def __iter__(self):
         return (
             self._followed()
-            if self.handle is None
+            if self.plain
             else self._refuse("be iterated outside of converted code")
         )
 
@@ -249,14 +249,14 @@ class StagedList(ListContent):
     def __len__(self) -> int:
         return (
             super().__len__()
-            if self.handle is None
+            if self.plain
             else self._refuse("tell its length outside of converted code")
         )
 
     def __bool__(self) -> bool:
         return (
             super().__len__() > 0
-            if self.handle is None
+            if self.plain
             else self._refuse("be a condition of unconverted code")
         )
 

@@ -79,6 +79,11 @@ class ListContent(list):
             self._let_go()
 
     @property
+    def plain(self) -> bool:
+        """Whether its items are there to be looked at: it is Python's list still, or nothing has been put into it yet."""
+        return self.handle is None or self.item_spec is None
+
+    @property
     def element(self) -> Type:
         found = self.handle.type.element if self.handle is not None else None
         if found is None:
@@ -156,7 +161,7 @@ class ListContent(list):
 
     def length(self) -> Any:
         """The number of items: staged when the content is."""
-        if self.handle is None:
+        if self.plain:
             return super().__len__()
         graph = current_graph()
         return scalar(graph.emit("tg.list_size", self.values(graph)[0], type=INT), graph)
