@@ -202,12 +202,14 @@ def put_back(place: Place, x: Any) -> None:
         if place.key[0] == "contents" and not isinstance(place.get(), Held):
             outer_tables.stand_for_list(place, reads.current())
             outer_lists.need(place, reads.current())
-            raise StructureError(
+            error = StructureError(
                 f"{_called(place)} has a different number of items, or items of different kinds, depending on a staged "
                 "condition. A list whose length depends on data holds tensors, numbers and tuples of these, all of one kind: append in "
                 "both branches, or use a tg.TensorList",
                 user_location(),
             )
+            error.table = conditional_items.table_of(place.keep)
+            raise error
         x.__dict__["name_"] = place.name
     try:
         place.put_back(x)

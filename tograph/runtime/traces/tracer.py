@@ -314,6 +314,7 @@ class Tracer:
                     raise
                 control_flow.emit_raise(error)  # with what its arguments are when the graph runs
                 result = None
+            conditional_items.given_out(result)
             if inspect.iscoroutine(result) or inspect.isasyncgen(result):
                 raise ConversionError(
                     f"{self.function.label()!r} is an async function: these are not supported in a graph"

@@ -9,9 +9,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ...errors import Location as Site
 from ...errors import StagingError
 from ..symbols.funcgraph import user_location
 from ..symbols.journal import MISSING, Location, active, key_place
+from . import tables
+from .structure import Leaf, is_union, spec_of
 
 
 class _Conditions(threading.local):
@@ -81,15 +84,40 @@ def is_unordered(x: dict) -> bool:
 
 
 def need_order(x: Any, around: tuple[int, ...] = ()) -> None:
-    """StagingError for a dict, or a container with one, the order of whose keys depends on a staged condition."""
+    """StagingError for a dict, or a container with one, the order of whose keys depends on a staged condition; a table of the graph has it."""
     plain_dict = issubclass(type(x), dict)
     if plain_dict and is_unordered(x):
-        raise StagingError(
+        error = StagingError(
             "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
             user_location(),
         )
+        error.table = table_of(x)
+        raise error
     if id(x) in around:  # a container may hold itself
         return
     plain = isinstance(x, (list, tuple)) and getattr(x, "handle", None) is None
     for part in dict.values(x) if plain_dict else x if plain else ():
         need_order(part, (*around, id(x)))
+
+
+def table_of(x: Any) -> Site | None:
+    """Where a dict was made that a table of the graph can stand for, which has an order of its keys in every run; None for others."""
+    return tables.site_of(x) if issubclass(type(x), dict) and _of_one_kind(x) else None
+
+
+def _of_one_kind(x: dict) -> bool:
+    keys = {type(k) for k in dict.keys(x)}
+    held = [o for v in dict.values(x) for o in (v.options_ if is_union(v) else [v])]
+    specs = [spec_of(v) for v in held if v is not MISSING]
+    kinds = {s.type if isinstance(s, Leaf) else getattr(s, "cls", type(s)) for s in specs}
+    return len(kinds) < 2 and len(keys) < 2 and keys <= {int, str, float}
+
+
+def given_out(x: Any) -> None:
+    """Begin again with a table, where one can be, for a dict of ``need_order`` in what a function returns."""
+    if _conditions.unordered:
+        try:
+            need_order(x)
+        except StagingError as error:
+            if error.table is not None:
+                raise
