@@ -4,6 +4,7 @@ Each program has a matrix x (3, 4) and a vector v (4,), writes to them under oth
 """
 
 import linecache
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -12,6 +13,11 @@ import tograph as tg
 from tograph.errors import AliasError
 from tograph.runtime.graph.rewrite import count_nodes
 from tograph.runtime.passes import optimize
+
+
+class Frozen(NamedTuple):
+    part: list
+    number: int
 
 
 class Box:
@@ -384,7 +390,7 @@ def build(text, name):
     source = "def f(x, v):\n" + "".join(f"    {line}\n" for line in text.splitlines())
     source += "    return x + 0, v + 0\n"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    namespace = {"torch": torch, "Box": Box}
+    namespace = {"torch": torch, "Box": Box, "Frozen": Frozen}
     exec(compile(source, name, "exec"), namespace)
     return namespace["f"]
 

@@ -67,6 +67,48 @@ for i in range(v[2].int()):
         batch = []
 x[0, 0] = total; x[0, 1] = len(batch)
 ---
+a = [v[0]]; s = (a, 1)
+for i in range(v[2].int()):
+    s = (s[0], i)
+a.append(v[1])
+x[0, 0] = len(s[0]); x[0, 1] = 1 if s[0] is a else 0
+---
+a = [v[0]]; s = (a, 1)
+for i in range(v[2].int()):
+    s = (s[0], i)
+    s[0].append(v[1])
+x[0, 0] = len(s[0]); x[0, 1] = len(a)
+---
+a = [v[0]]; b = [v[1], v[2]]; s = (a, b)
+for i in range(v[2].int()):
+    s = (s[1], s[0])
+a.append(v[1])
+x[0, 0] = len(s[0]); x[0, 1] = len(s[1]); x[0, 2] = len(a)
+---
+a = [v[0]]; b = [v[1], v[2]]; s = Frozen(a, 1)
+for i in range(v[2].int()):
+    s = Frozen(b, i)
+b.append(v[1])
+x[0, 0] = len(s.part); x[0, 1] = len(b); x[0, 2] = len(a)
+---
+s = (([v[0]], 1), ([v[1], v[2]], 2))
+for i in range(v[2].int()):
+    s = ((s[1][0], 1), (s[1][0], 2))
+s[0][0].append(v[0])
+x[0, 0] = len(s[0][0]); x[0, 1] = len(s[1][0])
+---
+d = {'n': v[0]}; s = (d, 1)
+for i in range(v[2].int()):
+    s = (s[0], i)
+d['n'] = v[1]
+x[0, 0] = s[0]['n']
+---
+a = []; s = (a, a)
+for i in range(v[2].int()):
+    s = (s[1], s[0])
+    s[0].append(v[0])
+x[0, 0] = len(s[0]); x[0, 1] = len(s[1]); x[0, 2] = len(a)
+---
 rows = [[], [v[1], v[2]]]
 for i in range(v[2].int()):
     rows = [rows[1], rows[1]]

@@ -50,12 +50,32 @@ def all_known(x: Any, known: Container[int]) -> bool:
 
 
 def told(x: Any) -> Any:
-    """``x`` with the containers that it may be counting as themselves."""
+    """``x`` with the containers that it may be, or that a tuple holds, counting as themselves."""
     if is_union(x):
         made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_], x.either_)
         made.__dict__["name_"] = x.name_
         return made
-    return Identity(x) if mutable(x) else x
+    if mutable(x):
+        return Identity(x)
+    found = _fixed(x)
+    if found is None or not any(outermost(p) for p in found[1]):
+        return x
+    return pytrees.rebuild(type(x), found[0], [told(p) for p in found[1]])
+
+
+def _fixed(x: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The parts of a tuple, or of another object that cannot change; None for anything else."""
+    found = None if isinstance(x, Identity) or mutable(x) or structure.OUTSIDE[0](x) else pytrees.parts_of(x)  # fmt: skip
+    return None if found is None or found[0] == "staged" else found
+
+
+def outermost(x: Any) -> list[Any]:
+    """The containers that ``x`` may be, or that a tuple holds."""
+    out = []
+    for o in among(x):
+        found = [] if mutable(o) else (_fixed(o) or ((), ()))[1]
+        out += [o] if mutable(o) else [c for p in found for c in outermost(p)]
+    return out
 
 
 Slot = tuple[Place | None, list[Any]]  # a place, and what each branch leaves in it
@@ -173,7 +193,7 @@ class Told:
             return partly(content, self.seen, {})
         if not self._follows(place):
             return content
-        self.known.update((id(o), o) for o in among(content) if mutable(o))
+        self.known.update((id(o), o) for o in outermost(content))
         return told(content)
 
     def left(self, state: Sequence[Place], contents: Sequence[Any]) -> list[Any]:
@@ -191,16 +211,16 @@ class Told:
         seen = {*self.known, *reachable(before)}
         found = []
         for place, content in zip(state, contents, strict=True):
-            if not self._follows(place) or not any(map(mutable, among(content))):
+            if not self._follows(place):
                 continue
-            if not all_known(content, seen):
+            if any(id(o) not in seen for o in outermost(content)):
                 self.merged.add(place.key)
                 found.append(place)
         return found
 
     def _any(self, state: Sequence[Place], contents: Sequence[Any]) -> bool:
         pairs = zip(state, contents, strict=True)
-        return any(self._follows(p) and any(map(mutable, among(c))) for p, c in pairs)
+        return any(self._follows(p) and outermost(c) for p, c in pairs)
 
     def share(self, state: Sequence[Place], contents: Sequence[Any], marks: Any = ()) -> bool:
         """Find what two places hold at the end of an iteration, and what the loop takes over while others hold it."""
