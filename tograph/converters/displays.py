@@ -1,6 +1,6 @@
 """List displays with parts that are spread: ``[*xs, y]``  ->  ``ag__.list_display((True, xs), (False, y))``.
 
-So is ``(*xs, y)``, by ``tuple_display``. ``xs`` may be a list of the graph; what is one thing or another by a staged condition is spread option by option.
+So are ``(*xs, y)``, by ``tuple_display``, and ``{*xs, y}``, by ``set_display``. ``xs`` may be a list of the graph; what is one thing or another by a staged condition is spread option by option.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ class Displays(Converter):
     def visit_Tuple(self, node):
         return self._spread(node, "tuple_display")
 
+    def visit_Set(self, node):
+        return self._spread(node, "set_display")
+
     def _spread(self, node, operator: str):
         node = self.generic_visit(node)
         spread = any(isinstance(e, gast.Starred) for e in node.elts)
-        if not isinstance(node.ctx, gast.Load) or not spread:
+        stored = not isinstance(getattr(node, "ctx", gast.Load()), gast.Load)
+        if stored or not spread:
             return node
         parts = [self._pair(e) for e in node.elts]
         return self.expression(f"{OPERATORS}.{operator}(parts_)", node, parts_=parts)
@@ -66,3 +70,11 @@ def list_display(*parts: tuple[bool, Any]) -> list:
 def tuple_display(*parts: tuple[bool, Any]) -> tuple:
     """A tuple of values, and of the items of those that are marked True."""
     return call(tuple, list_display(*parts))
+
+
+def set_display(*parts: tuple[bool, Any]) -> set:
+    """A set of values, and of the items of those that are marked True."""
+    made = call(set)
+    for starred, x in parts:
+        call(made.update, call(set, x) if starred else (x,))
+    return made

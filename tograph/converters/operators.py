@@ -13,7 +13,7 @@ from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
 from .directives import given, options
-from .displays import list_display, tuple_display
+from .displays import list_display, set_display, tuple_display
 from .escapes import whole
 from .for_stmt import for_stmt
 from .generators import Pulled as pulled
@@ -152,6 +152,7 @@ __all__ = [
     "rest_of",
     "result_of",
     "rshift",
+    "set_display",
     "setattr_",
     "setitem",
     "slice_",

@@ -90,8 +90,6 @@ class Subscripts(Converter):
 
     def visit_Set(self, node):
         node = self.generic_visit(node)
-        if any(isinstance(e, gast.Starred) for e in node.elts):
-            return node
         return self.expression(f"{OPERATORS}.new_set(items_)", node, items_=node.elts)
 
     def visit_AnnAssign(self, node):

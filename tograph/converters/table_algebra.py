@@ -245,6 +245,13 @@ def _counts(form: Callable[..., Any]) -> Callable[..., StagedTable]:
     return combined
 
 
+def no_frozen() -> StagingError:
+    return StagingError(
+        "a frozenset cannot be made of items that are known only when the graph runs, or beside a set of such: use a set",
+        user_location(),
+    )
+
+
 def _form(name: str, a: Any, b: Any) -> Callable[..., StagedTable] | None:
     """What ``a | b`` and its kind of two dicts or two sets do; None where there is no such operator."""
     if isinstance(a, dict):
@@ -256,12 +263,14 @@ def _form(name: str, a: Any, b: Any) -> Callable[..., StagedTable] | None:
 
 def operator(name: str, a: Any, b: Any) -> Any:
     """``a | b`` and its kind, with ``name`` "or", and "ior" in place; NotImplemented where there is no such operator."""
-    a, b = _as_set(a), _as_set(b)
+    a, b = as_set(a), as_set(b)
     form = _form(name.removeprefix("i"), a, b)
     if name == "ior" and is_table(a) and isinstance(a, dict) and a.__class__ is not Counter:
         form = _union
     if form is None:
         return NotImplemented
+    if isinstance(a, frozenset):
+        raise no_frozen()
     if not name.startswith("i"):
         return form(a, b)
     if not is_table(a):
@@ -271,7 +280,7 @@ def operator(name: str, a: Any, b: Any) -> Any:
     return a
 
 
-def _as_set(x: Any) -> Any:
+def as_set(x: Any) -> Any:
     """The keys or items of a dict as a set, which operators take them for."""
     return kind_of(set)(x) if type(x) in (StagedKeys, StagedItems) else x
 
@@ -301,7 +310,7 @@ _DICT = {
 _COUNTER = {
     "most_common": _most, "elements": lambda x: call(_elements, StagedList(x)), "total": _total, "subtract": subtract,
 }  # fmt: skip
-_SET = {
+OF_SETS: dict[str, Callable[..., Any]] = {
     "add": add, "discard": discard, "remove": remove, "pop": pop, "clear": clear, "update": update, "copy": lambda x: x.copy(),
     "union": _union, "difference": _difference, "intersection": _intersection, "symmetric_difference": _symmetric,
     "difference_update": _updating(_difference), "intersection_update": _updating(_intersection),
@@ -315,7 +324,7 @@ _SET = {
 
 def method(x: StagedTable, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A method of a table."""
-    forms: dict[str, Callable[..., Any]] = _SET if isinstance(x, StagedSet) else _DICT
+    forms: dict[str, Callable[..., Any]] = OF_SETS if isinstance(x, StagedSet) else _DICT
     form = forms.get(name)
     if x.python is Counter:
         form = _COUNTER.get(name, form)

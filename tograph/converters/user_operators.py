@@ -196,6 +196,7 @@ GROWING_ORDERED: list[Any] = []  # the same for ``a < b`` and its kind
 # Whether two dicts or sets are equal, and ``a | b`` and its kind of them, one of them of the graph: set by ``tables``.
 TABLES_EQUAL: list[Any] = []
 TABLES_OPERATOR: list[Any] = []
+TABLES_ORDERED: list[Any] = []  # ``a <= b`` and its kind: set by ``builtin.set_methods``
 
 
 def _containers(a: Any, b: Any) -> Any:
@@ -227,7 +228,9 @@ _ORDERS = ("lt", "le", "gt", "ge")
 
 
 def _growing_ordered(name: str, a: Any, b: Any) -> Any:
-    """The order of two lists or tuples, one of them of the graph; None where a user's class answers."""
+    """The order of two lists or tuples, or of two sets, one of them of the graph; None where a user's class answers."""
+    if is_table(a) or is_table(b):
+        return TABLES_ORDERED[0](name, a, b)
     if a.__class__ is b.__class__:
         return GROWING_ORDERED[0](name, a, b)
     if any(defines_operators(type(x)) for x in (a, b)):

@@ -22,7 +22,7 @@ from ...runtime.values.growing import StagedList
 from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
-from .. import keyed, members, special_results, staged_members, text_options, union
+from .. import keyed, members, special_results, text_options, union
 from ..call_rules import DECIDING, is_user_function
 from ..calls import call
 from ..consumers import gathered
@@ -349,10 +349,6 @@ for _kind in (*guards.MAPPINGS, collections.Counter):
             return getattr(x, _name)(*args, **kwargs)
 
         METHODS[(_kind, _name)] = _listed
-
-
-for _name, _form in (members.METHODS | staged_members.METHODS).items():
-    METHODS[(set, _name)] = _form
 
 
 def _move_to_end(x, key, last=True):
