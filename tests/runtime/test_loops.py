@@ -739,6 +739,34 @@ def test_lists_in_containers_that_each_iteration_replaces_by_longer_ones(f):
         assert repr(g(x, T(n))) == repr(f(x, T(n)))
 
 
+class Log:
+    def __init__(self):
+        self.steps, self.more = [1], {"deep": [2]}
+
+
+def from_an_attribute(log, n):
+    steps, pair = log.steps, (log.steps, 0)
+    for i in range(n):
+        steps = steps + [i]
+        pair = (pair[0] + [i * 2], i)
+    return steps, pair
+
+
+def to_an_attribute(log, n):
+    for i in range(n):
+        log.steps = log.steps + [i]
+        log.more["deep"] = log.more["deep"] + [i]
+    return len(log.steps)
+
+
+@pytest.mark.parametrize("f", [from_an_attribute, to_an_attribute])
+def test_lists_from_outside_that_each_iteration_replaces_by_longer_ones(f):
+    g, one, two = tg.function(f), Log(), Log()
+    for n in (2, 0, 3):
+        assert repr(g(two, T(n))) == repr(f(one, T(n)))
+        assert vars(one) == vars(two)
+
+
 def test_an_item_that_is_replaced_by_longer_lists_and_may_have_another_name_is_not_changed():
     def f(x, n):
         groups = [[], []]

@@ -17,7 +17,7 @@ import torch
 
 from ..errors import RecursiveCallError, StructureError
 from ..runtime import control_flow
-from ..runtime.control_flow.telling import containers
+from ..runtime.control_flow.containers import containers
 from ..runtime.graph.ir import Value
 from ..runtime.graph.ordering import graph_effects
 from ..runtime.inference.shapes import SYMBOLS

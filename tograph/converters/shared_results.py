@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from ..errors import AliasError
+from ..runtime.control_flow.containers import containers
 from ..runtime.control_flow.picking import Lost, fresh_view
-from ..runtime.control_flow.telling import containers
 from ..runtime.inference.shapes import contiguous
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import FuncGraph, Storage, current_graph, user_location

@@ -10,10 +10,11 @@ from ..symbols import journal
 from ..symbols.journal import Location as Place
 from ..values import inner_lists, structure
 from ..values.structure import Spec
+from .containers import containers
 from .leaves import Path
 from .regions import Region
 from .sharing import Sharing
-from .telling import Before, Elsewhere, Slot, containers, guard, in_places, is_whole, key, made_anew
+from .telling import Before, Elsewhere, Slot, guard, in_places, is_whole, key, made_anew
 
 
 class Merged:

@@ -10,7 +10,6 @@ itself, beside what the construct makes, also inside of that. A change that cann
 from __future__ import annotations
 
 import contextlib
-from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -24,59 +23,9 @@ from ..values import inner_lists, pytrees, structure
 from ..values.growing import StagedList
 from ..values.reach import Reach, reachable, user_variables
 from ..values.structure import Identity, Spec, is_union
+from .containers import all_known, among, containers, mutable, outermost, own, plain, told
 from .leaves import Path
 from .regions import Region
-
-_CONTAINERS = (list, dict, set, deque, defaultdict, Counter, OrderedDict)
-
-
-def mutable(x: Any) -> bool:
-    """Whether ``x`` is a container or an object that can change."""
-    return (
-        type(x) in _CONTAINERS
-        or (isinstance(x, StagedList) and not x.frozen)
-        or (pytrees.has_identity(x) and pytrees.parts_of(x) is not None)
-    )
-
-
-def among(x: Any) -> list[Any]:
-    """What ``x`` may be."""
-    return x.options_ if is_union(x) else [x]
-
-
-def all_known(x: Any, known: Container[int]) -> bool:
-    """Whether all containers that ``x`` may be existed before: their ids are ``known``."""
-    return all(id(o) in known for o in among(x) if mutable(o))
-
-
-def told(x: Any) -> Any:
-    """``x`` with the containers that it may be, or that a tuple holds, counting as themselves."""
-    if is_union(x):
-        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_], x.either_)
-        made.__dict__["name_"] = x.name_
-        return made
-    if mutable(x):
-        return Identity(x)
-    found = _fixed(x)
-    if found is None or not any(outermost(p) for p in found[1]):
-        return x
-    return pytrees.rebuild(type(x), found[0], [told(p) for p in found[1]])
-
-
-def _fixed(x: Any) -> tuple[Any, Sequence[Any]] | None:
-    """The parts of a tuple, or of another object that cannot change; None for anything else."""
-    found = None if isinstance(x, Identity) or mutable(x) or structure.OUTSIDE[0](x) else pytrees.parts_of(x)  # fmt: skip
-    return None if found is None or found[0] == "staged" else found
-
-
-def outermost(x: Any) -> list[Any]:
-    """The containers that ``x`` may be, or that a tuple holds."""
-    out = []
-    for o in among(x):
-        found = [] if mutable(o) else (_fixed(o) or ((), ()))[1]
-        out += [o] if mutable(o) else [c for p in found for c in outermost(p)]
-    return out
-
 
 Slot = tuple[Place | None, list[Any]]  # a place, and what each branch leaves in it
 
@@ -151,24 +100,6 @@ def _bare(x: Any) -> Any:
     return x.value if isinstance(x, Identity) else x
 
 
-def containers(x: Any, path: Path = (), around: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:
-    """The containers and objects in ``x``, itself included, that are made anew when it is. ``around``: those that ``x`` was found in, of a cycle."""
-    if is_union(x):
-        for i, option in enumerate(x.options_):
-            yield from containers(option, (*path, f"option{i}"), around)
-        return
-    if mutable(x):
-        yield path, x
-        if any(x is outer for outer in around):
-            return
-        around = (*around, x)
-    found = pytrees.parts_of(x) if not isinstance(x, Identity) else None
-    if found is None or found[0] == "staged" or structure.OUTSIDE[0](x):
-        return
-    for i, part in enumerate(found[1]):
-        yield from containers(part, (*path, i), around)
-
-
 class Told:
     """What a loop's places hold: as themselves, as long as no iteration leaves a container that it made itself."""
 
@@ -192,7 +123,7 @@ class Told:
         if self.apart:
             return partly(content, self.seen, {})
         if not self._follows(place):
-            return content
+            return own(content) if place.key in self.merged else content
         self.known.update((id(o), o) for o in outermost(content))
         return told(content)
 
@@ -263,8 +194,8 @@ class Told:
             if paths:
                 found = dict(containers(place.get()))
                 # What was one container in an iteration may be one of several behind the loop.
-                wanted = set(map(_plain, paths))
-                for x in [x for p, x in found.items() if _plain(p) in wanted] or found.values():
+                wanted = set(map(plain, paths))
+                for x in [x for p, x in found.items() if plain(p) in wanted] or found.values():
                     guard(x, place.name)
 
     def check_items(self, place: Place, spec: Spec) -> None:
@@ -275,11 +206,6 @@ class Told:
         inner = {id(x): x for x in made_anew(place, old)}
         if inner and any(id(x) in inner for _, x in Elsewhere([(place, [old])]).held(place, old)):
             raise Retrace(apart=_may_be_held(next(iter(inner.values())), place.name))
-
-
-def _plain(path: Path) -> Path:
-    """A path without the options of unions on it."""
-    return tuple(p for p in path if not isinstance(p, str))
 
 
 def key(place: Place | None) -> Any:

@@ -29,10 +29,11 @@ from ..values.structure import Handle, Spec, leaf_types, spec_of
 from .attaching import choose
 from .attempts import Attempt
 from .bound import Bound
+from .containers import all_known, told
 from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
 from .regions import Region, recording_places, trace_region, unmoved
-from .telling import all_known, partly, told
+from .telling import partly
 
 
 class _Progress:
