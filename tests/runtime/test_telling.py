@@ -67,6 +67,15 @@ for i in range(v[2].int()):
         batch = []
 x[0, 0] = total; x[0, 1] = len(batch)
 ---
+a = [v[0]]; s = [a, 0]
+for i in range(v[3].int()):
+    s = [[v[1], v[2]], i]
+x[0, 0] = 1 if a is s[0] else 0
+---
+a = [v[0]]; s = (a, [v[1], v[2]])
+if v[0] > 0: s = (s[1], s[1])
+x[0, 0] = 1 if a is s[0] else 0; x[0, 1] = 1 if s[1] is s[0] else 0
+---
 a = [v[0]]; s = (a, 1)
 for i in range(v[2].int()):
     s = (s[0], i)

@@ -225,7 +225,7 @@ def is_(a, b):
         flags = type(b) is bool or isinstance(b, StagedBool)
         if is_union(b) or flags or isinstance(b, torch.Tensor):
             return distribute(lambda v: is_(v, b), a)
-        return test_options(lambda v: v is b, a)
+        return test_options(lambda v: _is_one(v, b), a)
     if is_union(b):
         return is_(b, a)
     if isinstance(a, StagedBool) or isinstance(b, StagedBool):
@@ -237,12 +237,18 @@ def is_(a, b):
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         reads.compared(a, b)
         return control_flow.same_tensor(a, b)
+    same = _is_one(a, b)
+    if not same and is_tracing():
+        _may_be_one(a, b)
+    return b.exactly(a) if type(b) is StagedClass else same
+
+
+def _is_one(a, b) -> bool:
+    """Whether two values are one object; AliasError, or a trace that knows it, for two that a construct made of what may be one."""
     refuse = journal.guarded(a)
     if refuse is not None and a is not b and journal.guarded(b) is not None:
-        refuse()  # both may be one object
-    if a is not b and is_tracing():
-        _may_be_one(a, b)
-    return b.exactly(a) if type(b) is StagedClass else a is b
+        refuse()
+    return a is b
 
 
 def _may_be_one(a, b) -> None:
