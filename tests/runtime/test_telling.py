@@ -67,6 +67,14 @@ for i in range(v[2].int()):
         batch = []
 x[0, 0] = total; x[0, 1] = len(batch)
 ---
+s = {'a': ([v[0], v[1]], 0), 'b': [v[2]]}
+if v[0] > 0:
+    b = s['b']; s = {'a': (b, 0), 'b': s['a'][0] + [v[1]]}
+else:
+    b = s['b']; s = {'a': (b, 0), 'b': s['a'][0] + [v[2]]}
+s['a'][0].append(v[0])
+x[0, 0] = len(b); x[0, 1] = len(s['a'][0])
+---
 a = [v[0]]; s = [a, 0]
 for i in range(v[3].int()):
     s = [[v[1], v[2]], i]

@@ -80,6 +80,20 @@ def containers(x: Any, path: Path = (), around: tuple[Any, ...] = ()) -> Iterato
         yield from containers(part, (*path, i), around)
 
 
+def themselves(x: Any, around: tuple[Any, ...] = ()) -> Iterator[Any]:
+    """The containers and objects in ``x`` that count as themselves (``Identity``)."""
+    if isinstance(x, Identity):
+        yield x.value
+        return
+    if any(x is outer for outer in around):
+        return
+    for option in among(x):
+        found = pytrees.parts_of(option)
+        if found is not None and found[0] != "staged" and not structure.OUTSIDE[0](option):
+            for part in found[1]:
+                yield from themselves(part, (*around, x))
+
+
 def own(x: Any) -> Any:
     """``x`` with lists of Python's own as lists that can be of the graph: a loop makes them anew."""
     if type(x) is list:

@@ -10,7 +10,7 @@ from ..symbols import journal
 from ..symbols.journal import Location as Place
 from ..values import inner_lists, structure
 from ..values.structure import Spec
-from .containers import containers
+from .containers import containers, themselves
 from .leaves import Path
 from .regions import Region
 from .sharing import Sharing
@@ -39,6 +39,7 @@ class Merged:
         self._find = functools.cache(lambda: Sharing(slots, specs, live))
         for k in range(len(live)):
             self._find_twice(k, [(i, p, c[k]) for i, (p, c) in numbered.items()])
+            self._find_kept(k, [(i, p, c[k]) for i, (p, c) in numbered.items()])
         elsewhere = Elsewhere(list(numbered.values()), before)
         for number, (place, contents) in numbered.items():
             held = [(x, k) for k, c in enumerate(contents) for x in made_anew(place, c)]
@@ -62,6 +63,15 @@ class Merged:
             if not self.sharing.is_one(x, k, len(positions)):
                 for i, place in positions:
                     self._add(i, place, [(x, k)])
+
+    def _find_kept(self, k: int, contents: Sequence[tuple[int, Place | None, Any]]) -> None:
+        """Find what one region leaves in two places, in one of which it counts as itself."""
+        kept = {id(x) for _, _, content in contents for x in themselves(content)}
+        for i, place, content in contents if kept else ():
+            for x in made_anew(place, content):
+                if id(x) in kept:
+                    self._add(i, place, [(x, k)])
+                    guard(x, "another name" if place is None else place.name)
 
     def _add(self, number: int, place: Place | None, found: Sequence[tuple[Any, int]]) -> None:
         """These containers of these branches, in a place, are held by other names."""
