@@ -31,7 +31,7 @@ from . import outside_world
 from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
-from .registry import HIGHER_ORDER, STREAM_METHODS, hashable
+from .registry import HIGHER_ORDER, STREAM_METHODS, TENSOR_METHODS, form_of, hashable
 from .resolved import resolved
 
 
@@ -91,9 +91,10 @@ def _run_alone(f, args, kwargs):
         _refuse_shown(found, f)
         return found
     except (GraphBoolError, TypeError, ValueError, RuntimeError) as error:
-        found = _with_contents(error, f, owner, args, kwargs)
-        if found is not _UNKNOWN:
-            return found
+        for given in (_with_contents, _with_numbers):
+            found = given(error, f, owner, args, kwargs)
+            if found is not _UNKNOWN:
+                return found
         ours = _instead(error, f, owner, args, kwargs)
         if ours is None:
             raise
@@ -143,6 +144,27 @@ def _with_contents(error: Exception, f: Any, owner: Any, args: tuple, kwargs: di
         return _UNKNOWN
 
 
+def _with_numbers(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:  # fmt: skip
+    """What a function of torch's C code gives that asks for a number where it was given a tensor of one integer, with its item; _UNKNOWN where that does not help."""
+    if type(error) is not GraphBoolError or not (is_tracing() and _of_arrays(f, owner)) or isinstance(f, types.FunctionType):  # fmt: skip
+        return _UNKNOWN
+    if isinstance(owner, torch.Tensor) and f.__name__ in TENSOR_METHODS:
+        f, args = TENSOR_METHODS[f.__name__], (owner, *args)
+    f = form_of(f) or f
+    given = {**dict(enumerate(args)), **kwargs}
+    for at in [at for at, x in given.items() if _is_integer(x)]:
+        tried = {**given, at: as_symbolic(given[at]).item()}
+        try:
+            return f(*[tried.pop(i) for i in range(len(args))], **tried)
+        except (GraphBoolError, TypeError, RuntimeError):
+            pass
+    return _UNKNOWN
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and not (x.dim() or x.is_floating_point() or x.is_complex())
+
+
 _UNKNOWN = object()
 
 
@@ -185,7 +207,7 @@ STAGED_TEXT = ", known when the graph runs>"
 def _plain_number(f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> GraphBoolError | None:
     """The error of a function of torch or numpy that asks for a number among its arguments while tracing."""
     named = [*enumerate(args, 1), *((repr(name), x) for name, x in kwargs.items())]
-    which = [str(at) for at, x in named if isinstance(x, SYMBOLS)]
+    which = [str(at) for at, x in named if isinstance(x, SYMBOLS) or _is_integer(x)]
     if not which or not _of_arrays(f, owner):
         return None
     name = getattr(f, "__name__", type(f).__name__)

@@ -43,7 +43,7 @@ def lower(low: Lowering, node: Node) -> None:
     low.work += 30
     out = node.outputs[0]
     if out.type in (OBJECT, ListType(OBJECT)):
-        raise Decline("a text beside other objects")  # the texts of such a graph have no type of their own
+        raise Decline("a text beside objects of other kinds")
     if node.op == "tg.choose":
         found: Operand = _choice(low, *node.args)
     elif node.op == "py.constant":
