@@ -72,9 +72,10 @@ def _run_alone(f, args, kwargs):
     if hashable(f) and f in _QUIET:
         return f(*args, **kwargs)
     owner = getattr(f, "__self__", None)
-    if _is_stream(owner) and f.__name__ in STREAM_METHODS and is_tracing():
+    if _is_stream(owner) and f.__name__ in STREAM_METHODS:
         return STREAM_METHODS[f.__name__](owner, *args, **kwargs)
     _refuse_text(owner, args)
+    _refuse_told(owner, f)
     outside_world.called(f, args, kwargs)
     if _of_arrays(f, owner):
         _refuse_growing(f, (*args, *kwargs.values()))
@@ -106,6 +107,16 @@ def _refuse_text(owner: Any, args: tuple) -> None:
     for x in args if isinstance(owner, io.StringIO) else ():
         if isinstance(x, StagedString):
             x.refuse("written to a text in memory")
+
+
+def _refuse_told(owner: Any, f: Any) -> None:
+    """StagingError for what a text in memory holds that the graph prints to."""
+    if isinstance(owner, io.StringIO) and is_tracing() and any(x is owner for x in current_graph().root.told):  # fmt: skip
+        raise StagingError(
+            f"{f.__name__}() of a text in memory that this function prints to is known only when the graph runs: call it outside of the function, or "
+            'put the text together as a string (`text += f"..."`)',
+            user_location(),
+        )
 
 
 def _refuse_shown(found: Any, f: Any) -> None:
@@ -240,8 +251,12 @@ def _refuse_growing(f: Any, args: tuple) -> None:
 
 
 def _is_stream(x: Any) -> bool:
-    """Whether what is written to an object goes out."""
-    return x is not None and (isinstance(x, io.TextIOWrapper) or x is sys.stdout or x is sys.stderr)
+    """Whether what is written to an object goes out, or to a text in memory from outside of the function."""
+    if x is None or not is_tracing():
+        return False
+    if isinstance(x, io.StringIO) and x is not current_graph().root.stdout and x is not sys.stderr:
+        return reads.is_outside(x)
+    return isinstance(x, io.TextIOWrapper) or x is sys.stdout or x is sys.stderr
 
 
 # Functions that look at no content.
