@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import pprint
+import re
 import string
 import sys
 
@@ -329,6 +330,18 @@ def test_print_to_a_stream_that_an_object_keeps(capsys):
     assert capsys.readouterr().out == "kept tensor(1)\nkept tensor(2)\n"
     assert out.getvalue() == ""
     assert said.text == "said tensor(1)\nsaid tensor(2)\n"
+
+
+def matched(x):
+    word = "abc" if x > 0 else "xyz"
+    found = re.match("(a)(.)", word)
+    return found.group(2) if found else "none", re.compile("x").search(word) is None
+
+
+def test_a_text_of_several_is_matched():
+    f = tg.function(matched)
+    for x in (torch.tensor(1), torch.tensor(-1)):
+        assert f(x) == matched(x)
 
 
 class Lines:
