@@ -462,6 +462,20 @@ def test_run_time_error_shows_where():
     assert f(torch.ones(3), torch.tensor(1)) == 2
 
 
+def test_run_time_error_of_converted_torch_code_shows_the_users_line():
+    @tg.function
+    def draw(scale):
+        d = torch.distributions.Normal(0.0, scale)  # THE LINE
+        return d.sample()
+
+    draw(torch.tensor(1.0))
+    with pytest.raises(ValueError, match="constraint GreaterThan") as caught:
+        draw(torch.tensor(-1.0))
+    note = "".join(caught.value.__notes__)
+    assert f'"{__file__}", line' in note and "THE LINE" in note
+    assert torch.__file__.removesuffix("__init__.py") not in note
+
+
 def test_shape_mismatch_shows_the_line():
     @tg.function
     def f(x, y):

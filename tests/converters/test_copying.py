@@ -68,3 +68,14 @@ def test_a_copy_has_no_history():
     assert requires and torch.equal(x.grad, torch.tensor([1.0, 2.0]))
     with pytest.raises(RuntimeError, match="graph leaves"):
         tg.function(lambda x: copy.deepcopy(x * 2))(x)
+
+
+def test_of_texts_of_the_run():
+    def f(x):
+        found = []
+        if x > 0:
+            found.append(f"{x.item()} is positive")
+        return [copy.deepcopy(text) for text in found], copy.copy(f"{x.item()}")
+
+    for x in (torch.tensor(1.0), torch.tensor(-1.0)):
+        assert tg.function(f)(x) == f(x)

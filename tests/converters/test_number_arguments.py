@@ -157,6 +157,30 @@ def test_numbers_out_of_their_range(program, bad):
             f(bad)
 
 
+def counted(x):
+    n = (x[0] + 2).long()
+    return torch.linspace(0, 1, n), torch.linspace(0, 3, steps=n), torch.bernoulli(x.abs() / 4, n * 0)  # fmt: skip
+
+
+def test_a_tensor_of_one_integer_is_taken_as_its_item():
+    f = tg.function(counted)
+    for x in ROWS:
+        torch.testing.assert_close(f(x), counted(x))
+    assert f.trace_count == 1
+
+
+@pytest.mark.parametrize(
+    "program, which",
+    [
+        (lambda x, n: x.cumsum(n), r"cumsum\(\) takes argument 2"),
+        (lambda x, n: F.softmax(x, dim=n), r"softmax\(\) takes argument 'dim'"),
+    ],
+)
+def test_a_tensor_that_torch_takes_for_a_plain_number_is_named(program, which):
+    with pytest.raises(tg.errors.GraphBoolError, match=which):
+        tg.function(program)(torch.ones(2, 2), torch.tensor(1))
+
+
 def far(x):
     s, w = abs(x[1]).item(), torch.stack([x, x * torch.inf]).requires_grad_()
     zeros = torch.zeros_like(w)

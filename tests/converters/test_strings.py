@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import pprint
+import re
 import string
 import sys
 
@@ -329,6 +330,79 @@ def test_print_to_a_stream_that_an_object_keeps(capsys):
     assert capsys.readouterr().out == "kept tensor(1)\nkept tensor(2)\n"
     assert out.getvalue() == ""
     assert said.text == "said tensor(1)\nsaid tensor(2)\n"
+
+
+def matched(x):
+    word = "abc" if x > 0 else "xyz"
+    found = re.match("(a)(.)", word)
+    return found.group(2) if found else "none", re.compile("x").search(word) is None
+
+
+def test_a_text_of_several_is_matched():
+    f = tg.function(matched)
+    for x in (torch.tensor(1), torch.tensor(-1)):
+        assert f(x) == matched(x)
+
+
+class Lines:
+    """A file that keeps what it is given, as its `write` says."""
+
+    def __init__(self):
+        self.found = []
+
+    def write(self, text):
+        if text.strip():
+            self.found.append(text)
+
+
+def printed_to_own_lines(x):
+    lines = Lines()
+    for v in x:
+        if v > 0:
+            print("item", v.item(), sep=":", file=lines)
+    with contextlib.redirect_stdout(lines):
+        print("sum", x.sum())
+    print("after", len(lines.found))
+    return lines.found
+
+
+def test_prints_to_a_file_of_a_class_that_the_function_makes_call_its_write():
+    for x in (torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0])):
+        expected, found = run(printed_to_own_lines, (x,)), run(tg.function(printed_to_own_lines), (x,))  # fmt: skip
+        assert (found.value, found.printed) == (expected.value, expected.printed)
+
+
+def kept_in_memory(x, log):
+    text = io.StringIO()
+    print("n", 3, file=text)
+    with contextlib.redirect_stdout(text):
+        print("inside")
+    with contextlib.redirect_stdout(None):
+        print(x)
+    log.write("first ")
+    print(x.item(), file=log)
+    if x > 1:
+        log.write("large ")
+    return text.getvalue()
+
+
+def test_texts_in_memory():
+    f, logs = tg.function(kept_in_memory), (io.StringIO(), io.StringIO())
+    for v in (1.0, 2.0, 3.0):
+        assert f(torch.tensor(v), logs[0]) == kept_in_memory(torch.tensor(v), logs[1])
+    assert logs[0].getvalue() == logs[1].getvalue()
+
+
+def printed_and_read(x, log):
+    print(x, file=log)
+    return log.getvalue()
+
+
+def test_a_text_in_memory_that_the_graph_prints_to_is_not_read():
+    with pytest.raises(StagingError, match=r"getvalue\(\) of a text in memory that"):
+        tg.function(printed_and_read)(torch.tensor(1), io.StringIO())
+    with pytest.raises(StagingError, match="written to a text in memory"):
+        tg.function(lambda x: print(x, file=io.StringIO()))(torch.tensor(1))
 
 
 class Held:

@@ -31,7 +31,7 @@ from . import outside_world
 from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
-from .registry import HIGHER_ORDER, STREAM_METHODS, hashable
+from .registry import HIGHER_ORDER, STREAM_METHODS, TENSOR_METHODS, form_of, hashable
 from .resolved import resolved
 
 
@@ -72,9 +72,10 @@ def _run_alone(f, args, kwargs):
     if hashable(f) and f in _QUIET:
         return f(*args, **kwargs)
     owner = getattr(f, "__self__", None)
-    if _is_stream(owner) and f.__name__ in STREAM_METHODS and is_tracing():
+    if _is_stream(owner) and f.__name__ in STREAM_METHODS:
         return STREAM_METHODS[f.__name__](owner, *args, **kwargs)
     _refuse_text(owner, args)
+    _refuse_told(owner, f)
     outside_world.called(f, args, kwargs)
     if _of_arrays(f, owner):
         _refuse_growing(f, (*args, *kwargs.values()))
@@ -91,9 +92,10 @@ def _run_alone(f, args, kwargs):
         _refuse_shown(found, f)
         return found
     except (GraphBoolError, TypeError, ValueError, RuntimeError) as error:
-        found = _with_contents(error, f, owner, args, kwargs)
-        if found is not _UNKNOWN:
-            return found
+        for given in (_with_contents, _with_numbers):
+            found = given(error, f, owner, args, kwargs)
+            if found is not _UNKNOWN:
+                return found
         ours = _instead(error, f, owner, args, kwargs)
         if ours is None:
             raise
@@ -105,6 +107,16 @@ def _refuse_text(owner: Any, args: tuple) -> None:
     for x in args if isinstance(owner, io.StringIO) else ():
         if isinstance(x, StagedString):
             x.refuse("written to a text in memory")
+
+
+def _refuse_told(owner: Any, f: Any) -> None:
+    """StagingError for what a text in memory holds that the graph prints to."""
+    if isinstance(owner, io.StringIO) and is_tracing() and any(x is owner for x in current_graph().root.told):  # fmt: skip
+        raise StagingError(
+            f"{f.__name__}() of a text in memory that this function prints to is known only when the graph runs: call it outside of the function, or "
+            'put the text together as a string (`text += f"..."`)',
+            user_location(),
+        )
 
 
 def _refuse_shown(found: Any, f: Any) -> None:
@@ -141,6 +153,27 @@ def _with_contents(error: Exception, f: Any, owner: Any, args: tuple, kwargs: di
             return f(*args, **kwargs)
     except (GraphBoolError, RuntimeError):
         return _UNKNOWN
+
+
+def _with_numbers(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:  # fmt: skip
+    """What a function of torch's C code gives that asks for a number where it was given a tensor of one integer, with its item; _UNKNOWN where that does not help."""
+    if type(error) is not GraphBoolError or not (is_tracing() and _of_arrays(f, owner)) or isinstance(f, types.FunctionType):  # fmt: skip
+        return _UNKNOWN
+    if isinstance(owner, torch.Tensor) and f.__name__ in TENSOR_METHODS:
+        f, args = TENSOR_METHODS[f.__name__], (owner, *args)
+    f = form_of(f) or f
+    given = {**dict(enumerate(args)), **kwargs}
+    for at in [at for at, x in given.items() if _is_integer(x)]:
+        tried = {**given, at: as_symbolic(given[at]).item()}
+        try:
+            return f(*[tried.pop(i) for i in range(len(args))], **tried)
+        except (GraphBoolError, TypeError, RuntimeError):
+            pass
+    return _UNKNOWN
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and not (x.dim() or x.is_floating_point() or x.is_complex())
 
 
 _UNKNOWN = object()
@@ -185,7 +218,7 @@ STAGED_TEXT = ", known when the graph runs>"
 def _plain_number(f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> GraphBoolError | None:
     """The error of a function of torch or numpy that asks for a number among its arguments while tracing."""
     named = [*enumerate(args, 1), *((repr(name), x) for name, x in kwargs.items())]
-    which = [str(at) for at, x in named if isinstance(x, SYMBOLS)]
+    which = [str(at) for at, x in named if isinstance(x, SYMBOLS) or _is_integer(x)]
     if not which or not _of_arrays(f, owner):
         return None
     name = getattr(f, "__name__", type(f).__name__)
@@ -218,8 +251,12 @@ def _refuse_growing(f: Any, args: tuple) -> None:
 
 
 def _is_stream(x: Any) -> bool:
-    """Whether what is written to an object goes out."""
-    return x is not None and (isinstance(x, io.TextIOWrapper) or x is sys.stdout or x is sys.stderr)
+    """Whether what is written to an object goes out, or to a text in memory from outside of the function."""
+    if x is None or not is_tracing():
+        return False
+    if isinstance(x, io.StringIO) and x is not current_graph().root.stdout and x is not sys.stderr:
+        return reads.is_outside(x)
+    return isinstance(x, io.TextIOWrapper) or x is sys.stdout or x is sys.stderr
 
 
 # Functions that look at no content.

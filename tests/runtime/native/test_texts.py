@@ -231,6 +231,19 @@ def test_texts_are_printed_and_said_by_errors():
     assert g.concrete_functions[-1].scheduled.level == "native"
 
 
+def test_texts_beside_an_object_of_another_kind_are_left_to_the_host():
+    def says(x):
+        for v in x:
+            x = x + v
+        words = ",".join(format(v, ".2f") for v in x.tolist())
+        print(words, f"{x.tolist()}")
+
+    g = tg.function(says)
+    for _ in range(3):
+        expected, found = (run(f, (torch.tensor([1.0, -2.0]),)) for f in (says, g))
+        assert (found.error, found.printed) == (None, expected.printed)
+
+
 def test_many_words_are_one_table():
     words = [f"w{i}" if i % 3 else f"##{i}" for i in range(500)]
 

@@ -44,8 +44,7 @@ def at_run_time(error: BaseException, node: Node | None, graph: Graph) -> None:
 
 def explained(error: BaseException) -> str:
     """The note of an exception that becomes part of a graph, to be shown when the graph raises it."""
-    inner = frames_of(error.__traceback__)
-    return _trace_note(error, joined(stack_frames(sys._getframe(1)), inner)) if inner else ""
+    return _trace_note(error, joined(stack_frames(sys._getframe(1)), frames_of(error.__traceback__)))  # fmt: skip
 
 
 def _noted(error: BaseException) -> bool:

@@ -55,6 +55,12 @@ class StagedString:
     def __repr__(self):
         return "<str, known when the graph runs>"
 
+    def __copy__(self) -> StagedString:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StagedString:
+        return self
+
     def __tograph_len__(self):
         return text_op("__len__", int, self)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
-from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
+from ..graph.types import DTYPE_NAMES, OBJECT, STR, ListType, ScalarType
 from . import calls, list_memory
 from .code import FLOATS
 from .scalar_parts import cast
@@ -42,6 +42,8 @@ def lower(low: Lowering, node: Node) -> None:
     low.native_ops += 1
     low.work += 30
     out = node.outputs[0]
+    if out.type in (OBJECT, ListType(OBJECT)):
+        raise Decline("a text beside objects of other kinds")
     if node.op == "tg.choose":
         found: Operand = _choice(low, *node.args)
     elif node.op == "py.constant":

@@ -15,6 +15,7 @@ it since; a write in a nested graph drops the entry in every graph around it.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 import weakref
@@ -36,6 +37,7 @@ from . import journal, library_ops
 from .code_lines import CodeSet, line_of
 from .root import Root
 
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 USER_CODE = CodeSet()  # code objects whose frames count as the user's lines
 _versions = itertools.count(1)
 
@@ -299,10 +301,12 @@ def is_tracing() -> bool:
 
 
 def user_location() -> Location | None:
-    """File and line of the innermost frame that runs the user's code."""
-    frame = sys._getframe(2)
+    """File and line of the innermost frame that runs the user's code, which is not torch's where it can be told."""
+    frame, found = sys._getframe(2), None
     while frame is not None:
         if frame.f_code in USER_CODE:
-            return frame.f_code.co_filename, line_of(frame)
+            if not frame.f_code.co_filename.startswith(_TORCH):
+                return frame.f_code.co_filename, line_of(frame)
+            found = found or (frame.f_code.co_filename, line_of(frame))
         frame = frame.f_back
-    return None
+    return found

@@ -6,6 +6,7 @@ tensors that stand for values refer to their graph by way of torch's histories, 
 
 from __future__ import annotations
 
+import sys
 import types as pytypes
 import weakref
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class Root:
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
     ``grown``, ``grew`` (in an earlier trace), ``ungrown``, ``additions``, ``kinds``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
-    ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object, and tuples for those of arguments and staged constructs.
+    ``stdout``: that of Python when the trace began; ``told``: the texts in memory that the graph prints to. ``laid_out``: what the code does follows from how the tensors of the call lie in memory. ``read_items``: containers that were read from lists and dicts of the graph, each time a new object, and tuples for those of arguments and staged constructs.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -63,6 +64,8 @@ class Root:
     created: list[tuple[Any, Location | None]] = field(default_factory=list)
     settled: set[Any] = field(default_factory=set)
     given: Sequence[Any] = ()
+    told: list[Any] = field(default_factory=list)
+    stdout: Any = field(default_factory=lambda: sys.stdout)
     real: frozenset[int] = frozenset()
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
     lent: list[tuple[Any, Any]] = field(default_factory=list)

@@ -194,7 +194,9 @@ def _is_attributes(cls: type) -> bool:
         cls, (type, BaseException, torch.nn.Module)
     ):
         return False
-    return all(c.__flags__ & HEAP and "__new__" not in vars(c) for c in _classes(cls))
+    return all(
+        c.__flags__ & (HEAP | _IN_C) == HEAP and "__new__" not in vars(c) for c in _classes(cls)
+    )
 
 
 def _classes(cls: type) -> list[type]:
@@ -226,6 +228,9 @@ _BOUND = (
 _SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
 HEAP = 1 << 9  # of the flags of a class: it was made by a class statement
+_IN_C = (
+    1 << 7 | 1 << 8
+)  # of the flags of a class: it has no objects but those that C makes, or cannot be changed
 
 _DATA = "torch.distributions."  # plain classes of a library
 
