@@ -120,7 +120,7 @@ class Frozen:
         (lambda: np.zeros(2), lambda o: o.fill(3)),
         (lambda: np.zeros(2), lambda o: operator.setitem(o, 0, 1)),
         (lambda: array.array("d", [1.0]), lambda o: o.append(2)),
-        (io.StringIO, lambda o: o.truncate(0)),
+        (lambda: io.StringIO("abc"), lambda o: o.truncate(0)),
         (lambda: random.Random(0), lambda o: o.setstate(random.Random(1).getstate())),
         (lambda: np.random.default_rng(0), lambda o: o.random(3)),
         (queue.Queue, lambda o: o.put(1)),
