@@ -45,4 +45,4 @@ def pytest_collection_finish(session):
     """What importing all tests has made stays: a full collection, which many tests ask for, need not look at its two million objects each time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, *gc.get_threshold()[1:])
+    gc.set_threshold(50_000, *gc.get_threshold()[1:])
