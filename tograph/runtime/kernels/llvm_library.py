@@ -134,9 +134,7 @@ class Library:
         features = {item[1:]: item[0] == "+" for item in listed if item}
         return self._text(self.GetHostCPUName).decode(), features
 
-    def compile(
-        self, text: str, level: int, cpu: str, features: str, selection: int = 3
-    ) -> bytes:
+    def compile(self, text: str, level: int, cpu: str, features: str, selection: int = 3) -> bytes:
         """The object of a module. RuntimeError says what LLVM does not accept of the text.
 
         ``level``: how much the passes optimise. ``selection``: how much the choice of instructions does; with 0 and 0 an object takes a
