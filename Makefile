@@ -22,7 +22,7 @@ layers:  ## directions of imports, cycles
 	$(PYTHON) -m pytest -q tests/test_layers.py
 
 tests:  ## all tests
-	$(PYTHON) -m pytest -q -n auto
+	$(PYTHON) -m pytest -q -n auto --dist worksteal
 
 programs:  ## more random programs than the tests of every run have
 	TOGRAPH_TEST_PROGRAMS=1200 $(PYTHON) -m pytest -q -n auto tests/test_differential.py
