@@ -144,7 +144,7 @@ def own_processors():
 
 
 def test_worker_answers_each_line_by_a_line_of_figures(tmp_path, monkeypatch, capsys, short_windows, own_processors):  # fmt: skip
-    monkeypatch.setattr("sys.stdin", io.StringIO("turn\nturn\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("0.2\n0.2\n"))
     worker.main(["i", "eager", "1", str(tmp_path / "r.npz")])
     first, *turns = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert first["first"] > 0 and len(turns) == 2 and all(t["turn"] > 0 for t in turns)
@@ -154,6 +154,7 @@ def test_worker_answers_each_line_by_a_line_of_figures(tmp_path, monkeypatch, ca
 def test_peers_of_a_workload_take_turns(tmp_path, monkeypatch):
     """Two real processes, and one that has no form of it."""
     monkeypatch.setattr(cells, "TURNS", 2)
+    monkeypatch.setattr(cells, "BUDGET", 0.1)
     order = []
     turn = cells.Cell.turn
     monkeypatch.setattr(cells.Cell, "turn", lambda c: (order.append(c.result.stem), turn(c)))

@@ -90,6 +90,12 @@ def test_a_folder_that_is_not_there(folder):
     assert not (folder / "nowhere").exists()
 
 
+# The module without the package around it, which imports torch.
+ALONE = f"""
+import sys, types
+sys.modules["tograph"] = types.ModuleType("tograph")
+sys.modules["tograph"].__path__ = [{os.path.dirname(disk.__file__)!r}]
+"""
 PROGRAM = """
 import os
 from tograph import disk
@@ -113,7 +119,8 @@ def test_a_process_that_has_stored_much_looks(folder, count):
     program = PROGRAM.replace("COUNT", str(count))
     path = os.pathsep.join(p for p in sys.path if p)
     env = {**os.environ, "TOGRAPH_CACHE_DIR": "cache", "PYTHONPATH": path}
-    subprocess.run([sys.executable, "-c", program], env=env, cwd=folder / "in", check=True)
+    command = [sys.executable, "-c", ALONE + program]
+    subprocess.run(command, env=env, cwd=folder / "in", check=True)
     assert [(cache / name).exists() for name in names] == [count == 1] * 3
     assert all((other / name).exists() for name in names)
 
@@ -122,5 +129,6 @@ def test_the_folder_may_begin_with_the_home_folder(folder):
     env = {**os.environ, "HOME": str(folder), "TOGRAPH_CACHE_DIR": "~/code"}
     env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     program = "from tograph import disk; print(disk.cache_dir())"
-    done = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True)
+    command = [sys.executable, "-c", ALONE + program]
+    done = subprocess.run(command, env=env, check=True, capture_output=True)
     assert done.stdout.decode().strip() == str(folder / "code")

@@ -51,10 +51,21 @@ def is_lazy(node):
     return isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("lazy_module")
 
 
-def for_types_only(tree):
-    """The imports under ``if TYPE_CHECKING``: they name what a module is given, and do not run."""
-    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and getattr(n.test, "id", "") == "TYPE_CHECKING"]  # fmt: skip
-    return {inner for block in blocks for statement in block.body for inner in ast.walk(statement)}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def imports_in(tree):
+    """The imports of a module, whether each is inside a function, and whether it is under ``if TYPE_CHECKING``: it names what a module is given, and does not run."""
+    todo = [(tree, False, False)]
+    while todo:
+        node, inside, names_only = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom) or is_lazy(node):
+            yield node, inside, names_only
+        inside = inside or isinstance(node, FUNCTIONS)
+        checked = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.Name | ast.Constant | ast.expr_context):
+                todo.append((child, inside, names_only or (checked and child in node.body)))
 
 
 def imported(node, module, modules):
@@ -79,28 +90,18 @@ def check(sources, paths=None):
     edges, users = {}, {name: set() for name in ONE_FILE_ONLY}
     problems = [f"{m}: its package is not in ORDER" for m in sources if runtime_level(m) is None]
     for module, source in sources.items():
-        tree = ast.parse(source)
-        for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                inside = [
-                    n
-                    for n in ast.walk(function)
-                    if isinstance(n, ast.Import | ast.ImportFrom) or is_lazy(n)
-                ]
-                problems += [f"{module}:{n.lineno}: import inside a function" for n in inside]
-        names_only = for_types_only(tree)
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Import | ast.ImportFrom) and not is_lazy(node):
-                continue
+        for node, inside, names_only in imports_in(ast.parse(source)):
+            if inside:
+                problems.append(f"{module}:{node.lineno}: import inside a function")
             for target in imported(node, module, modules):
-                if target != module and target in modules and node not in names_only:
+                if target != module and target in modules and not names_only:
                     edges.setdefault(module, set()).add(target)
                 if layer(target) in FORBIDDEN.get(layer(module), ()):
                     problems.append(f"{module}:{node.lineno}: imports {target}")
                 low, high = runtime_level(module), runtime_level(target)
                 same = module.split(".")[:3] == target.split(".")[:3]
                 ordered = None in (low, high) or OUTSIDE in (low, high) or low > high or same
-                if not ordered and node not in names_only:
+                if not ordered and not names_only:
                     problems.append(f"{module}:{node.lineno}: imports {target}, against the order")
                 if target.split(".")[0] in users:
                     users[target.split(".")[0]].add(module)

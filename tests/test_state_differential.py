@@ -1,6 +1,7 @@
 """Random programs about state: each call returns, prints and raises as natively and leaves every outer object the same.
 
-By hand, more of them: `python -m tests.test_state_differential 0:5000 [names|language]`.
+`TOGRAPH_TEST_PROGRAMS=400` in the environment runs that many of each kind instead of the 200 of every run. By hand, more of them:
+`python -m tests.test_state_differential 0:5000 [names|language]`.
 """
 
 import collections
@@ -9,6 +10,7 @@ import dataclasses
 import functools
 import io
 import linecache
+import os
 import sys
 
 import pytest
@@ -18,7 +20,7 @@ import tograph as tg
 from tests import alias_writer, language_writer, program_writer
 from tests.program_runner import describe, print_difference, same_error, time_limit, tree_difference
 
-CHUNK, COUNT = 50, 400
+CHUNK, COUNT = 50, int(os.environ.get("TOGRAPH_TEST_PROGRAMS", "200"))
 REFUSED = (tg.errors.StructureError, tg.errors.StagingError)
 
 

@@ -1,7 +1,7 @@
 """One cell: a workload under a peer, in this process. Each figure is one line of JSON; arrays of the result go to a file.
 
 Usage: ``python -m tograph.bench.worker WORKLOAD PEER THREADS RESULT.npz``. The first line tells of the first call; each line that comes
-in by standard input is then answered by the time of one window of calls, so that peers can be timed in turn.
+in by standard input, the seconds to look for a quiet one, is then answered by the time of one window of calls, so that peers can be timed in turn.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _turn(call: Callable[[], Any], before: int) -> Figures:
-    timing = clock.steady(call, wanted=1, budget=clock.BUDGET / 5)
+def _turn(call: Callable[[], Any], before: int, budget: float) -> Figures:
+    timing = clock.steady(call, wanted=1, budget=budget)
     memory = (_memory() - before) / 1024
     return {"turn": timing.seconds, "quiet": timing.quiet, "memory": memory}
 
@@ -81,8 +81,8 @@ def main(argv: list[str]) -> None:
         _tell({"refused": str(refusal)})
         return
     _tell(figures)
-    for _ in sys.stdin:
-        _tell(_turn(call, figures["before"]))
+    for budget in sys.stdin:
+        _tell(_turn(call, figures["before"], float(budget)))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,13 @@ def test_a_version_that_is_not_known_is_compared(monkeypatch):
     assert llvm_library.library.__wrapped__("0.99.0") is not None
 
 
+def test_a_choice_of_instructions_that_does_not_optimise_gives_other_code():
+    cpu, library = jit.host(), jit._llvm()
+    given = MODULE, 0, cpu.name, cpu.features
+    assert library.compile(*given, selection=3) == library.compile(*given)
+    assert library.compile(*given, selection=0) != library.compile(*given)
+
+
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_the_code_and_the_processor_are_those_of_llvmlite(monkeypatch, level):
     ours, cpu = jit._compile(MODULE, level), jit._asked()

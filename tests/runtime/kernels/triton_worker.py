@@ -96,8 +96,9 @@ def _libdevice(triton_language, handle_type):
     return Library()
 
 
-def _functions(text: str, name: str, numbers: list[str]):
-    """The function of a source, which loads its numbers from tensors of one element."""
+@functools.lru_cache(1024)
+def _function(text: str, name: str, numbers: tuple[str, ...]):
+    """The function of a source, which loads its numbers from tensors of one element. The interpreter rewrites each once."""
     import linecache
 
     import triton.language as tl
@@ -119,7 +120,7 @@ def _run(job) -> dict[str, torch.Tensor]:
     name, text, constants, programs, parameters, arguments = job
     numbers = [p for p in parameters if not isinstance(arguments[p], torch.Tensor)]
     tensors = {p: arguments[p] if p not in numbers else torch.tensor([arguments[p]], dtype=torch.float64 if isinstance(arguments[p], float) else torch.int64) for p in parameters}  # fmt: skip
-    function = _functions(text, name, numbers)
+    function = _function(text, name, tuple(numbers))
     function[(programs,)](*tensors.values(), **constants)
     return {p: x for p, x in tensors.items() if p not in numbers}
 
@@ -135,8 +136,33 @@ def _mend_splat() -> None:
     interpreter.InterpreterBuilder.create_splat = create_splat
 
 
+class _Kept:
+    """What the interpreter takes for the way back."""
+
+    def restore(self) -> None:
+        pass
+
+
+def _patch_once() -> None:
+    """The interpreter replaces triton's language at every launch and puts it back: nothing else uses it in this process."""
+    from triton.runtime import interpreter
+
+    patch, patched, kept = interpreter._patch_lang, set(), _Kept()
+    languages = interpreter.tl, interpreter.tl.core
+
+    def once(fn):
+        found = tuple(any(v is m for v in fn.__globals__.values()) for m in languages)
+        if found not in patched:
+            patch(fn)
+            patched.add(found)
+        return kept
+
+    interpreter._patch_lang = once
+
+
 def main() -> None:
     _mend_splat()
+    _patch_once()
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what triton prints must not get between the answers
     while True:
