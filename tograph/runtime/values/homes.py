@@ -77,7 +77,9 @@ class Live:
     def by_a_line(self, x: Any) -> bool:
         """Whether one of the lines still runs: it may hold ``x`` with no name."""
         now = {id(frame): line for frame, line in _lines()}
-        return any(r() is x and any(now.get(id(f)) == n for f, n in lines) for r, lines in self.refs)
+        return any(
+            r() is x and any(now.get(id(f)) == n for f, n in lines) for r, lines in self.refs
+        )
 
 
 Line = tuple[types.FrameType, int]
