@@ -166,3 +166,17 @@ def test_a_gradient_that_a_leaf_got_where_it_was_made_is_an_error_behind_it():
 
     with pytest.raises(tg.errors.GradientError, match="got a gradient there"):
         f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def test_the_field_of_a_leaf_of_a_loop_that_has_no_history_behind_it_is_an_error():
+    @tg.function
+    def f(a, n):
+        w = a
+        for _ in range(n):
+            (w * w).sum().backward()
+            w = (w - 0.1 * w.grad).detach().requires_grad_()
+        (w * w * a).sum().backward()
+        return w.grad
+
+    with pytest.raises(tg.errors.GradientError, match="not followed"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(2))

@@ -301,7 +301,7 @@ def _as_leaf(x: Any, before: Any, left: Any, loop: StateRegion, runs: bool) -> N
     made = made_leaves.made_in(left, loop.graph)
     if first and made:
         made_leaves.join(x, [before, left])
-    made_leaves.mind(x, [left], [made])
+    made_leaves.mind(x, [before, left], [first, made])
 
 
 def _absent(x: Any) -> bool:

@@ -55,9 +55,11 @@ def mix(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
 
 def mind(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     """Note that what a construct gives is a leaf in runs in which its regions made it, and something else in others."""
-    call = getattr(x.grad_fn, "call", None) if isinstance(x, SymTensor) else None
-    root = current_graph().root
-    if call is None or x.mixed_ or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):  # fmt: skip
+    if not isinstance(x, SymTensor) or x.mixed_ or not any(made) or all(made):
+        return
+    call, root = getattr(x.grad_fn, "call", None), current_graph().root
+    if call is None or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):
+        x.graded_ = True  # it has no gradient of its own in these runs: its field is not followed
         return
     x.sometimes_, x.graded_ = True, _graded(list(compress(outcomes, made)))
     root.retained.append(x)
