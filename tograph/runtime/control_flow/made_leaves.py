@@ -55,11 +55,12 @@ def mix(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
 
 def mind(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     """Note that what a construct gives is a leaf in runs in which its regions made it, and something else in others."""
-    if not isinstance(x, SymTensor) or x.mixed_ or not any(made) or all(made):
+    if not isinstance(x, SymTensor) or x.mixed_:
         return
     call, root = getattr(x.grad_fn, "call", None), current_graph().root
     if call is None or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):
-        x.graded_ = True  # it has no gradient of its own in these runs: its field is not followed
+        # It has no gradient of its own in these runs: its field is not followed.
+        x.graded_ = x.graded_ or (any(made) and not all(made))
         return
     x.sometimes_, x.graded_ = True, _graded(list(compress(outcomes, made)))
     root.retained.append(x)
