@@ -70,3 +70,113 @@ def test_a_field_that_a_run_leaves_as_it_is(function):
 def test_a_loop_that_clears_gradients_has_one_trace():
     _, made = _seen(trained, tg.function)
     assert made.trace_count == 1
+
+
+def either(a, b, n):
+    w = a if n > 1 else b
+    before = w.grad is None
+    (w * w * a).sum().backward()
+    return w.grad, before
+
+
+def graded_before(a, b, n):
+    (a * b).sum().backward()
+    w = a if n > 1 else b
+    first = w.grad.clone()
+    w.grad = None
+    (w * w * a).sum().backward()
+    w.grad.mul_(2)
+    return w.grad, first
+
+
+def a_leaf_or_the_argument(a, b, n):
+    w = a if n > 1 else (b * 2).detach().requires_grad_()
+    (w * w).sum().backward()
+    (w * a).sum().backward()
+    return w.grad
+
+
+def asked_for(a, b, n):
+    if n > 1:
+        w = a
+    else:
+        w = (b * 2).detach().requires_grad_()
+    (w * w).sum().backward(inputs=[w])
+    return w.grad
+
+
+def a_leaf_or_a_result(a, b, n):
+    w = (b * 3).detach().requires_grad_() if n > 1 else a * 2
+    (w * w * b).sum().backward()
+    return w.grad if n > 1 else a.grad
+
+
+def one_made_here_or_there(a, b, n):
+    p = (a * 2).detach().requires_grad_()
+    (p * p).sum().backward()
+    if n > 1:
+        w, s = (b * 3).detach().requires_grad_(), 0
+        s = (w * w).sum()
+    else:
+        w, s = p, p.sum()
+    (s + (w * w * p).sum()).backward()
+    return w.grad, p.grad
+
+
+def carried(a, b, n):
+    w = a
+    for _ in range(n):
+        w = (w * 2).detach().requires_grad_()
+    (w * w * b).sum().backward()
+    return w.grad
+
+
+def carried_from_a_leaf(a, b, n):
+    w = p = (a * 2).detach().requires_grad_()
+    for _ in range(n):
+        w = (w * 2).detach().requires_grad_()
+    (w * w * b).sum().backward()
+    return w, p.grad
+
+
+@pytest.mark.parametrize(
+    "f",
+    [either, graded_before, a_leaf_or_the_argument, asked_for, a_leaf_or_a_result, one_made_here_or_there, carried, carried_from_a_leaf],
+)  # fmt: skip
+def test_the_field_of_what_a_construct_gives_is_that_of_the_leaf_it_is(f):
+    converted = tg.function(f)
+    for n in (2, 0, 1, 3):
+        found, wanted = ([torch.tensor(v, requires_grad=True) for v in ((1.0, 2.0), (3.0, 4.0))] for _ in "12")  # fmt: skip
+        outs = converted(*found, torch.tensor(n)), f(*wanted, torch.tensor(n))
+        torch.testing.assert_close(*([x.detach() if isinstance(x, torch.Tensor) else x for x in (o if isinstance(o, tuple) else [o])] for o in outs))  # fmt: skip
+        for x, y in zip(found, wanted):
+            assert (x.grad is None) == (y.grad is None)
+            if x.grad is not None:
+                torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_a_gradient_that_a_leaf_got_where_it_was_made_is_an_error_behind_it():
+    @tg.function
+    def f(a, n):
+        w = a
+        if n > 1:
+            w = (a * 3).detach().requires_grad_()
+            (w * w).sum().backward()
+        return (w * w).sum().backward(), w.grad
+
+    with pytest.raises(tg.errors.GradientError, match="got a gradient there"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def test_the_field_of_a_leaf_of_a_loop_that_has_no_history_behind_it_is_an_error():
+    @tg.function
+    def f(a, n):
+        w = a
+        for _ in range(n):
+            (w * w).sum().backward()
+            w = (w - 0.1 * w.grad).detach().requires_grad_()
+        (w * w * a).sum().backward()
+        return w.grad
+
+    with pytest.raises(tg.errors.GradientError, match="not followed"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(2))

@@ -14,18 +14,20 @@ from typing import Any
 
 import torch
 
+from ..control_flow.loop_tests import surely_runs
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
 from ..graph.rewrite import ALTERNATIVES, add_state, lead
 from ..graph.types import BOOL, TensorType
 from ..library import grads
 from ..symbols.carrier import differentiable
-from ..symbols.funcgraph import FuncGraph, current_graph
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..values import flattening
 from . import connect
 from .alternatives import zeros
 from .graphs import append
-from .made_leaves import MadeLeaves, NotFollowed
+from .made_leaves import Flag, MadeLeaves, NotFollowed
+from .passing import Flags
 from .separate import made_from
 
 _OPS = ("While", "If", "Case")
@@ -38,12 +40,18 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
         return
     places = [i for i, v in enumerate(node.outputs) if isinstance(v.type, TensorType)]
     some = [i for i in places if any(_may_be(r.outputs[i], leaves) for r in _regions(node))]
-    for i in [i for i in some if _used(node, i, graph.graph)]:
-        made = MadeLeaves(node, graph, partial(_start, node, i, graph))
+    for i in some:
+        sometimes, used = _sometimes(node, i, leaves), _used(node, i, graph.graph)
+        if not (sometimes or used):
+            continue
+        made = MadeLeaves(node, graph, partial(_start, node, i, graph), every=used)
         try:
             found = _in_loop(node, i, graph, made) if node.op == "While" else _in_branches(node, i, made)  # fmt: skip
         except NotFollowed:
             continue
+        if sometimes:
+            known: dict[Value, Flag] = dict.fromkeys(made.aliases, True)
+            graph.root.gives_leaf[node.outputs[i]] = Flags(known).of(graph.graph, node.outputs[i])
         for leaf, flag in found:
             token = made.outer[leaf]
             x = graph.sources[token] = flattening.symbolic(token, graph)
@@ -67,6 +75,14 @@ def _may_be(v: Value, leaves: Any) -> bool:
     first = lead(node)
     given = [node.args[first + r.inputs.index(x)] if x in r.inputs else x for r, x in found]
     return any(isinstance(x, Value) and _may_be(x, leaves) for x in given)
+
+
+def _sometimes(node: Node, i: int, leaves: Any) -> bool:
+    """Whether the output ``i`` may be something else than a leaf that a region makes."""
+    given = [r.outputs[i] for r in _regions(node)]
+    if node.op == "While" and not surely_runs(node):
+        given.append(node.args[i])
+    return not all(isinstance(v, Value) and _may_be(v, leaves) for v in given)
 
 
 def _used(node: Node, i: int, graph: Graph) -> bool:
@@ -111,22 +127,25 @@ def _in_branches(node: Node, i: int, made: MadeLeaves) -> list[tuple[Value, None
     return found
 
 
-def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
-    """(k, x) for the tensors x that stand for the tokens of ``inputs[k]``."""
+def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor, Flag | None]]:
+    """(k, x, flag) for the tensors x that stand for the tokens of ``inputs[k]``; ``flag``: whether that is such a leaf, None where it always is one."""
     known = current_graph().root.tokens
-    return [(k, x) for k, y in enumerate(inputs) if known for x in _of(y, known)]
+    return [(k, *one) for k, y in enumerate(inputs) if known for one in _of(y, known)]
 
 
-def _of(y: torch.Tensor, known: Any) -> Iterator[torch.Tensor]:
+def _of(y: torch.Tensor, known: Any) -> Iterator[tuple[torch.Tensor, Flag | None]]:
+    here, flag = current_graph(), None
     call = getattr(y.grad_fn, "call", None)
     if call is not None:
-        node, i = call.node, y.grad_fn.indices[y.output_nr]
+        value = call.node.outputs[y.grad_fn.indices[y.output_nr]]
+        flag = here.root.gives_leaf.get(value, True)
+        flag = here.resolve(Ref(flag, call.graph)) if isinstance(flag, Value) else flag
     else:
-        value = next((v for x, v in current_graph().root.joined if x is y), None)
+        value = next((v for x, v in here.root.joined if x is y), None)
         if value is None:
             return
-        node, i = value.node, value.index
-    yield from (x for x, _, _ in known.get(node, {}).get(i, ()))
+    for x, _, _ in known.get(value.node, {}).get(value.index, ()):
+        yield x, flag
 
 
 connect.GIVE_TOKENS = give_tokens

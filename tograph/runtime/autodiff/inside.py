@@ -37,7 +37,7 @@ def ways(
     middle = len(inputs) + len(beside.passed)
     for i, x in enumerate(inputs if fields else ()):
         made[i] = made[i] if not getattr(x, "sometimes_", False) else False
-    for (i, _), way in zip(beside.tokens, found[middle:]):
+    for (i, _, _), way in zip(beside.tokens, found[middle:]):
         made[i] = terms.either(made[i], way)
     for (i, x, flag, leaf), way in zip(beside.passed, found[len(inputs) : middle]):
         if fields and getattr(inputs[i], "sometimes_", False):

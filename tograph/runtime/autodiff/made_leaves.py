@@ -35,11 +35,17 @@ class MadeLeaves:
     """Those that the body of ``node``, a ``While`` that is not recorded yet, makes.
 
     ``tokens``: the inputs that are their histories, by the value of the leaf; ``places``: for each place of the state that is followed, the leaves
-    that an iteration may leave there, each with whether it does.
+    that an iteration may leave there, each with whether it does. ``every``: what is no leaf in such a place is not followed; else it has no history there.
     """
 
-    def __init__(self, node: Node, graph: FuncGraph, start: Callable[[], Value] | None = None):
-        self.node, self.graph, self.start = node, graph, start
+    def __init__(
+        self,
+        node: Node,
+        graph: FuncGraph,
+        start: Callable[[], Value] | None = None,
+        every: bool = True,
+    ):
+        self.node, self.graph, self.start, self.every = node, graph, start, every
         self.known = graph.root.leaves  # the nodes that used the value of a leaf before it was one
         self.tokens: dict[Value, Value] = {}
         self.outer: dict[Value, Value] = {}  # what the tokens are outside of the node
@@ -111,11 +117,19 @@ class MadeLeaves:
         if v in self.known and v.node in graph.nodes:
             self._token(scopes, v)
             return {v: True}
-        if v.node is not None and v.node.op in (*ALTERNATIVES, "Call") and "gradient" not in v.node.regions:  # fmt: skip
+        return self._computed(scopes, v, state)
+
+    def _computed(
+        self, scopes: tuple[Scope, ...], v: Value, state: Value | None
+    ) -> dict[Value, Flag]:
+        op = None if v.node is None or "gradient" in v.node.regions else v.node.op
+        if op in (*ALTERNATIVES, "Call"):
             return self._chosen(scopes, v, state)
-        if v.node is not None and v.node.op == "While":
+        if op == "While":
             return self._looped(scopes, v, state)
-        raise NotFollowed
+        if self.every:
+            raise NotFollowed
+        return {}
 
     def _has_token(self, scopes: tuple[Scope, ...], v: Value) -> bool:
         """Whether a value has the history of a token of the node: that of a leaf, also where a body is recorded anew."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Graph, Node, Value
+from ..gradients import grad_fields
+from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import always_fails
 from ..graph.rewrite import ALTERNATIVES, add_input, add_state, lead
 from ..graph.types import BOOL
@@ -55,9 +56,31 @@ def _beside(
     used = histories.used(outputs, lambda node: node is y.grad_fn and not own)
     for v in before:
         if histories.edge(graph.sources[v]) in used:
-            flag = _Flags({v: True}).of(graph.graph, value)
+            flag = Flags({v: True}).of(graph.graph, value)
             if isinstance(flag, Value):
                 yield graph.sources[v], current_graph().resolve(Ref(flag, graph))
+
+
+def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
+    """(x, flag) for the leaves x from before a construct that a tensor which it gives may be; the last whose flag holds counts."""
+    here = current_graph()
+    call = getattr(y.grad_fn, "call", None)
+    if isinstance(call, Call):
+        value, graph = call.node.outputs[y.grad_fn.indices[y.output_nr]], call.graph
+    elif any(x is y for x, _ in here.root.joined):
+        value, graph = next(v for x, v in here.root.joined if x is y), here
+    else:
+        return []
+    if value.node is None or not _follows(value.node) or value.node not in graph.graph.nodes:
+        return []
+    found = []
+    for v in dict.fromkeys(v for v in _origins(value) if v in graph.sources):
+        x = graph.sources[v]
+        if x.requires_grad and histories.is_leaf(x) and hasattr(x, "grad"):
+            flag = Flags({v: True}).of(graph.graph, value)
+            if isinstance(flag, Value):
+                found.append((getattr(x, "shown_", x), Ref(flag, graph)))
+    return found
 
 
 def _origins(v: Value) -> Iterator[Value]:
@@ -97,8 +120,8 @@ def _regions(node: Node) -> dict[str, Graph]:
     return {k: r for k, r in node.regions.items() if k != "cond" and not always_fails(r)}
 
 
-class _Flags:
-    """Whether values are those ``known``, in their graphs."""
+class Flags:
+    """Whether values are those ``known``, in their graphs: of a graph, or of a region at any depth."""
 
     def __init__(self, known: dict[Value, Flag]):
         self.known = known
@@ -110,11 +133,19 @@ class _Flags:
 
     def _found(self, graph: Graph, v: Value) -> Flag:
         node = v.node
-        if node is None or not _passed(v):
+        if node is None or not (_passed(v) or (_follows(node) and self._makes(node))):
             return False
         if node.op == "tg.read":
             return self.of(graph, node.args[0])
         return self._state(graph, node, v) if node.op == "While" else self._chosen(graph, node, v)
+
+    def _makes(self, node: Node) -> bool:
+        """Whether a region of a node makes one of the values."""
+        return any(map(self._own, _regions(node).values()))
+
+    def _own(self, region: Graph) -> bool:
+        nodes = set(all_nodes(region))
+        return any(v.node in nodes for v, flag in self.known.items() if flag is True)
 
     def _chosen(self, graph: Graph, node: Node, v: Value) -> Flag:
         """What the regions say, as a further output of their node."""
@@ -160,6 +191,8 @@ class _Flags:
 
     def _entered(self, body: Graph, state: Sequence[int]) -> bool:
         """Whether an iteration may leave one of the values in ``state``."""
+        if self._own(body):
+            return True
         found = (k for i in state for k in inputs_of(body, body.outputs[i]))
         return any(self.known.get(body.inputs[k], False) is not False for k in found)
 
@@ -188,3 +221,4 @@ def _as_start(node: Node, graph: Graph, flag: Flag) -> Value:
 
 
 grads.PASSING = passing
+grad_fields.STANDS_FOR = stands_for

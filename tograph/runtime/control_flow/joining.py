@@ -73,8 +73,8 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
             if all(leaves):
                 made_leaves.join(x, contents)
             else:
-                made_leaves.mix(x, contents, any(leaves))
-            made_leaves.mind(x)
+                made_leaves.mix(x, contents, leaves)
+            made_leaves.mind(x, contents, leaves)
         else:
             made_leaves.in_parts(made[start:], joined[-1][2], spec, [r.graph for r in live])
         result = x if place is None else result

@@ -298,9 +298,10 @@ def _after(
 def _as_leaf(x: Any, before: Any, left: Any, loop: StateRegion, runs: bool) -> None:
     """Make a leaf of a tensor that a loop gives, where it is one; ``runs``: the loop has an iteration."""
     first = runs or made_leaves.made_in(before, current_graph().root.graphs[0])
-    if first and made_leaves.made_in(left, loop.graph):
+    made = made_leaves.made_in(left, loop.graph)
+    if first and made:
         made_leaves.join(x, [before, left])
-    made_leaves.mind(x)
+    made_leaves.mind(x, [before, left], [first, made])
 
 
 def _absent(x: Any) -> bool:

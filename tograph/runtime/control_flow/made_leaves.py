@@ -7,6 +7,7 @@ What a staged construct gives for a variable is a leaf where each of its outcome
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -40,26 +41,28 @@ def join(x: Any, outcomes: Sequence[Any]) -> None:
     x.graded_ = _graded(outcomes)
 
 
-def mix(x: Any, outcomes: Sequence[Any], made: bool) -> None:
+def mix(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     """Note that what stands for ``outcomes`` is a leaf in a run, if each of them is one that was made here, in the regions or in an earlier iteration.
 
-    ``made``: the regions made one of them, so it gets gradients itself. One of several leaves from before passes these on.
+    ``made``: which of them the regions made: then it gets gradients itself. One of several leaves from before passes these on.
     """
     if isinstance(x, SymTensor) and all(map(_is_own, outcomes)):
-        graded = _graded(outcomes)
-        x.mixed_ = "graded" if graded else "mixed"
-        if made:
-            x.graded_ = graded
+        x.mixed_ = "graded" if _graded(outcomes) else "mixed"
+        if any(made):
+            x.graded_ = _graded(list(compress(outcomes, made)))
             current_graph().root.retained.append(x)
 
 
-def mind(x: Any) -> None:
+def mind(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     """Note that what a construct gives is a leaf in runs in which its regions made it, and something else in others."""
-    call = getattr(x.grad_fn, "call", None) if isinstance(x, SymTensor) else None
-    root = current_graph().root
-    if call is None or x.mixed_ or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):  # fmt: skip
+    if not isinstance(x, SymTensor) or x.mixed_:
         return
-    x.sometimes_ = True
+    call, root = getattr(x.grad_fn, "call", None), current_graph().root
+    if call is None or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):
+        # It has no gradient of its own in these runs: its field is not followed.
+        x.graded_ = x.graded_ or (any(made) and not all(made))
+        return
+    x.sometimes_, x.graded_ = True, _graded(list(compress(outcomes, made)))
     root.retained.append(x)
 
 
@@ -73,8 +76,8 @@ def in_parts(made: Sequence[Any], outcomes: Sequence[Any], spec: Spec, graphs: S
         if all(own):
             join(x, column)
         else:
-            mix(x, column, any(own))
-        mind(x)
+            mix(x, column, own)
+        mind(x, column, own)
 
 
 def _is_own(x: Any) -> bool:

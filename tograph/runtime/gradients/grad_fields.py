@@ -10,7 +10,7 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +20,11 @@ from ..inference.infer import meta_of
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, is_tracing
 from ..symbols.journal import MISSING, Location
 from ..symbols.root import Root
+from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor
 from ..values.structure import TaggedUnion, is_union
 from ..writes import histories
+from . import outer_gradients
 
 
 class Slot:
@@ -75,8 +77,42 @@ def slot(owner: torch.Tensor) -> Slot:
 
 def read(owner: torch.Tensor) -> Any:
     """``owner.grad``"""
-    if not is_tracing():
-        return owner.grad
+    return owner.grad if not is_tracing() else by_leaf(owner, read, own)
+
+
+def by_leaf(owner: Any, of_other: Callable[[Any], Any], of_own: Callable[[Any], Any]) -> Any:
+    """What ``of_other`` gives of the leaf that a tensor is in a run, ``of_own`` where it is none from before the construct that gives it."""
+
+    def rest(stands: Sequence[tuple[Any, Any]]) -> Any:
+        if not stands:
+            return of_own(owner)
+        *others, (leaf, flag) = stands
+        test = scalar(current_graph().resolve(flag), current_graph())
+        return outer_gradients.EITHER(test, lambda: of_other(leaf), lambda: rest(others))
+
+    return rest(STANDS_FOR(owner) if isinstance(owner, SymTensor) else ())
+
+
+def STANDS_FOR(owner: Any) -> Sequence[tuple[Any, Any]]:
+    """The leaves that a tensor which a staged construct gives may be, each with the value that says whether it is. Set by ``autodiff``."""
+    return ()
+
+
+def left(x: Any) -> Any:
+    """What a call leaves in the ``.grad`` of a leaf that the code made."""
+
+    def content(y: Any) -> Any:
+        known = current_graph().root.slots.get(id(y))
+        return None if known is None else known.content
+
+    slots = current_graph().root.slots
+    if not any(id(y) in slots for y, _ in STANDS_FOR(x)):
+        return content(x)
+    return by_leaf(x, left, content)
+
+
+def own(owner: torch.Tensor) -> Any:
+    """``owner.grad`` of a tensor that is no other one."""
     histories.check_graded(owner)
     found = slot(owner)
     content = found.content
@@ -107,6 +143,12 @@ def write(owner: torch.Tensor, value: Any) -> None:
         raise TypeError(
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
+    put(owner, value)  # which counts where it is no other one
+    by_leaf(owner, lambda x: write(x, value), lambda x: None)
+
+
+def put(owner: torch.Tensor, value: Any) -> None:
+    """Write the ``.grad`` of a tensor that is no other one."""
     if isinstance(value, torch.Tensor):
         _check_size(value.shape, owner.shape)
     slot(owner).location().set(value)

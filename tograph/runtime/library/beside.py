@@ -14,11 +14,11 @@ class Beside(NamedTuple):
     """The tensors that ``inputs`` of a gradient may be in a run (``PASSING``), and those that stand for them in a region that made them (``TOKENS``)."""
 
     passed: Sequence[tuple[int, Any, Any, bool]] = ()
-    tokens: Sequence[tuple[int, Any]] = ()
+    tokens: Sequence[tuple[int, Any, Any]] = ()
 
     @property
     def tensors(self) -> list[Any]:
-        return [*(x for _, x, _, _ in self.passed), *(x for _, x in self.tokens)]
+        return [*(x for _, x, _, _ in self.passed), *(x for _, x, _ in self.tokens)]
 
 
 def together(inputs: Sequence[Any], found: list[Any], beside: Beside, create: bool) -> list[Any]:
@@ -26,9 +26,7 @@ def together(inputs: Sequence[Any], found: list[Any], beside: Beside, create: bo
     made, place = found[: len(inputs)], {id(x): i for i, x in enumerate(inputs)}
     middle = len(inputs) + len(beside.passed)
     with torch.set_grad_enabled(create):
-        for (i, _), g in zip(beside.tokens, found[middle:]):
-            if g is not None:
-                made[i] = g if made[i] is None else made[i] + g
+        _by_tokens(made, inputs, beside.tokens, found[middle:])
         for (i, x, flag, leaf), g in zip(beside.passed, found[len(inputs) : middle]):
             if g is None:
                 continue
@@ -39,6 +37,23 @@ def together(inputs: Sequence[Any], found: list[Any], beside: Beside, create: bo
             if leaf and id(x) in place:
                 made[place[id(x)]] = torch.where(is_x, whole, made[place[id(x)]])
     return made
+
+
+def _by_tokens(
+    made: list[Any], inputs: Sequence[Any], tokens: Sequence[Any], found: Sequence[Any]
+) -> None:
+    """The gradients of leaves that regions made: what comes to the output itself is in those of the tokens where it has a history."""
+    direct, sums = list(made), dict[int, Any]()
+    for (i, _, flag), g in zip(tokens, found):
+        if g is None:
+            continue
+        if flag is None:
+            made[i] = g if made[i] is None else made[i] + g
+            continue
+        sums[i] = g if i not in sums else sums[i] + g
+        own = torch.zeros_like(inputs[i], requires_grad=False) if direct[i] is None else direct[i]
+        is_made = flag is True or outer_gradients.as_tensor(flag, inputs[i])
+        made[i] = sums[i] if is_made is True else torch.where(is_made, sums[i], own)
 
 
 NONE = Beside()

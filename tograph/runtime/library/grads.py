@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
-from ..gradients import broadcasts, optional_grads, outer_gradients
-from ..gradients.grad_fields import read, slot, write
+from ..gradients import broadcasts, grad_fields, optional_grads, outer_gradients
+from ..gradients.grad_fields import put, slot
+from ..graph.ir import Value
 from ..guarding import reads
-from ..symbols.funcgraph import current_graph, is_tracing, user_location
+from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
@@ -242,7 +243,10 @@ def backward(
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
     for leaf, g, way in zip(wrt, found, ways):
         if g is not None:
-            _accumulate(leaf, g, create_graph, way)
+            if not every or any(x is leaf for x, _ in current_graph().root.joined):
+                _spread(leaf, g, create_graph, way, wrt)
+            else:
+                _accumulate(leaf, g, create_graph, way)
             _run_hooks(leaf, way)
 
 
@@ -278,7 +282,7 @@ def PASSING(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tuple[int, An
     return []
 
 
-def TOKENS(inputs: Sequence[Any]) -> list[tuple[int, Any]]:
+def TOKENS(inputs: Sequence[Any]) -> list[tuple[int, Any, Any]]:
     """What stands for leaves that a staged construct made, in what it computed of them. Set by ``autodiff``."""
     return []
 
@@ -333,16 +337,26 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return list(found.values())
 
 
+def _spread(x: torch.Tensor, g: Any, create: bool, way: Any, others: Sequence[Any]) -> None:
+    """Add a gradient to the field of the leaf that a tensor is in a run; ``others`` have theirs, with that of this name."""
+    known = Ref(way, current_graph()) if isinstance(way, Value) else None
+
+    def add(leaf: Any) -> None:
+        if leaf is x or not any(leaf is y for y in others):
+            _accumulate(leaf, g, create, way if known is None else current_graph().resolve(known))
+
+    grad_fields.by_leaf(x, add, add)
+
+
 def _accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
-    histories.check_graded(leaf)
-    old = read(leaf)
+    old = grad_fields.own(leaf)
     if is_union(old):
-        write(leaf, optional_grads.added(old, g, way))
+        put(leaf, optional_grads.added(old, g, way))
     elif old is None:
         g = _laid_out(g, leaf)
-        write(leaf, optional_grads.optional(g if create else own(g), way))
+        put(leaf, optional_grads.optional(g if create else own(g), way))
     elif create:
-        write(leaf, old + g)
+        put(leaf, old + g)
     else:
         with torch.no_grad():
             old.add_(g)

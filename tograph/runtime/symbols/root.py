@@ -132,6 +132,9 @@ class Root:
     joined: list[Any] = field(default_factory=list)
     # By node and output: the tensors that stand for leaves which regions made, see ``autodiff.given_leaves``.
     tokens: dict[Node, dict[int, list[Any]]] = field(default_factory=dict)
+    gives_leaf: dict[Value, Any] = field(
+        default_factory=dict
+    )  # by output: whether it is such a leaf
     starts: set[Value] = field(default_factory=set)  # what loops take for the histories of leaves
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from ...errors import StructureError
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..control_flow.raising import shown_by
+from ..gradients import grad_fields
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
 from ..graph.types import INT
@@ -99,8 +100,7 @@ def leaving(
         if x.storage_.reshaped:
             root.root.laid_out = True
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
-            slot = root.root.slots.get(id(x))
-            return MadeLeaf(x, None if slot is None else _leaving(slot.content, seen, tensor))
+            return MadeLeaf(x, _leaving(grad_fields.left(x), seen, tensor))
         if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
             return one
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
