@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 from ... import settings
 from ...errors import TographError, show_location
 from ..graph.ir import Graph, Node
 from ..graph.text import line_of
+from ..symbols.funcgraph import USER_CODE
 from .advice import advice_on
 from .found import MISSING, describe, lookup, operands
 from .frames import Frame, frames_of, inside_tograph, is_librarys, joined, stack_frames, trimmed
@@ -44,7 +46,19 @@ def at_run_time(error: BaseException, node: Node | None, graph: Graph) -> None:
 
 def explained(error: BaseException) -> str:
     """The note of an exception that becomes part of a graph, to be shown when the graph raises it."""
-    return _trace_note(error, joined(stack_frames(sys._getframe(1)), frames_of(error.__traceback__)))  # fmt: skip
+    inner = frames_of(error.__traceback__)
+    if not (inner or _by_converted_code(error.__traceback__)):
+        return ""
+    return _trace_note(error, joined(stack_frames(sys._getframe(1)), inner))
+
+
+def _by_converted_code(trace: types.TracebackType | None) -> bool:
+    """Whether converted code of a library raised it, and not an operator of tograph's."""
+    while trace is not None:
+        if trace.tb_frame.f_code in USER_CODE:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _noted(error: BaseException) -> bool:
