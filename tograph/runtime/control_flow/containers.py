@@ -28,11 +28,6 @@ def among(x: Any) -> list[Any]:
     return x.options_ if is_union(x) else [x]
 
 
-def all_known(x: Any, known: Container[int]) -> bool:
-    """Whether all containers that ``x`` may be existed before: their ids are ``known``."""
-    return all(id(o) in known for o in among(x) if mutable(o))
-
-
 def told(x: Any) -> Any:
     """``x`` with the containers that it may be, or that a tuple holds, counting as themselves."""
     if is_union(x):
@@ -60,6 +55,11 @@ def outermost(x: Any) -> list[Any]:
         found = [] if mutable(o) else (_fixed(o) or ((), ()))[1]
         out += [o] if mutable(o) else [c for p in found for c in outermost(p)]
     return out
+
+
+def all_known(x: Any, known: Container[int]) -> bool:
+    """Whether all containers that ``x`` may be, or that a tuple holds, existed before: their ids are ``known``."""
+    return all(id(o) in known for o in outermost(x))
 
 
 def containers(x: Any, path: Path = (), around: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:

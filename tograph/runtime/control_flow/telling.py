@@ -144,7 +144,7 @@ class Told:
         for place, content in zip(state, contents, strict=True):
             if not self._follows(place):
                 continue
-            if any(id(o) not in seen for o in outermost(content)):
+            if not all_known(content, seen):
                 self.merged.add(place.key)
                 found.append(place)
         return found
