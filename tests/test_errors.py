@@ -465,7 +465,7 @@ def test_run_time_error_shows_where():
 def test_run_time_error_of_converted_torch_code_shows_the_users_line():
     @tg.function
     def draw(scale):
-        d = torch.distributions.Normal(0.0, scale)  # THE LINE
+        d = torch.distributions.Normal(0.0, scale, validate_args=True)  # THE LINE
         return d.sample()
 
     draw(torch.tensor(1.0))
