@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import pickle
 import select
 import subprocess
 import sys
 import traceback
+from typing import Any
 
 import numpy as np
 import torch
@@ -125,9 +127,8 @@ def _run(job) -> dict[str, torch.Tensor]:
     return {p: x for p, x in tensors.items() if p not in numbers}
 
 
-def _mend_splat() -> None:
+def _mend_splat(interpreter: Any) -> None:
     """The interpreter keeps the operands' dtype on a scalar comparison, and spreads it as that."""
-    from triton.runtime import interpreter
 
     def create_splat(self, kind, x):
         out = np.full(kind.shape, x.data.flat[0], dtype=x.data.dtype)
@@ -143,10 +144,8 @@ class _Kept:
         pass
 
 
-def _patch_once() -> None:
+def _patch_once(interpreter: Any) -> None:
     """The interpreter replaces triton's language at every launch and puts it back: nothing else uses it in this process."""
-    from triton.runtime import interpreter
-
     patch, patched, kept = interpreter._patch_lang, set(), _Kept()
     languages = interpreter.tl, interpreter.tl.core
 
@@ -161,8 +160,11 @@ def _patch_once() -> None:
 
 
 def main() -> None:
-    _mend_splat()
-    _patch_once()
+    interpreter = importlib.import_module(
+        "triton.runtime.interpreter"
+    )  # switched on in this process
+    _mend_splat(interpreter)
+    _patch_once(interpreter)
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what triton prints must not get between the answers
     while True:

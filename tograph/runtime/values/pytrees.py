@@ -228,9 +228,8 @@ _BOUND = (
 _SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
 HEAP = 1 << 9  # of the flags of a class: it was made by a class statement
-_IN_C = (
-    1 << 7 | 1 << 8
-)  # of the flags of a class: it has no objects but those that C makes, or cannot be changed
+# Of the flags of a class: it has no objects but those that C makes, or cannot be changed.
+_IN_C = 1 << 7 | 1 << 8
 
 _DATA = "torch.distributions."  # plain classes of a library
 
