@@ -1,15 +1,19 @@
 """Calls: callees of every kind, *args, super(), decorators, recursion, unconverted code."""
 
+import collections
+import dataclasses
 import enum
 import functools
+import itertools
 import linecache
 import operator
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tograph as tg
-from tests.converters.both import Cases
+from tests.converters.both import Cases, compare
 
 cases = Cases()
 
@@ -440,3 +444,79 @@ def f(x):
     f = tg.function(namespace["f"])
     assert f(torch.tensor(1.0)) == (2, 2)
     assert f(torch.tensor(-1.0)) == (1, 3)
+
+
+def test_arguments_by_the_names_that_the_library_has():
+    def f(x):
+        w = x.clone().requires_grad_()
+        (w * w).sum().backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters=[w], max_norm=1.0)
+        normed = F.batch_norm(input=x, running_mean=None, running_var=None, training=True)
+        grouped = F.group_norm(input=x, num_groups=1), F.instance_norm(input=x[None])
+        slope = torch.func.grad(func=lambda v: (v * v).sum())(x)
+        same = torch.equal(input=x, other=x), torch.allclose(input=x, other=x + 1)
+        sums = list(itertools.accumulate(iterable=[1, 2], func=operator.mul))
+        groups = [(k, list(g)) for k, g in itertools.groupby(iterable=[1, 1, 2], key=bool)]
+        return (
+            norm,
+            w.grad,
+            normed,
+            grouped,
+            slope,
+            same,
+            sums,
+            groups,
+            dataclasses.asdict(obj=Held(x)),
+        )
+
+    compare(f, (torch.tensor([[1.0, 2.0, 4.0], [0.5, -1.0, 3.0]]),))
+
+
+@dataclasses.dataclass
+class Held:
+    x: object
+
+
+NAMES = {n: n for n in ("self", "x", "text", "f", "function", "args", "kwargs", "call", "form", "owner", "name", "items", "first")}  # fmt: skip
+
+
+def test_names_of_keyword_arguments_are_free():
+    def f(x):
+        found, other = dict(**NAMES), {"x": 1}
+        found.update(**NAMES, y=x)
+        if x > 0:
+            found.update(x=x, self=2, items=3)
+            other = {"y": 2}
+        other.update(x=3, function=x)
+        counts = collections.Counter()
+        counts.update(x=1, others=2)
+        counts.subtract(self=1)
+        text = "{text} {self} {x:.1f}".format(text="a", self=1, x=x.item())
+        return (
+            found,
+            other,
+            counts,
+            text,
+            inner(**NAMES),
+            torch.func.grad(scaled)(x, f=2.0, args=3.0),
+        )
+
+    compare(f, (torch.tensor(1.0),), (torch.tensor(-1.0),))
+
+
+def inner(**names):
+    return sorted(names)
+
+
+def scaled(x, f, args):
+    return x * x * f * args
+
+
+def test_a_parameter_called_self():
+    @tg.function
+    def f(self, args=1):
+        return self + args
+
+    x = torch.ones(2)
+    assert torch.equal(f(self=x, args=2), x + 2)
+    assert torch.equal(f.get_concrete_function(self=x)(self=x), x + 1)

@@ -126,3 +126,22 @@ def test_a_generator_made_inside_is_returned_as_it_is_then():
     for n in (3.0, 1.0, 4.0):
         (a, _), (b, _) = converted(torch.tensor(n)), made(torch.tensor(n))
         assert a.random() == b.random()
+
+
+def test_a_choice_of_what_a_loop_gathers():
+    def pick(x, n):
+        found = []
+        for i in range(n):
+            if x[i] > 0:
+                found.append(i)
+        return random.choice(found), random.choice(found), random.random()
+
+    converted = tg.function(pick)
+    x = torch.tensor([1.0, -1.0, 2.0, 3.0])
+    for n in (4, 3, 1):
+        random.seed(n)
+        wanted = pick(x, n)
+        random.seed(n)
+        assert converted(x, torch.tensor(n)) == wanted
+    with pytest.raises(IndexError, match="Cannot choose from an empty sequence"):
+        converted(x, torch.tensor(0))

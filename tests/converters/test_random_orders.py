@@ -78,3 +78,18 @@ def test_a_sample_of_few_asks_once():
 
     text = str(f.get_concrete_function(torch.ones(4)).graph)
     assert text.count("py.outside") == 1
+
+
+def test_a_generator_made_inside_draws_from_what_a_loop_gathers():
+    def orders(x, n):
+        rng, found = random.Random(3), []
+        for i in range(n):
+            if x[i] > 0:
+                found.append(i)
+        rng.shuffle(found)
+        return found, rng.sample(found, 2), rng.choices(found, k=2), rng.choice(found), rng.random()
+
+    x = torch.tensor([1.0, -1.0, 2.0, 3.0, 4.0])
+    converted = tg.function(orders)
+    for n in (5, 3, 4):
+        assert converted(x, torch.tensor(n)) == orders(x, n)

@@ -3,12 +3,14 @@
 import collections
 import contextlib
 import dataclasses
+import decimal
 import io
 import json
 import pprint
 import re
 import string
 import sys
+import textwrap
 
 import pytest
 import torch
@@ -538,3 +540,30 @@ def test_a_template_with_a_place_that_is_no_name():
 def test_text_that_a_library_makes_of_a_staged_value_is_refused():
     with pytest.raises(StagingError, match=r"saferepr\(\) makes a text of a value"):
         tg.function(lambda x: pprint.saferepr([int(x)]))(torch.tensor(1))
+
+
+def test_methods_of_the_class():
+    def f(x):
+        text = f"a{x.item():.1f}"
+        return str.upper(text), str.join(",", [text, "b"]), list(map(str.title, [text, "c"]))
+
+    compare(f, (torch.tensor(1.0),), (torch.tensor(2.0),))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda text: re.sub("a", "b", text),
+        json.loads,
+        decimal.Decimal,
+        textwrap.fill,
+        lambda text: bytes(text, "utf8"),
+        lambda text: int("10", len(text)),
+        lambda text: bytes(len(text)),
+        lambda text: len(text) + 1j,
+        lambda text: 2j * len(text),
+    ],
+)
+def test_libraries_that_need_the_text_or_number_refuse_it(use):
+    with pytest.raises(StagingError, match="known only when the graph runs"):
+        tg.function(lambda x: use(f"a{x.item()}"))(torch.tensor(1.0))

@@ -256,7 +256,7 @@ def _computed(found, owner, name):
 def _dispatched_method(found, owner, name):
     """``functools.singledispatchmethod``: the method for the kind that the first argument has."""
 
-    def method(first, *args, **kwargs):
+    def method(first, /, *args, **kwargs):
         chosen = found.dispatcher.dispatch(call(type, first))
         return call(chosen.__get__(owner, type(owner)), first, *args, **kwargs)
 

@@ -20,6 +20,7 @@ from torch.nn.modules import module as torch_module
 from ..runtime.guarding import callables, outer_lists, reads
 from ..runtime.guarding.draws import is_generator
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal, library_ops
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.products import is_open
@@ -275,6 +276,10 @@ def _list_method(f: types.MethodType, args, kwargs):
 def _unbound(f: Any, args, kwargs):
     """``dict.__setitem__(d, k, v)``, ``list.append(self, x)``: what the method of the container does."""
     form = form_of(f)
+    if form is None and args and isinstance(args[0], StagedString) and f.__objclass__ is str:
+        return call(getattr(args[0], f.__name__), *args[1:], **kwargs)
+    if form is None and args and type(args[0]) is str and f.__objclass__ is str:
+        return call(f.__get__(args[0]), *args[1:], **kwargs)
     if form is None and is_special(f, args):
         return SPECIAL_METHODS[f.__name__](*args, **kwargs)
     if form is None and args and issubclass(f.__objclass__, MUTABLE) and isinstance(args[0], f.__objclass__):  # fmt: skip

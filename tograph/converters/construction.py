@@ -18,7 +18,7 @@ from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values.pytrees import base_container, blank, has_identity
-from . import outside_world, special_results, standard
+from . import outside_world, special_results, standard, union
 from .call_rules import is_user_function, module_rule
 from .iterators import advancing
 from .left_alone import shows_staged
@@ -123,11 +123,17 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
 
 
 def _of_library(cls: type, args, kwargs):
-    """An object of a class that is not converted; StagingError where it has no use for a staged value."""
+    """An object of a class that is not converted; StagingError where it has no use for a staged value.
+
+    One that has no use for what is of several kinds (``functools.partial(f)``) is made of each of these; others hold it.
+    """
     try:
         return cls(*args, **kwargs)
     except (TypeError, ValueError) as error:
-        ours = shows_staged(error, cls.__name__)
+        if union.holds_union(args, kwargs):
+            return union.apply(lambda *a, **k: _of_library(cls, a, k), *args, **kwargs)
+        taken = None if module_rule(cls.__module__ or "") else (*args, *kwargs.values())
+        ours = shows_staged(error, cls.__name__, taken)
         if ours is None:
             raise
         raise ours from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -19,11 +20,25 @@ from .calls import call
 from .growing_lists import add_each, empty
 
 
-def _check_items(tensors: StagedList, message: str) -> None:
-    """RuntimeError of torch when the graph runs, for a list that turns out empty."""
+def _checked(items: StagedList, join: Callable[..., Any]) -> StagedList:
+    """A list of tensors; where it turns out empty, what torch raises when the graph runs."""
+    tensors = _of_tensors(items)
     values = tensors.values(current_graph())
     if tensors.item_spec is not None and not least_length(values[0]):
-        require(tensors.length() > 0, RuntimeError(message))
+        require(tensors.length() > 0, _OF_NONE[join])
+    return tensors
+
+
+def _of_none(join: Callable[..., Any]) -> Exception:
+    """What torch raises for no tensors: versions differ in the class and the words."""
+    try:
+        join([])
+    except (RuntimeError, ValueError) as error:
+        return type(error)(str(error))
+    return RuntimeError(f"{join.__name__} expects a non-empty list of Tensors")
+
+
+_OF_NONE = {join: _of_none(join) for join in (torch.cat, torch.stack, torch.hstack, torch.vstack, torch.dstack, torch.column_stack)}  # fmt: skip
 
 
 def _of_tensors(items: StagedList) -> StagedList:
@@ -76,16 +91,20 @@ DECIDING.update((_check_tensors, _has))
 
 def stack(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     """``torch.stack``: along the first dimension, then moved."""
-    tensors = _of_tensors(tensors)
-    _check_items(tensors, "stack expects a non-empty TensorList")
+    return _stack(_checked(tensors, torch.stack), dim)
+
+
+def _stack(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     rank = tensors.rank + 1
     return _placed(tensors.stack(), _dimension(dim, rank))
 
 
 def cat(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     """``torch.cat``: the items are turned so that their first dimension is the one that grows."""
-    tensors = _of_tensors(tensors)
-    _check_items(tensors, "torch.cat(): expected a non-empty list of Tensors")
+    return _cat(_checked(tensors, torch.cat), dim)
+
+
+def _cat(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     dim = _dimension(dim, tensors.rank)
     if dim == 0:
         return tensors.cat()
@@ -107,30 +126,30 @@ def _dimension(dim: int, rank: int) -> int:
 
 
 def hstack(tensors: StagedList) -> torch.Tensor:
-    tensors = _of_tensors(tensors)
-    return stack(tensors) if tensors.rank == 0 else cat(tensors, min(tensors.rank - 1, 1))
+    tensors = _checked(tensors, torch.hstack)
+    return _stack(tensors) if tensors.rank == 0 else _cat(tensors, min(tensors.rank - 1, 1))
 
 
 def vstack(tensors: StagedList) -> torch.Tensor:
-    tensors = _of_tensors(tensors)
+    tensors = _checked(tensors, torch.vstack)
     if tensors.rank == 0:
-        return stack(tensors).unsqueeze(1)
-    return stack(tensors) if tensors.rank == 1 else cat(tensors)
+        return _stack(tensors).unsqueeze(1)
+    return _stack(tensors) if tensors.rank == 1 else _cat(tensors)
 
 
 def dstack(tensors: StagedList) -> torch.Tensor:
-    tensors = _of_tensors(tensors)
+    tensors = _checked(tensors, torch.dstack)
     if tensors.rank > 2:
-        return cat(tensors, 2)
-    joined = stack(tensors, -1)
+        return _cat(tensors, 2)
+    joined = _stack(tensors, -1)
     return joined.reshape((1,) * (3 - joined.dim()) + tuple(joined.shape))
 
 
 def column_stack(tensors: StagedList) -> torch.Tensor:
-    tensors = _of_tensors(tensors)
+    tensors = _checked(tensors, torch.column_stack)
     if tensors.rank > 1:
-        return cat(tensors, 1)
-    return stack(tensors, -1) if tensors.rank else stack(tensors).unsqueeze(0)
+        return _cat(tensors, 1)
+    return _stack(tensors, -1) if tensors.rank else _stack(tensors).unsqueeze(0)
 
 
 JOINS: dict[Callable, Callable] = {

@@ -205,7 +205,7 @@ def set_default(x, key, default=None):
     return _held(x, key, absent, lambda: None)
 
 
-def dict_update(x, *others, **named):
+def dict_update(x, /, *others, **named):
     """``x.update(other)`` by a dict whose keys depend on a staged condition; NotImplemented by any other."""
     for other in others:
         pairs = type(other) in (list, StagedList) and getattr(other, "handle", None) is None
@@ -223,7 +223,7 @@ def dict_update(x, *others, **named):
     return None
 
 
-def update(x, *others, **named):
+def update(x, /, *others, **named):
     """``dict_update`` of a dict that there is: in a staged branch or loop its keys are set one by one, as another path may set others."""
     found = dict_update(x, *others, **named)
     plain = all(type(o) in (dict, tuple) or (isinstance(o, list) and getattr(o, "handle", None) is None) for o in others)  # fmt: skip

@@ -11,6 +11,7 @@ import re
 import sys
 import types
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ..runtime.symbols.symbolic import as_symbolic
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
 from ..runtime.values.growing import StagedList
-from . import outside_world
+from . import outside_world, union
 from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
@@ -92,7 +93,7 @@ def _run_alone(f, args, kwargs):
         _refuse_shown(found, f)
         return found
     except (GraphBoolError, TypeError, ValueError, RuntimeError) as error:
-        for given in (_with_contents, _with_numbers):
+        for given in (_with_contents, _with_numbers, _with_each_item):
             found = given(error, f, owner, args, kwargs)
             if found is not _UNKNOWN:
                 return found
@@ -172,6 +173,13 @@ def _with_numbers(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dic
     return _UNKNOWN
 
 
+def _with_each_item(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> Any:  # fmt: skip
+    """What a function gives that cannot take items of several kinds in a list (``statistics.mean([x, 1])``), with each of them; _UNKNOWN where there are none."""
+    if not is_tracing() or not any(map(union.holds_unions, (*args, *kwargs.values()))):
+        return _UNKNOWN
+    return union.apply_to_items(lambda *a, **k: leave_alone(f, a, k), *args, **kwargs)
+
+
 def _is_integer(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and not (x.dim() or x.is_floating_point() or x.is_complex())
 
@@ -184,7 +192,8 @@ def _instead(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str
     name = getattr(f, "__name__", type(f).__name__)
     if isinstance(error, GraphBoolError):
         return _plain_number(f, owner, args, kwargs) if type(error) is GraphBoolError else None
-    shown = None if getattr(f, MARK, False) else shows_staged(error, name)
+    texts = [x for x in (*args, *kwargs.values()) if isinstance(x, StagedString)]
+    shown = None if getattr(f, MARK, False) else shows_staged(error, name, texts)
     if isinstance(error, TypeError) and shown is None:
         staged = is_tracing() and _AS_JSON.fullmatch(str(error))
         return StagingError(_NO_JSON.format(name), user_location()) if staged else None
@@ -193,12 +202,16 @@ def _instead(error: Exception, f: Any, owner: Any, args: tuple, kwargs: dict[str
     return no_array(name) if str(error).startswith(NO_ADDRESS) else None
 
 
-def shows_staged(error: Exception, name: str) -> StagingError | None:
-    """The error in the place of one whose text shows a staged value: code that is not converted took that for an object of no use to it.
+def shows_staged(error: Exception, name: str, taken: Iterable[Any] | None = None) -> StagingError | None:  # fmt: skip
+    """The error in the place of one that staged values are the reason of: its text shows one, or it is the TypeError of code that has ``taken`` one.
 
-    It is no behaviour of the program, which an ``except`` of it may handle: with the number itself, the call may succeed.
+    Code that is not converted took that for an object of no use to it. It is no behaviour of the program, which an ``except`` of it may
+    handle: with the number or text itself, the call may succeed.
     """
-    if not is_tracing() or type(error) not in (TypeError, ValueError) or STAGED_TEXT not in str(error):  # fmt: skip
+    if not is_tracing() or type(error) not in (TypeError, ValueError):
+        return None
+    given = type(error) is TypeError and any(isinstance(x, (StagedString, *SYMBOLS)) for x in taken or ())  # fmt: skip
+    if not given and STAGED_TEXT not in str(error):
         return None
     root = current_graph().root
     if (

@@ -5,6 +5,7 @@ A form takes the same arguments, and falls back to the built-in where nothing is
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -35,9 +36,9 @@ def handles(*functions: Any) -> Callable:
     """Registers the staged form of functions."""
 
     def add(form):
-        for f in functions:
-            BUILTINS[f] = form
         inner = inspect.unwrap(form)
+        for f in functions:
+            BUILTINS[f] = _by_name(f, form, inner)
         if isinstance(inner, types.FunctionType):
             inner.__qualname__ = functions[
                 0
@@ -45,6 +46,26 @@ def handles(*functions: Any) -> Callable:
         return form
 
     return add
+
+
+def _by_name(f: Any, form: Form, inner: Any) -> Form:
+    """``form``, which may be given arguments by the names that a Python function has for them."""
+    plain = inspect.unwrap(f) if isinstance(f, types.FunctionType) else None
+    if not isinstance(plain, types.FunctionType) or not isinstance(inner, types.FunctionType):
+        return form
+    names, own = (g.__code__.co_varnames[: g.__code__.co_argcount] for g in (plain, inner))
+    if names[: len(own)] == own:
+        return form
+
+    @functools.wraps(form)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        for name in names[len(args) : len(own)] if kwargs else ():
+            if name not in kwargs:
+                break
+            args += (kwargs.pop(name),)
+        return form(*args, **kwargs)
+
+    return run
 
 
 def hashable(f: Any) -> bool:

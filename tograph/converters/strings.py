@@ -190,7 +190,7 @@ def str_join(separator: str, items: Any) -> Any:
     return fstring(*parts[1:])
 
 
-def str_format(text: str, *args: Any, **kwargs: Any) -> Any:
+def str_format(text: str, /, *args: Any, **kwargs: Any) -> Any:
     """``text.format(...)``"""
     if not any(map(shows_staged, (*args, *kwargs.values()))):
         return text.format(*args, **kwargs)

@@ -148,7 +148,7 @@ def _pairs(x: Any) -> Any:
     return list(x.items()) if isinstance(x, dict) else x
 
 
-def update(x: StagedTable, *others: Any, **named: Any) -> None:
+def update(x: StagedTable, /, *others: Any, **named: Any) -> None:
     for other in (*others, named) if named else others:
         if isinstance(x, StagedSet):
             call(_add_all, x, items_in(other))

@@ -84,7 +84,7 @@ def distribute_missing(
     return chain(facts.possible(x))
 
 
-def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """``function(*args)`` with every union among the arguments resolved."""
     for i, a in enumerate(args):
         if is_union(a):
@@ -97,10 +97,10 @@ def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def apply_to_items(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def apply_to_items(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """``function`` of arguments that hold unions as items of a list or tuple: ``torch.stack([x, y])``."""
     for place, a in (*enumerate(args), *kwargs.items()):
-        if _is_sequence(a) and any(map(is_union, a)):
+        if holds_unions(a):
 
             def given(*items: Any, place: Any = place) -> Any:
                 if isinstance(place, str):
@@ -111,9 +111,10 @@ def apply_to_items(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     return function(*args, **kwargs)
 
 
-def _is_sequence(x: Any) -> bool:
-    """A list or tuple whose items are known here; of a subclass, another would not be one."""
-    return type(x) in (list, tuple) or (type(x) is StagedList and x.handle is None)
+def holds_unions(x: Any) -> bool:
+    """Whether a list or tuple whose items are known here has unions among them; of a subclass, another would not be one."""
+    known = type(x) in (list, tuple) or (type(x) is StagedList and x.handle is None)
+    return known and any(map(is_union, x))
 
 
 def _settled(function: Callable[..., Any], items: Sequence[Any]) -> Any:

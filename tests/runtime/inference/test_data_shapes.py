@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import tograph as tg
-from tograph.errors import GraphBoolError, UnexpectedSizeError
+from tograph.errors import GraphBoolError, UnexpectedSizeError, UnknownSizeError
 
 X = torch.tensor([1.0, -2.0, 3.0, 0.0, 5.0])
 INPUTS = {"three": X, "all": X + 10, "one": torch.tensor([1.0, -1, -1, -1, -1])}
@@ -514,3 +514,28 @@ def test_a_kernel_of_as_many_positions_as_the_run_selects(convolution):
     for k in (1, 3, 5):
         torch.testing.assert_close(f(x, w, torch.tensor(k)), program(x, w, torch.tensor(k)))
     assert f.trace_count == 1
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x: F.unfold(x[None, None], 2),
+        lambda x: F.bilinear(x, x, torch.ones(2, 4, 4)),
+        lambda x: torch.histogram(x, 3).hist,
+    ],
+)
+def test_an_op_that_knows_of_numbers_only_is_refused(op):
+    def f(x, n):
+        x = x[:, : n * 2]
+        return op(x[: n + 1])
+
+    f(torch.rand(3, 4), 2)
+    with pytest.raises(
+        UnknownSizeError, match=r"\(\) of a tensor whose size is known only when the graph runs"
+    ):
+        tg.function(f)(torch.rand(3, 4), torch.tensor(2))
+
+
+def test_bytes():
+    x = torch.ones(5, dtype=torch.float64)
+    assert tg.function(lambda x, n: x[:n].nbytes)(x, torch.tensor(3)) == 24

@@ -51,7 +51,7 @@ def cases(op, x):  # noqa: C901
     if overload == "default":
         return [((x,), {})]
     if overload in ("dim_IntList", "dims") or base == "mean":
-        return [((x, d, k), {}) for d in ([0], [-1], [0, last]) for k in KEEP]
+        return [((x, d, k), {}) for d in ([0], [-1], [0, last], [], None) for k in KEEP]
     return [((x, d, k), {}) for d in (0, -1) for k in KEEP]
 
 

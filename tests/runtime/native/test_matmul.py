@@ -218,3 +218,17 @@ def test_tiles_of_both_kinds_of_hosts(m, n, k, avx512, monkeypatch):
         return torch.tanh(a @ b) + a @ bt.t()
 
     check(products, r(m, k), r(k, n, seed=1), r(n, k, seed=2))
+
+
+@pytest.mark.parametrize("dim", [None, (), 0, (0,)])
+def test_a_sum_of_rows_in_a_branch(dim):
+    def f(x, n):
+        total = x[0] * 0 if dim == 0 or dim == (0,) else x[0, 0] * 0
+        while n > 0:
+            if x[0, 0] < 9:
+                total = total + (x * n).sum(dim=dim)
+            n = n - 1
+        return total
+
+    x = r(5, 3)
+    torch.testing.assert_close(tg.function(f)(x, torch.tensor(3)), f(x, 3))

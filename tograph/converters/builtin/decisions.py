@@ -25,8 +25,9 @@ from . import normalizing
 from .numbers import bool_
 
 
-def _equal(a, b):
+def _equal(input, other):
     """``torch.equal``"""
+    a, b = input, other
     if not (is_staged(a) or is_staged(b)):
         return torch.equal(a, b)
     for at, x in enumerate((a, b), 1):
@@ -45,8 +46,9 @@ def _compared(a, b):
 DECIDING.add(_compared)
 
 
-def _allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+def _allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """``torch.allclose``"""
+    a, b = input, other
     if not (is_staged(a) or is_staged(b)):
         return torch.allclose(a, b, rtol, atol, equal_nan)
     return bool_(call(torch.isclose, a, b, rtol, atol, equal_nan).all())

@@ -15,6 +15,7 @@ from typing import Any
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values.growing import StagedList
+from .. import union
 from ..calls import call
 from ..consumers import gathered
 from ..conversion import convert_if_needed
@@ -69,16 +70,16 @@ def reduce_(function, items, *initial):
 
 
 @handles(itertools.accumulate)
-def accumulate_(items, func=None, *, initial=None):
-    items, function = iterator_of(items), operator.add if func is None else func
-    if not _open(items):
+def accumulate_(iterable, func=None, *, initial=None):
+    iterable, function = iterator_of(iterable), operator.add if func is None else func
+    if not _open(iterable):
         made = _called(function)
-        return itertools.accumulate(items, made, initial=initial)
+        return itertools.accumulate(iterable, made, initial=initial)
     if initial is not None:
-        return call(meanings.accumulated_from, items, function, initial)
-    if _unbegun(items):
-        return call(meanings.accumulated_one_by_one, items, function)
-    return call(meanings.accumulated, _items(items), function)
+        return call(meanings.accumulated_from, iterable, function, initial)
+    if _unbegun(iterable):
+        return call(meanings.accumulated_one_by_one, iterable, function)
+    return call(meanings.accumulated, _items(iterable), function)
 
 
 def _called(function: Any) -> Any:
@@ -107,8 +108,8 @@ for _library, _form in (
 
 
 @handles(itertools.compress)
-def compress_(items, selectors):
-    sources = iterator_of(items), iterator_of(selectors)
+def compress_(data, selectors):
+    sources = iterator_of(data), iterator_of(selectors)
     return (
         call(meanings.chosen, *sources)
         if any(map(_open, sources))
@@ -171,17 +172,19 @@ def product_(*sources, repeat=1):
 
 
 @handles(itertools.combinations)
-def combinations_(items, r):
-    items = iterator_of(items)
-    if r == 2 and _open(items):
-        return call(meanings.combined, _items(items))
-    return itertools.combinations(items, r)
+def combinations_(iterable, r):
+    iterable = iterator_of(iterable)
+    if r == 2 and _open(iterable):
+        return call(meanings.combined, _items(iterable))
+    return itertools.combinations(iterable, r)
 
 
 @handles(itertools.groupby)
-def groupby_(items, key=None):
-    items = iterator_of(items)
-    return call(meanings.grouped, items, key) if is_tracing() else itertools.groupby(items, key)
+def groupby_(iterable, key=None):
+    iterable = iterator_of(iterable)
+    return (
+        call(meanings.grouped, iterable, key) if is_tracing() else itertools.groupby(iterable, key)
+    )
 
 
 def _as_bound(bound):
@@ -192,6 +195,7 @@ def _as_bound(bound):
 
 
 @handles(itertools.islice)
+@union.each
 def islice_(items, *bounds):
     start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     items = iterator_of(items)

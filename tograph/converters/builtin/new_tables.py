@@ -18,7 +18,7 @@ from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values import tables
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import StagedTable, is_table, kind_of
-from .. import members
+from .. import members, union
 from ..calls import call
 from ..construction import instance, noted
 from ..consumers import gathered
@@ -62,6 +62,8 @@ def _filled(made: Any, items: Any, named: dict[str, Any]) -> StagedTable:
 
 def _form(python: type) -> Callable[..., Any]:
     def form(*args: Any, **kwargs: Any) -> Any:
+        if any(map(is_union, args)):
+            return union.apply(form, *args, **kwargs)
         first = 1 if python is defaultdict else 0
         if not is_tracing() or len(args) != first + 1:
             return tables.made(instance(call, python, args, kwargs))
@@ -117,7 +119,7 @@ def fromkeys(keys: Any, value: Any = None) -> Any:
 def _counting(method: Callable[..., None]) -> Callable[..., None]:
     """``Counter.update`` and ``subtract``: items that are staged need a table."""
 
-    def form(x: Any, *others: Any, **named: Any) -> None:
+    def form(x: Any, /, *others: Any, **named: Any) -> None:
         if is_tracing():
             others = tuple(map(_items, others))
             if any(_staged(items, pairs=False) for items in others):

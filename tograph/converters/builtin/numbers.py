@@ -28,6 +28,8 @@ def _cast(kind: type):
     def cast(x=0, *rest, **kwargs):
         if isinstance(x, StagedString):
             return text_op(kind.__name__, kind, x, *rest, *kwargs.values())
+        if isinstance(x, str) and any(map(is_staged, (*rest, *kwargs.values()))):
+            raise StagingError("the base of int() is known only when the graph runs: write digits as numbers", user_location())  # fmt: skip
         if rest or kwargs:
             raise TypeError(
                 "int() can't convert non-string with explicit base: a staged value has base 10"

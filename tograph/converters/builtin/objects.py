@@ -64,6 +64,7 @@ def _class_of(x: SymTensor) -> type:
 
 
 @handles(vars)
+@union.each
 def vars_(*x):
     """Of a tensor, what the code gave it: a copy, beside which symbolic tensors have attributes of their own."""
     if x and type(x[0]) is SymTensor:
@@ -73,6 +74,7 @@ def vars_(*x):
 
 
 @handles(dir)
+@union.each
 def dir_(*x):
     if x and type(x[0]) is SymTensor:
         return sorted({*dir(torch.Tensor), *reads.tensor_fields(x[0])})
@@ -81,6 +83,7 @@ def dir_(*x):
 
 
 @handles(issubclass)
+@union.each
 def issubclass_(x, classes):
     if type(x) is StagedClass:
         return x.within(classes)
@@ -105,6 +108,8 @@ def type_(x, *rest, **kwargs):
 
 @handles(dataclasses.replace)
 def replace(x, /, **changes):
+    if is_union(x):
+        return union.distribute(lambda v: replace(v, **changes), x)
     return (
         standard.replaced(call, x, changes) if is_tracing() else dataclasses.replace(x, **changes)
     )

@@ -19,6 +19,8 @@ from ...runtime.graph.ops import OpaqueObject
 from ...runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ...runtime.symbols.scalars import new_scalar
 from .. import subscripts
+from ..call_rules import DECIDING
+from ..calls import call
 from ..registry import METHODS, handles
 from ..staging import is_staged
 
@@ -100,10 +102,21 @@ METHODS[random.Random, "getrandbits"] = _drawn("getrandbits", int)
 
 @handles(random.Random.choice)
 def choice(generator, items):
-    if not is_outside(generator, items) or not len(items):
+    n = call(len, items) if is_tracing() else 0
+    if not is_outside(generator, items, n) or not (is_staged(n) or n):
         return drawn_now(generator, "choice", items)
-    at = number(int, lambda n: generator._randbelow(n), "choice", (len(items),))
+    if is_staged(n):
+        call(_check_choice, n)
+    at = number(int, lambda n: generator._randbelow(n), "choice", (n,))
     return subscripts.getitem(items, at)
+
+
+def _check_choice(n):
+    if n == 0:
+        raise IndexError("Cannot choose from an empty sequence")
+
+
+DECIDING.add(_check_choice)
 
 
 @handles(random.Random.seed)

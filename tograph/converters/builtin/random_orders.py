@@ -17,6 +17,7 @@ from ...runtime.symbols.funcgraph import current_graph, is_tracing
 from ...runtime.symbols.scalars import new_scalar
 from ..call_rules import DECIDING
 from ..calls import call
+from ..growing_lists import is_growing
 from ..registry import handles
 from .outside_numbers import drawn_below, drawn_float, drawn_now, drawn_places, is_outside
 
@@ -96,7 +97,8 @@ def _form(name: str, meaning: Callable[..., Any]) -> None:
     DECIDING.add(meaning)
 
     def form(generator: random.Random, *args: Any, **kwargs: Any) -> Any:
-        if is_outside(generator, *args, *kwargs.values()):
+        given = (*args, *kwargs.values())
+        if is_outside(generator, *given, *(x.length() for x in given if is_growing(x))):
             return call(meaning, generator, *args, **kwargs)
         return drawn_now(generator, name, *args, **kwargs)
 

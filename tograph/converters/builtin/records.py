@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 from ...runtime.symbols.funcgraph import is_tracing
+from .. import union
 from ..call_rules import DECIDING
 from ..calls import call
 from ..registry import handles
@@ -59,6 +60,7 @@ DECIDING.update((_as_dict, _as_tuple, _copied))
 
 def _register(library: Any, form: Any, plain: Any, name: str) -> None:
     @handles(library)
+    @union.each
     def run(x, **factory):
         if not (is_tracing() and _is_record(x) and factory.keys() <= {name}):
             return library(x, **factory)

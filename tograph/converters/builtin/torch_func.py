@@ -74,7 +74,7 @@ def _fresh(x: Any) -> Any:
         return histories.alias(x) if x.requires_grad else grads.own(as_symbolic(x)).requires_grad_()
 
 
-def _called(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _called(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """What a function gives that is differentiated: it may not take gradients of leaves itself, as under torch's own transforms."""
     with grads.transforming():
         return call(f, *args, **kwargs)

@@ -120,6 +120,7 @@ def asarray(obj, **kwargs):
     return tensor(obj, **kwargs)
 
 
+@union.each
 def _new_tensor(x, data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     if not _nested_staged(data):
         return x.new_tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)

@@ -96,7 +96,7 @@ def deferred(g: Value, fixed: set[Value]) -> Deferred | None:
         if left.node is None or left.node.op != "aten.t.default":
             return None
         operands = [left.node.args[0], right]
-    elif node.op == "aten.sum.dim_IntList" and list(node.args[1]) == [0] and not node.kwargs:
+    elif node.op == "aten.sum.dim_IntList" and list(node.args[1] or ()) == [0] and not node.kwargs:
         operands = [node.args[0]]
     else:
         return None

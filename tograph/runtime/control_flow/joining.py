@@ -295,28 +295,28 @@ def growing(spec: Spec) -> Spec:
         or current_graph().root.nested
         or any(map(structure.is_staged_list, spec.options))
     ):
-        options = list(spec.options)
-        return join_lists(options) or join_tuples(options) or spec
+        return _one_list(spec) or _within_options(spec)
     return _within(spec)
+
+
+def _one_list(spec: Choice) -> Spec | None:
+    options = list(spec.options)
+    return join_lists(options) or join_tuples(options)
 
 
 def _within(spec: Spec) -> Spec:
     """The same where lists and tuples in it that get longer in every iteration are those of the graph."""
     if isinstance(spec, structure.Tree) and not structure.is_staged_list(spec):
-        return structure.Tree(
-            spec.cls,
-            spec.aux,
-            tuple(map(_within, spec.parts)),
-            spec.number,
-            spec.outer,
-            spec.cyclic,
-        )
+        parts = tuple(map(_within, spec.parts))
+        return structure.Tree(spec.cls, spec.aux, parts, spec.number, spec.outer, spec.cyclic)
     if not isinstance(spec, Choice):
         return spec
-    options = list(spec.options)
-    if len(options) < 3 and not any(map(structure.is_staged_list, options)):
-        return spec
-    return join_lists(options) or join_tuples(options) or spec
+    longer = len(spec.options) > 2 or any(map(structure.is_staged_list, spec.options))
+    return (_one_list(spec) if longer else None) or _within_options(spec)
+
+
+def _within_options(spec: Choice) -> Spec:
+    return Choice(tuple(map(_within, spec.options)))
 
 
 def _settled(spec: Spec) -> bool:

@@ -163,7 +163,7 @@ class Function(Generic[P, R]):
     # ---- calling
 
     @outer_tracers.opaque
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if EAGER.value or outer_tracers.recorded() is not None:
             return self.python_function(*args, **kwargs)
         given = args, kwargs
@@ -286,7 +286,7 @@ class Function(Generic[P, R]):
             with self.traces.lock:
                 latest.put(self, entry, checks, shape)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+    def get_concrete_function(self, /, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
         if self.has_specs() and not args and not kwargs:
             args = tuple(self.input_signature or ())

@@ -26,7 +26,7 @@ class WeakMethod:
         parameters = list(inspect.signature(function).parameters.values())[1:]
         self.__signature__ = inspect.Signature(parameters)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         return self.function(self.bound_to(), *args, **kwargs)
 
     def bound_to(self) -> Any:
@@ -45,10 +45,10 @@ class HeldMethod:
         self.function, self.instance = function, instance
         self.python_function = types.MethodType(function.python_function, instance)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         return self.function(self.instance, *args, **kwargs)
 
-    def get_concrete_function(self, *args, **kwargs):
+    def get_concrete_function(self, /, *args, **kwargs):
         """The trace for the object and these arguments; it is called with the object, too."""
         return self.function.get_concrete_function(self.instance, *args, **kwargs)
 
@@ -74,7 +74,7 @@ class BoundFunction(Generic[P, R]):
         functools.update_wrapper(self, function.python_function, updated=())
 
     @opaque
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
 
     def __get__(self, instance, owner=None):

@@ -158,7 +158,30 @@ def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
         if out is not None:
             return out
     out = stand_in.on_numbers(infer, func, args, kwargs)
-    return _meta_kernel(func, args, kwargs) if out is None else out
+    return _on_symbols(func, args, kwargs) if out is None else out
+
+
+def _on_symbols(func, args: tuple, kwargs: dict) -> Any:
+    """What torch's kernel makes of the symbols themselves; UnknownSizeError for one that knows of numbers only."""
+    try:
+        return _meta_kernel(func, args, kwargs)
+    except (RuntimeError, NotImplementedError) as error:
+        if isinstance(error, TographError) or not any(text in str(error) for text in _OF_NUMBERS):
+            raise
+        name = func._schema.name.split("::")[-1]
+        raise UnknownSizeError(
+            f"{name}() of a tensor whose size is known only when the graph runs is not supported: torch has no rule for the size of its result. Write "
+            "it with other operations, or give it a tensor of a known size."
+        ) from None
+
+
+# What torch says where its code takes a size that is no number yet.
+_OF_NUMBERS = (
+    "concrete integers",
+    "symbolic sizes/strides",
+    "INTERNAL ASSERT",
+    "with Meta tensors",
+)
 
 
 def _infer_static(func, args: tuple, kwargs: dict) -> Any:

@@ -60,6 +60,12 @@ def _simple(kind: str, dims: Dims, mean: bool = False) -> Reducer:
     return Reducer(dims, formula)
 
 
+def _named_dims(node: Node, rank: int) -> tuple[int, ...]:
+    """As ``dims_at(1)``, but that an empty list is none of them: so torch reads it for ``any`` and ``all`` alone."""
+    dim = argument(node, 1, "dim")
+    return () if dim is not None and not len(dim) else listed(dim, rank)
+
+
 def _boolean(kind: str, dims: Dims) -> Reducer:
     def formula(b: Elements, node: Node, which: int, index: Index) -> Term:
         x = node.args[0]
@@ -182,8 +188,10 @@ _register({
     "prod.dim_int": _simple("prod", dims_at(1)),
     "any": _boolean("any", all_dims),
     "all": _boolean("all", all_dims),
-    "any.dim any.dims": _boolean("any", dims_at(1)),
-    "all.dim all.dims": _boolean("all", dims_at(1)),
+    "any.dim": _boolean("any", dims_at(1)),
+    "all.dim": _boolean("all", dims_at(1)),
+    "any.dims": _boolean("any", _named_dims),
+    "all.dims": _boolean("all", _named_dims),
     "max": _extreme("max", all_dims),
     "min": _extreme("min", all_dims),
     "amax max.dim argmax": _extreme("max", dims_at(1)),

@@ -93,7 +93,7 @@ def deep(low: Lowering, node: Node) -> bool:
 def column_sums(low: Lowering, node: Node) -> bool:
     """Write the sum over a first dimension whose length only the run knows, as ones times a matrix; whether it is one."""
     x = low.env.get(node.args[0]) if node.op == "aten.sum.dim_IntList" and not node.kwargs else None
-    if not isinstance(x, Mem) or x.dtype not in ("f32", "f64") or not x.packed or list(node.args[1]) != [0]:  # fmt: skip
+    if not isinstance(x, Mem) or x.dtype not in ("f32", "f64") or not x.packed or list(node.args[1] or ()) != [0]:  # fmt: skip
         return False
     if not isinstance(x.size[0], Open) or any(isinstance(n, Open) for n in x.size[1:]):
         return False

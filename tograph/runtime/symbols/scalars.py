@@ -75,6 +75,11 @@ def _operator(op: str, reflected: bool = False):
 
     def method(self, other):
         node = _as_node(other)
+        if isinstance(other, complex):
+            raise StagingError(
+                "a complex number of one that is known only when the graph runs is not supported; use torch.complex",
+                user_location(),
+            )
         if node is None or (of_ints and float in (node.kind, self.node.kind)):
             return NotImplemented
         return staged(combine(op, node, self.node) if reflected else combine(op, self.node, node))

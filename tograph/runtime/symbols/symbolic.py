@@ -194,6 +194,11 @@ class SymTensor(Valueless, torch.Tensor):
     # Torch's own shares the history of the graph's value.
     data = property(lambda self: self.apart(quiet=True), _replace_data)
 
+    @property
+    def nbytes(self) -> Any:
+        """Torch's own asks for a number of elements that is known."""
+        return self.numel() * self.element_size()
+
     def __deepcopy__(self, memo):
         copied = getattr(memo, "copied", None)  # of a memo that copies tensors itself
         return self.clone() if copied is None else copied(self)

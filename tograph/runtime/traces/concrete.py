@@ -208,7 +208,7 @@ class ConcreteFunction(pickling.Unpicklable):
         """
         return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
 
-    def timed(self, *args: Any, **kwargs: Any) -> Any:
+    def timed(self, /, *args: Any, **kwargs: Any) -> Any:
         """What is known of the function's other traces and, with arguments, the times of a run with copies of them.
 
         It runs twice: once as always, which compiles kernels, and once with a clock around every node.
@@ -249,7 +249,7 @@ class ConcreteFunction(pickling.Unpicklable):
         """
         onnx.to_onnx(self._values, self.captured_inputs, path, leave_out)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
             return self.run(list(args))
         tensors, places = self._bind(self, args, kwargs)

@@ -159,6 +159,20 @@ def _covers(a: Spec, b: Spec) -> bool:
     return merged is not None and equal(merged, a)
 
 
+def _takes(a: Spec, b: Spec) -> bool:
+    """Whether a value of ``b`` can become one of ``a``: as ``_covers``, with lists of Python as lists of the graph."""
+    if isinstance(a, Tree) and isinstance(b, Choice):
+        return all(_takes(a, option) for option in b.options)
+    if not isinstance(a, Tree) or not isinstance(b, Tree):
+        return _covers(a, b)
+    if is_staged_list(a) and not is_staged_list(b):
+        joined = STAGED.join_lists([a, b]) or STAGED.join_tuples([a, b])
+        return joined is not None and equal(joined, a)
+    if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
+        return False
+    return all(map(_takes, a.parts, b.parts))
+
+
 def generalize(spec: Spec) -> Spec:
     """Numbers that are known now will be others in the next iteration: they become staged."""
     if isinstance(spec, Leaf) and isinstance(spec.type, ScalarType):
@@ -201,7 +215,9 @@ def opened(spec: Spec) -> Spec:
 
 
 def option_of(spec: Spec, choice: Choice) -> int:
-    for i, option in enumerate(choice.options):
-        if _covers(option, spec):
-            return i
+    """The option that a value of this spec is; one with a list of the graph in it where the value has a list of Python there, if no other fits."""
+    for fits in (_covers, _takes):
+        for i, option in enumerate(choice.options):
+            if fits(option, spec):
+                return i
     raise StructureError("a value does not fit the kinds that were found for it")

@@ -1,0 +1,91 @@
+"""Reductions of numpy over lists and tuples of staged numbers, and over lists of the graph: ``np.mean(returns)``, ``np.argmax(scores)``.
+
+They are computed by torch as numpy computes them: floats in f64, integers and bools in 64 bits, and give a number of Python. A list
+without items gives NaN (``np.mean``), 0 or 1 (``np.sum``, ``np.prod``), or numpy's error. Lists of lists, and most of the other arguments, are left to numpy itself, which refuses staged values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...runtime.graph.types import ScalarType
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.symbols.required import require
+from ...runtime.values.growing import StagedList
+from ...runtime.values.structure import Leaf
+from .. import union
+from ..call_rules import DECIDING
+from ..calls import call
+from ..left_alone import leave_alone
+from ..registry import handles
+from .torch_functions import tensor
+
+_KINDS = (bool, int, float)
+
+
+def _kinds(items: Any) -> set[type] | None:
+    """The kinds of numbers in a list or tuple of which some are staged; None for what is left to numpy."""
+    if isinstance(items, StagedList) and items.handle is not None:
+        held = items.item_spec.type if isinstance(items.item_spec, Leaf) else None
+        return {held.kind} if isinstance(held, ScalarType) and held.kind in _KINDS else None
+    if not isinstance(items, (list, tuple)) or not any(isinstance(x, SYMBOLS) for x in items):
+        return None
+    kinds = {x.node.kind if isinstance(x, SYMBOLS) else type(x) for x in items}
+    return kinds if kinds <= set(_KINDS) else None
+
+
+def _form(function: Any, of: Callable[..., torch.Tensor], bools: torch.dtype, empty: str = "", options: Iterable[str] = ()) -> None:  # fmt: skip
+    """``function`` of numbers by ``of``, with bools as this dtype, and integers too where that is a float; ``empty``: numpy's error for a list without items."""
+    integers = bools if bools.is_floating_point else torch.int64
+
+    @handles(function)
+    @union.each
+    def form(*args: Any, **named: Any) -> Any:
+        kinds = _kinds(args[0]) if is_tracing() and len(args) == 1 else None
+        if kinds is None or not named.keys() <= {"axis", *options} or named.get("axis") not in (None, 0, -1):  # fmt: skip
+            return leave_alone(function, args, named)
+        dtype = torch.float64 if float in kinds else integers if int in kinds else bools
+        items = tensor(args[0], dtype=dtype)
+        if empty:
+            require(items.shape[0] > 0, ValueError(empty))
+        given = {name: x for name, x in named.items() if name != "axis"}
+        return call(of, items, **given).item()
+
+
+def _spread(of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """``np.std`` and ``np.var``: of all items, not of a sample, unless ``ddof`` says so."""
+    return lambda x, ddof=0: of(x, correction=ddof)
+
+
+def _middle(x):
+    """The mean of the two items in the middle, or that item twice."""
+    n = x.shape[0]
+    if n == 0 or torch.isnan(x).any():
+        return torch.full((), math.nan, dtype=x.dtype)
+    ordered = torch.sort(x).values
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+
+
+DECIDING.add(_middle)
+
+_EXTREME = "zero-size array to reduction operation {}imum which has no identity"
+_ARGUMENT = "attempt to get {} of an empty sequence"
+
+_form(np.sum, torch.sum, torch.int64)
+_form(np.prod, torch.prod, torch.int64)
+_form(np.mean, torch.mean, torch.float64)
+_form(np.std, _spread(torch.std), torch.float64, options=["ddof"])
+_form(np.var, _spread(torch.var), torch.float64, options=["ddof"])
+_form(np.median, _middle, torch.float64)
+_form(np.linalg.norm, torch.linalg.vector_norm, torch.float64)
+for _which in ("max", "min"):
+    for _function in {getattr(np, _which), getattr(np, f"a{_which}")}:
+        _form(_function, getattr(torch, f"a{_which}"), torch.bool, _EXTREME.format(_which))
+    _name = f"arg{_which}"
+    _form(getattr(np, _name), getattr(torch, _name), torch.int64, _ARGUMENT.format(_name))
