@@ -1,6 +1,11 @@
 """Functions of numpy on numbers that only the run knows."""
 
+import datetime
+import decimal
+import fractions
 import math
+import pathlib
+import uuid
 import warnings
 
 import numpy as np
@@ -110,3 +115,40 @@ def test_ranges_of_numpy_by_numbers_that_only_the_run_knows():
         tg.function(lambda x: float(np.arange(float(x))[5]))(torch.tensor(2.0))
     with pytest.raises(SymbolicValueError, match=r"torch\.arange"):
         tg.function(lambda x: np.arange(float(x)) * 2)(torch.tensor(2.0))
+
+
+@pytest.mark.parametrize(
+    ("start", "step"),
+    [(np.int64(6), lambda n, i: n + 1), (np.sqrt(2.0), lambda n, i: n * 2), (np.float64(8), lambda n, i: n / 2 + i), (np.bool_(False), lambda n, i: n or i > 1)],
+    ids=["int64", "float64", "with_the_index", "bool"],
+)  # fmt: skip
+def test_a_number_of_numpy_that_a_loop_changes(start, step):
+    def f(n):
+        found = start
+        for i in range(n):
+            found = step(found, i)
+        return found
+
+    converted = tg.function(f)
+    for n in (3, 1, 5):
+        assert converted(torch.tensor(n)) == f(n)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.prod((2, 3)), lambda: np.float32(2.5), lambda: np.float64("nan"), lambda: decimal.Decimal("1.50"), lambda: fractions.Fraction(1, 2),
+        lambda: datetime.timedelta(1), lambda: pathlib.Path("a"), lambda: uuid.UUID(int=3), lambda: torch.finfo(torch.float32), lambda: torch.iinfo(torch.int8),
+    ],
+)  # fmt: skip
+def test_a_value_that_each_iteration_makes_anew(make):
+    def f(n):
+        found = None
+        for _ in range(n):
+            found = make()
+        return found
+
+    converted = tg.function(f)
+    for n in (2, 0, 3):
+        assert repr(converted(torch.tensor(n))) == repr(f(n))
+        assert type(converted(torch.tensor(n))) is type(f(n))

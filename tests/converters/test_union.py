@@ -179,6 +179,18 @@ def test_a_choice():
         assert converted(x) == wanted
 
 
+def test_a_choice_by_a_generator_made_inside():
+    def pick(x):
+        rng, items = random.Random(2), range(3)
+        if x[0] > 0:
+            items = range(1, 7, 2)
+        return rng.choice(items), rng.random()
+
+    converted = tg.function(pick)
+    for (x,) in ROWS:
+        assert converted(x) == pick(x)
+
+
 def test_a_library_object_of_staged_values_is_refused():
     def fraction(x):
         return decimal.Decimal(x[0].item())

@@ -167,3 +167,16 @@ def test_two_names_on_one_path_only():
 
     with pytest.raises(tg.errors.AliasError, match="'row'"):
         f(torch.ones(2), torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("made", ["[[], []]", "[[]]", "[[], (), {}]", "[[1], []]"])
+def test_a_list_that_a_loop_puts_where_it_is_stays_the_same(made):
+    def f(n):
+        s = {"[[], []]": [[], []], "[[]]": [[]], "[[], (), {}]": [[], (), {}]}.get(made) or [[1], []]
+        a = s[0]
+        for _ in range(n):
+            s[0] = a
+        a.append(7)
+        return a is s[0], s, a
+
+    assert tg.function(f)(torch.tensor(2)) == f(2)

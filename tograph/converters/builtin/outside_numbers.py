@@ -18,6 +18,7 @@ from ...runtime.control_flow import outside_value
 from ...runtime.graph.ops import OpaqueObject
 from ...runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ...runtime.symbols.scalars import new_scalar
+from ...runtime.values.structure import is_union
 from .. import subscripts
 from ..call_rules import DECIDING
 from ..calls import call
@@ -104,6 +105,8 @@ METHODS[random.Random, "getrandbits"] = _drawn("getrandbits", int)
 def choice(generator, items):
     n = call(len, items) if is_tracing() else 0
     if not is_outside(generator, items, n) or not (is_staged(n) or n):
+        if is_union(items) and n:
+            return subscripts.getitem(items, drawn_now(generator, "_randbelow", n))
         return drawn_now(generator, "choice", items)
     if is_staged(n):
         call(_check_choice, n)

@@ -283,9 +283,8 @@ def _after(
         elif not loop.raised and surely_runs(node):
             x = _bound(x, as_value(loop.content(place)), spec)
         anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)
-        if anew:
-            told.check_items(place, spec)
         if anew or not unmoved(as_value(place.get()), x):
+            told.check_items(place, spec)
             put_back(place, x)
         else:
             note_rewritten(place)

@@ -124,5 +124,5 @@ def next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec
 
 
 def together(a: Spec, b: Spec, place: Place) -> Spec:
-    """What covers two specs of a place that a loop carries: lists that grow and strings that change are the graph's."""
-    return joins.texts(growing(one_list(join(a, b), [a, b], place)))
+    """What covers two specs of a place that a loop carries: lists that grow, and strings and numbers of numpy that change, are the graph's."""
+    return joins.texts(joins.numbers(growing(one_list(join(a, b), [a, b], place))))

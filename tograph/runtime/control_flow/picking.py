@@ -90,14 +90,13 @@ class Picked(Storage):
         if self in made:
             return made[self]
         # The ops cannot fail: handlers that note what variables hold would read this storage again.
-        waiting, graph.root.before_failure = graph.root.before_failure, []
         graph.looking = made
         try:
-            contents = [value_of(x, graph) for x in self.options]
-            found = made[self] = chosen(graph, self.which(graph), contents, self.meta)
+            with graph.root.unwatched():
+                contents = [value_of(x, graph) for x in self.options]
+                found = made[self] = chosen(graph, self.which(graph), contents, self.meta)
             return found
         finally:
-            graph.root.before_failure = waiting
             graph.looking = outer
 
     def refuse_leaf(self, graph: FuncGraph, view: bool) -> None:

@@ -79,13 +79,12 @@ class _Progress:
         specs = [visible(spec_of(c), self.outer) for c in held]
         tag = len(self.specs)
         self.specs.append(specs)
-        stack, graph.root.before_failure = graph.root.before_failure, []
-        values = [v for c, s in zip(held, specs) for v in flatten(c, s, graph)]
-        bound = Bound(self.places, held, specs, self._body(graph), self.outer)
-        self.bound.append(bound)
-        values += bound.values(graph)
-        graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
-        graph.root.before_failure = stack
+        with graph.root.unwatched():
+            values = [v for c, s in zip(held, specs) for v in flatten(c, s, graph)]
+            bound = Bound(self.places, held, specs, self._body(graph), self.outer)
+            self.bound.append(bound)
+            values += bound.values(graph)
+            graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
 
     def _stamp(self, content: Any, seen: frozenset[int] = frozenset()) -> Any:
         """What tells whether something that the body made was changed in place, since it was seen last."""

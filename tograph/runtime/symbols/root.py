@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import types as pytypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,15 @@ class Root:
     reread: dict[Value, Value] = field(default_factory=dict)  # of a branch: the same from around
     packed: set[Graph] = field(default_factory=set)  # where hooks got what is saved
     drew: torch.Tensor | None = None  # see ``drew_from``
+
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """Ops that cannot fail, or are a callback's own, call none of ``before_failure``."""
+        waiting, self.before_failure = self.before_failure, []
+        try:
+            yield
+        finally:
+            self.before_failure = waiting
 
     def drew_from(self, state: torch.Tensor) -> None:
         """What was made may have drawn from torch's default generator, which was in this state before."""

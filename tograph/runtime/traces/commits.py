@@ -175,9 +175,8 @@ class Commits:
         plan = Plan(parts)
         self.plans.append(plan)
         values = [v for c, (_, _, s) in zip(contents, parts) for v in flatten(_value(c), s, graph)]
-        stack, graph.root.before_failure = graph.root.before_failure, []
-        graph.add("tg.commit", (OpaqueObject(plan, "changes of outer objects"), values))
-        graph.root.before_failure = stack
+        with graph.root.unwatched():
+            graph.add("tg.commit", (OpaqueObject(plan, "changes of outer objects"), values))
 
     def mark(self) -> Any:
         """What was committed so far, to go ``back`` to when what follows is undone."""

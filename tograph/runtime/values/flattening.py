@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...errors import StructureError
@@ -169,6 +170,7 @@ def leaf_value(x: Any, kind: Type, graph: FuncGraph) -> Value:
         return value_of(x, graph)
     value = x.node.value(graph) if isinstance(x, SYMBOLS) else x
     if isinstance(kind, ScalarType):
+        value = value.item() if isinstance(value, np.generic) else value
         return value if isinstance(value, Value) else graph.emit("py.constant", value, type=kind)
     if isinstance(kind, TensorType):
         return either.as_tensor(x, kind, graph)

@@ -6,10 +6,12 @@ point of a loop's state, never change what plain Python would give.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...errors import StructureError
@@ -25,6 +27,11 @@ from .structure import STAGED, UNSET, Choice, Const, Handle, Leaf, Spec, Tree, i
 
 MANY_SETS = 24  # up to as many a name is one of sets that are known
 MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
+
+
+# Objects that cannot change, and modules of such: two that are equal are one value.
+_VALUES = (np.generic, torch.finfo, torch.iinfo)
+_OF_VALUES = frozenset(("decimal", "fractions", "datetime", "pathlib", "uuid", "ipaddress"))
 
 
 def same_number(a: Any, b: Any) -> bool:
@@ -53,6 +60,9 @@ def _same_const(a: Any, b: Any) -> bool:
         return type(a) is type(b) and a == b
     if isinstance(a, frozenset) and isinstance(b, frozenset):
         return exact(a) == exact(b)
+    if isinstance(a, _VALUES) or type(a).__module__.partition(".")[0] in _OF_VALUES:
+        # Their text tells them apart, where `==` does not: Decimal("1.0") from Decimal("1.00"), and zeros by their sign.
+        return type(a) is type(b) and repr(a) == repr(b)
     return same_function(a, b, _same_const)
 
 
@@ -123,6 +133,23 @@ def texts(spec: Spec) -> Spec:
     return (text_of(spec) if many else None) or spec
 
 
+def _number_kind(spec: Spec) -> type | None:
+    """The kind of Python's numbers that a number of numpy counts as, beside staged ones."""
+    return _OF_NUMPY.get(type(spec.value)) if isinstance(spec, Const) else None
+
+
+_OF_NUMPY: dict[type, type] = {np.float64: float, np.int64: int, np.bool_: bool}
+
+
+def numbers(spec: Spec) -> Spec:
+    """A number of numpy that is another one in every iteration of a loop is one of the graph."""
+    kinds = [_number_kind(o) for o in spec.options] if isinstance(spec, Choice) else []
+    if len([k for k in kinds if k]) < 2 or not isinstance(spec, Choice):
+        return spec
+    options = [Leaf(ScalarType(k)) if k else o for k, o in zip(kinds, spec.options)]
+    return functools.reduce(join, options)
+
+
 def _join_choice(a: Spec, b: Spec) -> Spec:
     if not isinstance(a, Choice):  # so that what a branch leaves as it was keeps its tag
         a, b = b, a
@@ -163,6 +190,8 @@ def _takes(a: Spec, b: Spec) -> bool:
     """Whether a value of ``b`` can become one of ``a``: as ``_covers``, with lists of Python as lists of the graph."""
     if isinstance(a, Tree) and isinstance(b, Choice):
         return all(_takes(a, option) for option in b.options)
+    if isinstance(a, Leaf) and isinstance(a.type, ScalarType):
+        return a.type.kind is _number_kind(b) or _covers(a, b)
     if not isinstance(a, Tree) or not isinstance(b, Tree):
         return _covers(a, b)
     if is_staged_list(a) and not is_staged_list(b):
