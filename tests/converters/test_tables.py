@@ -341,3 +341,35 @@ def replaced_set(n):
 def test_a_set_that_a_loop_replaces_is_refused():
     with pytest.raises(StructureError, match="replaces by a new one in each iteration"):
         tg.function(replaced_set)(torch.tensor(2))
+
+
+OF_KEYS = [
+    lambda d: {1, 2} <= d.keys(),
+    lambda d: d.keys() >= {1},
+    lambda d: d.keys() == {1, 2},
+    lambda d: d.keys() <= {1, 2, 3},
+    lambda d: {1} < d.keys(),
+    lambda d: d.keys() != {1},
+    lambda d: {1: 0, 2: 0}.keys() == d.keys(),
+    lambda d: d.keys() == d.keys(),
+    lambda d: d.keys() > set(),
+    lambda d: d.keys().isdisjoint({9}),
+    lambda d: d.items().isdisjoint({(1, 1.0)}),
+    lambda d: d.items() >= {(1, 1.0)},
+    lambda d: d.items() == {(1, 1.0)},
+    lambda d: d.keys() == [1, 2],
+]
+
+
+@pytest.mark.parametrize("ask", OF_KEYS)
+def test_keys_and_items_are_compared_as_sets(ask):
+    def f(x, n):
+        d = {}
+        for i in range(n):
+            d[int(x[i].item())] = x[i].item()
+        return ask(d)
+
+    converted = tg.function(f)
+    for n in (3, 1, 0):
+        x = torch.tensor([1.0, 2.0, 1.0])
+        assert converted(x, torch.tensor(n)) == f(x, n)

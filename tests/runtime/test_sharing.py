@@ -172,7 +172,10 @@ def test_two_names_on_one_path_only():
 @pytest.mark.parametrize("made", ["[[], []]", "[[]]", "[[], (), {}]", "[[1], []]"])
 def test_a_list_that_a_loop_puts_where_it_is_stays_the_same(made):
     def f(n):
-        s = {"[[], []]": [[], []], "[[]]": [[]], "[[], (), {}]": [[], (), {}]}.get(made) or [[1], []]
+        s = {"[[], []]": [[], []], "[[]]": [[]], "[[], (), {}]": [[], (), {}]}.get(made) or [
+            [1],
+            [],
+        ]
         a = s[0]
         for _ in range(n):
             s[0] = a

@@ -20,7 +20,7 @@ from ..runtime import control_flow
 from ..runtime.guarding import unconverted
 from ..runtime.library.staged_string import StagedString
 from ..runtime.values.structure import is_union
-from ..runtime.values.tables import StagedTable, View, is_table
+from ..runtime.values.tables import StagedItems, StagedKeys, StagedTable, View, is_table
 from ..transpiler.syntax import gast
 from . import members, powers, set_relations, text_options
 from .call_rules import is_user_function
@@ -158,6 +158,18 @@ def _compared(name: str, a: Any, b: Any) -> Any:
     return same if name == "eq" else not_(same)
 
 
+_SET_VIEWS = (StagedKeys, StagedItems)
+_PLAIN_VIEWS = (type({}.keys()), type({}.items()))
+
+
+def _views_as_sets(a: Any, b: Any) -> tuple[Any, Any]:
+    """The keys or items of a dict of the graph, and those of another dict beside them, as the sets that comparisons take them for."""
+    if type(a) not in _SET_VIEWS and type(b) not in _SET_VIEWS:
+        return a, b
+    first, second = (call(set, x) if isinstance(x, _PLAIN_VIEWS) else x for x in (a, b))
+    return first, second
+
+
 def _comparison(name: str) -> Any:
     function, (reflected, sign) = getattr(operator, name), _COMPARISONS[name]
 
@@ -166,7 +178,7 @@ def _comparison(name: str) -> Any:
         if is_union(a) or is_union(b):
             found = text_options.both(function, a, b)
             return apply(run, a, b) if found is NotImplemented else found
-        a, b = members.as_sets(a, b, compared=True)
+        a, b = _views_as_sets(*members.as_sets(a, b, compared=True))
         if _conditional(a, b):
             return _compared(name, a, b)
         if name in ("eq", "ne") and (same := _containers(a, b)) is not None:

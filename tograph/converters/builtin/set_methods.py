@@ -14,7 +14,7 @@ from ..calls import call
 from ..left_alone import leave_alone
 from ..logical import and_
 from ..new_keys import need_table
-from ..registry import METHODS
+from ..registry import GROWING, METHODS
 from ..staging import is_staged_key
 from ..table_algebra import OF_SETS, as_set, no_frozen
 from ..user_operators import TABLES_ORDERED, lt
@@ -62,6 +62,12 @@ def _method(kind: type, name: str) -> Callable[..., Any]:
     return method
 
 
+def _keys_apart(keys: StagedList, other: Any) -> Any:
+    """``d.keys().isdisjoint(other)``"""
+    return OF_SETS["isdisjoint"](as_set(keys), other)
+
+
+GROWING["isdisjoint"] = _keys_apart
 TABLES_ORDERED.append(ordered)
 for _name, _form in (members.METHODS | staged_members.METHODS).items():
     METHODS[set, _name] = _form

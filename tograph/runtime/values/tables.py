@@ -145,6 +145,8 @@ class View(StagedList):
 
 
 class StagedKeys(View):
+    isdisjoint: Callable[..., Any]
+
     @classmethod
     def _plain(cls, items: Any) -> Any:
         return dict.fromkeys(items).keys()
@@ -159,6 +161,7 @@ class StagedValues(View):
 
 
 class StagedItems(View):
+    isdisjoint: Callable[..., Any]
     python = type({}.items())
 
     @classmethod
@@ -185,6 +188,8 @@ for _cls, _names in _METHODS.items():
         if not _name.startswith("_") and _name not in ("clear", "copy", "values"):
             setattr(_cls, _name, _outside(_name))
 
+
+StagedKeys.isdisjoint = StagedItems.isdisjoint = _outside("isdisjoint")
 
 StagedKeys.__name__ = "dict_keys"
 StagedValues.__name__ = "dict_values"
