@@ -32,7 +32,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import collectives, foreach, masks, overflows, parts, ranges, ways
+from . import collectives, foreach, masks, overflows, parts, ranges, strided, ways
 from .attention import by_formula
 from .schemas import asked_for, factory_options, of_default_generator
 
@@ -385,6 +385,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._efficientzerotensor.default: _zeros,
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
+    aten.as_strided.default: strided.of_memory(record),
 }
 SPECIAL |= {o: ranges.counted(record, o) for o in (aten.arange.start, aten.arange.start_step)}
 for _overload in (aten.mul.Tensor, aten.div.Tensor, aten.dot.default, aten.vdot.default):
