@@ -25,6 +25,8 @@ REFUSED = {
     "a negative power of integers": (lambda x: x**-1, (INTS,)),
     "std of integers": (lambda x: x.std(), (INTS,)),
     "mean of two dtypes' distance": (F.mse_loss, (BOOLS, INTS)),
+    "a complex tensor of bf16": (torch.complex, (FLOATS.bfloat16(), FLOATS.bfloat16())),
+    "polar of integers": (torch.polar, (INTS, INTS)),
     "complex clamp": (lambda x: x.clamp(max=2.0), (FLOATS + 1j,)),
     "arange of bools": (lambda x: torch.arange(2, dtype=torch.bool), (FLOATS,)),
     "a complex number in integers": (lambda x: x.clone().fill_(2j), (INTS,)),

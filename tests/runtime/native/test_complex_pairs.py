@@ -229,3 +229,22 @@ def test_views_of_one_element_leave():
     for k in range(3):
         for found, expected in zip(g(x * k), f(x * k)):
             assert torch.equal(found, expected) and found.shape == expected.shape
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x: x.unbind(-1), lambda x: x.unbind(), lambda x: x.chunk(2, -1), lambda x: x.split([1, 2]), lambda x: x.split(3, dim=1), lambda x: list(x),
+    ],
+)  # fmt: skip
+def test_several_views(part, dtype):
+    def f(x, n):
+        total = x * 0
+        while n > 0:
+            parts = part(x * n)
+            total = total + parts[0].sum() * parts[-1].sum().conj()
+            n = n - 1
+        return total, parts[-1] * 2
+
+    check(f, z(3, 4, dtype=dtype), torch.tensor(2))

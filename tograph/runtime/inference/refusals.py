@@ -27,7 +27,7 @@ _OTHERS = frozenset((
     "cummin", "logcumsumexp", "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data",
     "rsub", "__and__", "__or__", "__xor__", "floor_divide", "masked_fill", "hardswish", "hardswish_backward",
     "hardsigmoid_backward", "hardtanh_backward", "leaky_relu_backward", "softplus_backward", "mse_loss", "smooth_l1_loss",
-    "huber_loss", "binary_cross_entropy", "glu", "arange", "native_layer_norm",
+    "huber_loss", "binary_cross_entropy", "glu", "arange", "native_layer_norm", "complex", "polar",
 ))  # fmt: skip
 # Ops that take positions from a tensor: small ones hold zeros for them.
 _INDEXED = frozenset(("nll_loss_forward", "index_copy", "index_fill"))

@@ -135,6 +135,8 @@ class _Pairing:
             self._asked(node)
         elif node.op in _SAME:
             self._moved(node)
+        elif node.op in VIEWS and len(node.outputs) > 1:
+            self._split(node)
         elif node.op.startswith("aten."):
             self._computed(node)
         else:
@@ -193,6 +195,16 @@ class _Pairing:
             self.nodes.append(made)
             parts.append(made.outputs[0])
         self.pairs[out] = parts[0], parts[1]
+
+    def _split(self, node: Node) -> None:
+        """Several views of one tensor (``unbind``, ``split``), of each of its parts."""
+        columns = []
+        for part in self._parts(node.args[0]):
+            kinds = [_real(v.type) for v in node.outputs]
+            made = Node(node.op, (part, *node.args[1:]), node.kwargs, kinds, location=node.location)
+            self.nodes.append(made)
+            columns.append(made.outputs)
+        self.pairs.update(zip(node.outputs, zip(*columns)))
 
     def _regions(self, node: Node) -> None:
         first = lead(node)
