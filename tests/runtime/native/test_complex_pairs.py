@@ -245,6 +245,6 @@ def test_several_views(part, dtype):
             parts = part(x * n)
             total = total + parts[0].sum() * parts[-1].sum().conj()
             n = n - 1
-        return total, parts[-1] * 2
+        return total, parts[-1].sum()
 
     check(f, z(3, 4, dtype=dtype), torch.tensor(2))
