@@ -125,3 +125,21 @@ def test_sizes_have_the_sum_of_the_dimension():
             RuntimeError, match="split_with_sizes expects split_sizes to sum exactly to 6"
         ):
             g(x, LABELS[0])
+
+
+BY_DIM = [
+    lambda x, dim: x.chunk(2, dim), lambda x, dim: x.unbind(dim), lambda x, dim: x.squeeze(dim), lambda x, dim: x.stride(dim), lambda x, dim: torch.squeeze(x[None], dim),
+    lambda x, dim: x.split(1, dim), lambda x, dim: torch.chunk(x, 3, dim=dim),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", BY_DIM)
+def test_a_dimension_that_a_condition_chose(part):
+    def f(x, c):
+        dim = 0
+        if c > 0:
+            dim = -1
+        return part(x, dim)
+
+    x = torch.arange(6.0).reshape(1, 6)
+    compare(f, (x, torch.tensor(1)), (x, torch.tensor(-1)), (x.reshape(2, 3), torch.tensor(1)))

@@ -100,20 +100,22 @@ def _splits(*functions: Callable[..., Any]) -> None:
 def split_with_sizes(input, split_sizes, dim=0):
     """``Tensor.split_with_sizes``"""
     if not is_growing(split_sizes):
-        return torch.split_with_sizes(input, split_sizes, dim)
+        return leave_alone(torch.split_with_sizes, (input, split_sizes, dim), {})
     return call(_split_as, input, split_sizes, dim if dim >= 0 else dim + input.dim())
 
 
 def chunk(input, chunks, dim=0):
     """``Tensor.chunk``"""
     if not _staged(input, chunks, dim):
-        return torch.chunk(input, chunks, dim)
+        return leave_alone(torch.chunk, (input, chunks, dim), {})
     return call(_chunk, input, as_number(chunks), dim)
 
 
 def unbind(input, dim=0):
     """``Tensor.unbind``"""
-    return call(_unbind, input, dim) if _staged(input, None, dim) else torch.unbind(input, dim)
+    if not _staged(input, None, dim):
+        return leave_alone(torch.unbind, (input, dim), {})
+    return call(_unbind, input, dim)
 
 
 _splits(torch.split, torch.Tensor.split)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from ...runtime import control_flow
+from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from ..staging import is_staged
 
@@ -14,7 +15,9 @@ from ..staging import is_staged
 @handles(torch.squeeze)
 def squeeze(input, dim=None):
     given = () if dim is None else (dim,)
-    if not is_staged(input) or dim == () or any(is_staged(d) for d in given):
+    if any(map(is_staged, given)):
+        return leave_alone(torch.squeeze, (input, *given), {})
+    if not is_staged(input) or dim == ():
         return torch.squeeze(input, *given)
     rank = input.dim()
     dims = range(rank) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
