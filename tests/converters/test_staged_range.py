@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.converters.both import compare
 
 BOUNDS = [(3,), (0,), (-2,), (2, 5), (5, 2), (5, 2, -1), (2, 5, -1), (0, 7, 3), (7, 0, -3), (2.5,)]
 
@@ -65,3 +66,12 @@ def test_ranges_that_give_the_same_numbers_are_equal():
     for bounds in ((4, 0), (3, 1), (-1, -2)):
         args = tuple(map(torch.tensor, bounds))
         assert tg.function(f)(*args) == f(*args)
+
+
+def test_the_text_of_a_range():
+    def f(n):
+        counted = range(1, n, 2)
+        print(counted, [range(n)])
+        return str(counted), repr(range(n)), f"{range(n)}", "%s" % range(n)
+
+    compare(f, (torch.tensor(5),), (torch.tensor(0),))

@@ -66,6 +66,8 @@ class Rows(StagedSequence):
 class StagedRange(StagedSequence):
     """``range`` with a staged bound; items are staged Python ints, or 0-d tensors when ``tensors`` is set."""
 
+    __tograph_shown__ = True
+
     def __init__(self, start: Any, stop: Any, step: Any, tensors: bool = False):
         self.start, self.stop, self.step, self.tensors = start, stop, step, tensors
 

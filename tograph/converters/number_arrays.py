@@ -17,6 +17,8 @@ from .iterables import StagedSequence
 class StagedArange(StagedSequence):
     """The numbers from ``start`` on, each ``step`` after the one before, as numpy computes them."""
 
+    __tograph_shown__ = True
+
     def __init__(self, start: Any, stop: Any, step: Any):
         self.bounds = start, stop, step
         kinds = [x.node.kind if isinstance(x, SYMBOLS) else type(x) for x in self.bounds]

@@ -21,6 +21,7 @@ from .call_rules import DECIDING
 from .calls import call
 from .iterables import Indexed, StagedRange, exact_dtype
 from .number_arrays import StagedArange
+from .staged_array import StagedArray
 from .tensor_index import as_place
 from .text_options import one_of
 
@@ -31,6 +32,8 @@ def sequence_item(x, key):
         return x.item(key)
     if isinstance(x, StagedArange):
         return _select_arange(x, key)
+    if isinstance(x, StagedArray):
+        return x.taken(key)
     if not isinstance(x, StagedRange):
         kind = type(x).__name__
         raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")

@@ -18,19 +18,24 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.required import require
 from ...runtime.values.growing import StagedList
-from ...runtime.values.structure import Leaf
+from ...runtime.values.structure import Leaf, Tree
 from .. import union
 from ..call_rules import DECIDING
 from ..calls import call
 from ..left_alone import leave_alone
 from ..registry import handles
+from ..staged_array import DTYPES, StagedArray
 from .torch_functions import tensor
 
 _KINDS = (bool, int, float)
+_OF_ARRAYS = {torch.bool: bool, torch.int64: int, torch.float64: float}
 
 
 def _kinds(items: Any) -> set[type] | None:
     """The kinds of numbers in a list or tuple of which some are staged; None for what is left to numpy."""
+    if isinstance(items, StagedArray):
+        kind = _OF_ARRAYS.get(items.tensor.dtype) if items.ndim == 1 else None
+        return None if kind is None else {kind}
     if isinstance(items, StagedList) and items.handle is not None:
         held = items.item_spec.type if isinstance(items.item_spec, Leaf) else None
         return {held.kind} if isinstance(held, ScalarType) and held.kind in _KINDS else None
@@ -51,11 +56,14 @@ def _form(function: Any, of: Callable[..., torch.Tensor], bools: torch.dtype, em
         if kinds is None or not named.keys() <= {"axis", *options} or named.get("axis") not in (None, 0, -1):  # fmt: skip
             return leave_alone(function, args, named)
         dtype = torch.float64 if float in kinds else integers if int in kinds else bools
-        items = tensor(args[0], dtype=dtype)
+        given = args[0]
+        items = (
+            given.tensor.to(dtype) if isinstance(given, StagedArray) else tensor(given, dtype=dtype)
+        )
         if empty:
             require(items.shape[0] > 0, ValueError(empty))
-        given = {name: x for name, x in named.items() if name != "axis"}
-        return call(of, items, **given).item()
+        rest = {name: x for name, x in named.items() if name != "axis"}
+        return call(of, items, **rest).item()
 
 
 def _spread(of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -89,3 +97,64 @@ for _which in ("max", "min"):
         _form(_function, getattr(torch, f"a{_which}"), torch.bool, _EXTREME.format(_which))
     _name = f"arg{_which}"
     _form(getattr(np, _name), getattr(torch, _name), torch.int64, _ARGUMENT.format(_name))
+
+
+def _kinds_in_rows(items: Any) -> set[type] | None:
+    """The kinds of numbers in a list of the graph whose items are tuples of numbers; None for any other."""
+    spec = items.item_spec if isinstance(items, StagedList) and items.handle is not None else None
+    if not isinstance(spec, Tree) or not issubclass(spec.cls, tuple):
+        return None
+    types = [getattr(p, "type", None) for p in spec.parts]
+    return {t.kind for t in types if isinstance(t, ScalarType)} if all(isinstance(t, ScalarType) for t in types) else None  # fmt: skip
+
+
+def _nested(items: Any) -> set[type] | None:
+    """The kinds of numbers in a list of lists of numbers, of one length, some of which are staged."""
+    rows = (
+        items if isinstance(items, (list, tuple)) and getattr(items, "handle", None) is None else ()
+    )
+    alike = [r for r in rows if isinstance(r, (list, tuple)) and getattr(r, "handle", None) is None]
+    if not rows or len(alike) != len(rows) or len({len(r) for r in alike}) != 1:
+        return None
+    return _kinds([x for r in alike for x in r])
+
+
+def _running(function: Any, of: Callable[..., torch.Tensor]) -> None:
+    """``np.cumsum`` and its kind."""
+
+    @handles(function)
+    @union.each
+    def form(*args: Any, **named: Any) -> Any:
+        kinds = _kinds(args[0]) if is_tracing() and len(args) == 1 and not named else None
+        if kinds is None:
+            return leave_alone(function, args, named)
+        dtype = torch.float64 if float in kinds else torch.int64
+        given = args[0]
+        return StagedArray(of(given.tensor.to(dtype) if isinstance(given, StagedArray) else tensor(given, dtype=dtype), 0))  # fmt: skip
+
+
+_running(np.cumsum, torch.cumsum)
+_running(np.cumprod, torch.cumprod)
+
+
+def _array(function: Any) -> None:
+    """``np.array`` and ``np.asarray`` of numbers, some of which only the run knows."""
+
+    @handles(function)
+    @union.each
+    def form(*args: Any, **named: Any) -> Any:
+        dtype = DTYPES.get(np.dtype(named["dtype"])) if named.get("dtype") is not None else None
+        plain = (
+            is_tracing() and len(args) == 1 and named.keys() <= {"dtype"} and (dtype or not named)
+        )
+        if plain and isinstance(args[0], StagedArray):
+            return StagedArray(args[0].tensor.to(dtype)) if dtype else args[0]
+        kinds = (_kinds(args[0]) or _kinds_in_rows(args[0]) or _nested(args[0])) if plain else None
+        if not kinds:
+            return leave_alone(function, args, named)
+        found = torch.float64 if float in kinds else torch.int64 if int in kinds else torch.bool
+        return StagedArray(tensor(args[0], dtype=dtype or found))
+
+
+for _function in (np.array, np.asarray):
+    _array(_function)

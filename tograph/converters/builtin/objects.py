@@ -6,6 +6,7 @@ import contextvars
 import dataclasses
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...runtime import control_flow
@@ -25,6 +26,7 @@ from ..iterables import (
     StagedRange,
 )
 from ..registry import METHODS, SLOT_METHODS, handles
+from ..staged_array import StagedArray
 from ..staged_class import StagedClass
 from ..staging import is_staged
 from ..strings import StagedString
@@ -47,6 +49,8 @@ def isinstance_(x, classes):
         return issubclass(kind, classes) or isinstance(x, classes)
     if isinstance(x, StagedRange):
         return isinstance(range(0), classes)
+    if isinstance(x, StagedArray):
+        return issubclass(np.ndarray, classes)
     if isinstance(x, StagedList):
         return issubclass(x.__class__, classes)
     if type(x) is SymTensor and not isinstance(x, classes):

@@ -27,6 +27,7 @@ from ..growing_lists import is_growing, nested_tensor
 from ..joined_lists import JOINS
 from ..registry import METHODS, TENSOR_METHODS, handles
 from ..resolved import resolved
+from ..staged_array import StagedArray
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -34,6 +35,7 @@ from .numbers import bool_
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     """``torch.tensor`` of data with staged parts."""
+    data = data.tensor if isinstance(data, StagedArray) else data
     found = _first_union(data)
     if found is not None:
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
@@ -103,6 +105,7 @@ TENSOR_METHODS["det"] = det
 
 @handles(torch.as_tensor)
 def as_tensor(data, dtype=None, device=None):
+    data = data.tensor if isinstance(data, StagedArray) else data
     if isinstance(data, torch.Tensor):
         return (
             data
@@ -134,6 +137,8 @@ TENSOR_METHODS["new_tensor"] = _new_tensor
 @handles(torch.from_numpy)
 def from_numpy(array):
     """An array that is an argument is a tensor of its memory already."""
+    if isinstance(array, StagedArray):
+        return array.tensor.clone()
     return (
         array if isinstance(array, torch.Tensor) and is_staged(array) else torch.from_numpy(array)
     )

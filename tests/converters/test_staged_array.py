@@ -1,0 +1,120 @@
+"""``np.array`` of numbers that only the run knows."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import SymbolicValueError
+
+X = torch.tensor([0.5, -1.0, 2.5, 3.0, -4.0, 7.0], dtype=torch.float64)
+
+USES = [
+    lambda a, k: (a, k),
+    lambda a, k: (a * 2, 1 - a, k / 2, k + 0.5, k + a, a / k.sum(), 2**a, a**0.5, -k),
+    lambda a, k: (a - a.mean(), a.std(), k.sum(), a.max(), k.min(), a.argmax(), k.prod(), a.var(ddof=1)),
+    lambda a, k: (a[0], a[-1], a[1:], a[::2], a[a > 0], k[1]),
+    lambda a, k: ((a > 0).sum(), (k >= 2).mean(), a == a, a != 0.5),
+    lambda a, k: (len(a), list(a), [v * 2 for v in k], a.tolist(), max(a), sum(k)),
+    lambda a, k: (a.shape, a.size, a.ndim, a.dtype, k.dtype, isinstance(a, np.ndarray)),
+    lambda a, k: (torch.tensor(a), torch.from_numpy(k), torch.as_tensor(a), torch.tensor(k, dtype=torch.float32)),
+    lambda a, k: (np.mean(a), np.sum(k), np.median(a), np.cumsum(k), np.cumprod(a)),
+    lambda a, k: (np.sqrt(a), np.exp(a), np.abs(a), np.isnan(a), np.floor(a)),
+    lambda a, k: (np.float64(2) * a, a * np.float64(3), k - np.int64(1), np.float32(2) * a),
+    lambda a, k: (a.astype(int), k.astype(np.float32), np.asarray(a), np.array(k, dtype=float), a.copy()),
+    lambda a, k: (str(a), f"{k}", repr([a, k])),
+    lambda a, k: ({"a": a}, [a, k], [i for i, v in enumerate(a) if v > 0]),
+]  # fmt: skip
+
+
+def same(x, y):
+    if isinstance(y, (np.ndarray, torch.Tensor)):
+        assert type(x) is type(y) and x.dtype == y.dtype and x.shape == y.shape
+        np.testing.assert_allclose(x, y, rtol=1e-14)
+    elif isinstance(y, (list, tuple)):
+        assert type(x) is type(y) and len(x) == len(y)
+        for a, b in zip(x, y, strict=True):
+            same(a, b)
+    elif isinstance(y, dict):
+        same(list(x.items()), list(y.items()))
+    else:
+        y = y.item() if isinstance(y, np.generic) else y
+        assert type(x) is type(y) and (x == y or abs(x - y) <= 1e-14 * abs(y))
+
+
+@pytest.mark.parametrize("use", USES)
+def test_as_numpy(use):
+    def f(x, n):
+        values, places = [], []
+        for i in range(n):
+            if x[i] > -2:
+                values.append(x[i].item())
+                places.append(i)
+        return use(np.array(values), np.array(places))
+
+    converted = tg.function(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (6, 3):
+            same(converted(X, torch.tensor(n)), f(X, torch.tensor(n)))
+
+
+def test_rows():
+    def f(x, n):
+        rows = []
+        for i in range(n):
+            rows.append((i, x[i].item()))
+        a, b = np.array(rows), np.array([[x[0].item(), 1], [2, n.item()]])
+        return (
+            a,
+            a[0],
+            a[:, 1],
+            a[1:, 0].mean(),
+            b,
+            b * 2,
+            np.array((x[0].item(), 3)),
+            np.array([n.item(), 1]),
+        )
+
+    converted = tg.function(f)
+    for n in (4, 2):
+        same(converted(X, torch.tensor(n)), f(X, torch.tensor(n)))
+
+
+def test_each_call_has_an_array_of_its_own():
+    f = tg.function(lambda x: np.array([x[0].item(), 2.0]))
+    first = f(X)
+    first[0] = 9
+    assert f(X)[0] == 0.5
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda a: a.reshape(-1, 1), lambda a: a + [1.0], lambda a: np.dot(a, a), lambda a: a @ a,
+        lambda a: a.fill(2), lambda a: bool(a), lambda a: a // 2, lambda a: np.maximum(a, 0.0, where=a > 0), lambda a: a[[0, 0]],
+    ],
+)  # fmt: skip
+def test_other_uses_are_refused(use):
+    def f(x):
+        return use(np.array([x[0].item(), 2.0]))
+
+    with pytest.raises(SymbolicValueError, match="an array of numpy whose elements"):
+        tg.function(f)(X)
+
+
+def test_a_change_in_place_is_refused():
+    def f(x):
+        a = np.array([x[0].item(), 2.0])
+        a[0] = 3.0
+        return a
+
+    with pytest.raises(SymbolicValueError, match="an array of numpy whose elements"):
+        tg.function(f)(X)
+
+
+def test_an_attribute_that_arrays_do_not_have():
+    with pytest.raises(AttributeError, match="'numpy.ndarray' object has no attribute 'means'"):
+        tg.function(lambda x: np.array([x[0].item()]).means())(X)
