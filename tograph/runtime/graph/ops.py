@@ -48,7 +48,7 @@ from ...errors import (  # fmt: skip
     UnexpectedSizeError,
     refused,
 )
-from . import collectives, prints
+from . import collectives, outside, prints
 from .arranged import arranged, is_arranged
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
@@ -674,7 +674,7 @@ register(
 # A Python number that another call gives another time: what a random generator or a clock says.
 register(
     "py.outside",
-    run=lambda f, *args: plain(f)(*args),
+    run=lambda f, *args: outside.ask(plain(f), *args),
     effects=Effects(io=True, may_fail=True),
     gradient=NONE,
     kernel=NONE,

@@ -303,7 +303,9 @@ def is_tracing() -> bool:
 def user_location() -> Location | None:
     """File and line of the innermost frame that runs the user's code, which is not torch's where it can be told."""
     frame, found = sys._getframe(2), None
-    known = USER_CODE.codes  # asked for each frame of each op: a call for each would be a tenth of the time of a trace
+    known = (
+        USER_CODE.codes
+    )  # asked for each frame of each op: a call for each would be a tenth of the time of a trace
     while frame is not None:
         code = frame.f_code
         if id(code) in known:
