@@ -1018,6 +1018,9 @@ def quick(name: str) -> Callable[..., Any] | None:
     packet = overload_packet(name.rsplit(".", 1)[0]) if name.startswith("aten.") else None
     if packet is None or [o for o in packet.overloads() if "out" not in o] != [name.rsplit(".", 1)[1]]:  # fmt: skip
         return None
+    given = getattr(packet, name.rsplit(".", 1)[1])._schema.arguments
+    if any(a.name == "reduction" and a.has_default_value() for a in given):
+        return None  # the bindings read the default of a loss, ``Mean``, as 0: none
     base = name.split(".")[1]
     found = (getattr(home, base, None) for prefix, home in _BINDINGS if base.startswith(prefix))
     return next((f for f in found if f is not None), None)
