@@ -124,7 +124,7 @@ def nearest(weight, start):
     n, heap, found = len(weight), [(0.0, 0, -1)], []
     heap[0] = (0.0, start.item(), -1)
     while heap:
-        far, at, before = heapq.heappop(heap)
+        far, at, _ = heapq.heappop(heap)
         if at in found:
             continue
         found.append(at)

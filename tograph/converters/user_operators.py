@@ -260,8 +260,7 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
             same = True if a[i] is b[i] else as_bool(eq(a[i], b[i]))
             if not is_staged(same):
                 return from_item(i + 1, alike) if same else order(a[i], b[i])
-            found = order(a[i], b[i])
-            found = as_bool(found) if is_staged(found) or is_union(found) else found
+            found = _truth(order(a[i], b[i]))
         except (
             TypeError,
             ConditionError,
@@ -270,15 +269,23 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
                 raise
             failed.append((alike, error))
             return False
-        rest = from_item(i + 1, _all(alike, same))
-        if isinstance(found, (bool, StagedBool)) and isinstance(rest, (bool, StagedBool)):
-            return _any(_all(not_(same), found), _all(same, rest))
-        return call(bool, or_(and_(not_(same), lambda: found), lambda: and_(same, lambda: rest)))
+        return _by_first(same, found, from_item(i + 1, _all(alike, same)))
 
     result = from_item(0, True)
     for alike, error in failed:
         _raise_where(alike, error)
     return result
+
+
+def _truth(x: Any) -> Any:
+    return as_bool(x) if is_staged(x) or is_union(x) else x
+
+
+def _by_first(same: Any, found: Any, rest: Any) -> Any:
+    """The order of two sequences: that of the ``rest`` where their first items are the ``same``, else what was ``found`` for these."""
+    if isinstance(found, (bool, StagedBool)) and isinstance(rest, (bool, StagedBool)):
+        return _any(_all(not_(same), found), _all(same, rest))
+    return call(bool, or_(and_(not_(same), lambda: found), lambda: and_(same, lambda: rest)))
 
 
 def _all(x: Any, y: Any) -> Any:
