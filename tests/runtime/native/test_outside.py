@@ -122,6 +122,39 @@ def test_a_function_that_draws_and_raises():
         assert run(staged, n, torch.tensor(n)) == run(f, n, torch.tensor(n))
 
 
+def training():
+    """A step of a decoder that is told the right word, or goes on with its own, as Python's generator says."""
+    torch.manual_seed(0)
+    words, cell, out = torch.nn.Embedding(6, 8), torch.nn.GRUCell(8, 8), torch.nn.Linear(8, 6)
+    parts = torch.nn.ModuleList([words, cell, out])
+    optimizer = torch.optim.SGD(parts.parameters(), 0.1)
+
+    def step(h, text):
+        loss, word = torch.zeros(()), text[:, 0]
+        for t in range(1, text.shape[1]):
+            h = cell(words(word), h)
+            logits = out(h)
+            loss = loss + torch.nn.functional.cross_entropy(logits, text[:, t])
+            word = text[:, t] if random.random() < 0.5 else logits.argmax(1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def test_a_step_of_training_that_draws():
+    plain, staged = training(), tg.function(training())
+    h, text = torch.randn(4, 8), torch.randint(0, 6, (4, 9))
+    for seed in range(5):
+        expected, state = run(plain, seed, h, text)
+        found, left = run(staged, seed, h, text)
+        torch.testing.assert_close(found, expected)
+        assert left == state
+    assert staged.concrete_functions[-1].scheduled.level == "native"
+
+
 def test_clocks():
     @tg.function
     def f(n):

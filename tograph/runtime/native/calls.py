@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FILL = "tg.random_fill"  # of memory of given strides
+# Their results lie in a row, however the operands lie.
+IN_A_ROW = frozenset(["aten.embedding_dense_backward.default", "aten._cdist_forward.default", "aten.histc.default"])  # fmt: skip
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
@@ -160,6 +162,8 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Strid
     if node.op == FILL:
         size, stride = map(tuple, node.args[1:3])
         return [stride if without_gaps(size, stride) else False]
+    if node.op in IN_A_ROW:
+        return [None]
     if not all(x.dense for x in operands):
         return [None if in_a_row(getattr(v.type, "shape", ())) else False for v in node.outputs]
     if not node.outputs or any(isinstance(x, Mem) and x.open for x in operands):
