@@ -151,9 +151,10 @@ class Program:
                 self._in_a_row = 0
                 return outputs
             self._note_declined()
-            numbers = outside.left_over()
-            with prints.passed_over(prints.left_over()), outside.again(numbers):
-                return self.host.run(*map(plain, inputs))
+            count, numbers = prints.left_over(), outside.left_over()
+            if count or numbers is not None:
+                with prints.passed_over(count), outside.again(numbers):
+                    return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
 
     def quick(self, inputs: Sequence[Any]) -> Sequence[Any] | None:

@@ -79,7 +79,7 @@ def left_over() -> Numbers | None:
 @contextlib.contextmanager
 def again(numbers: Numbers | None) -> Iterator[None]:
     """Inside, these numbers are given first."""
-    before, _here.given = _here.given, None if numbers is None else iter(numbers)
+    before, _here.given = _here.given, iter(numbers or ())
     try:
         yield
     finally:
