@@ -19,6 +19,7 @@ from ..errors import ConditionError
 from ..runtime import control_flow
 from ..runtime.guarding import unconverted
 from ..runtime.library.staged_string import StagedString
+from ..runtime.symbols.scalars import StagedBool
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import StagedItems, StagedKeys, StagedTable, View, is_table
 from ..transpiler.syntax import gast
@@ -271,7 +272,7 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
             same = True if a[i] is b[i] else as_bool(eq(a[i], b[i]))
             if not is_staged(same):
                 return from_item(i + 1, alike) if same else order(a[i], b[i])
-            found = order(a[i], b[i])
+            found = _truth(order(a[i], b[i]))
         except (
             TypeError,
             ConditionError,
@@ -280,13 +281,35 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
                 raise
             failed.append((alike, error))
             return False
-        rest = from_item(i + 1, and_(alike, lambda: same))
-        return call(bool, or_(and_(not_(same), lambda: found), lambda: and_(same, lambda: rest)))
+        return _by_first(same, found, from_item(i + 1, _all(alike, same)))
 
     result = from_item(0, True)
     for alike, error in failed:
         _raise_where(alike, error)
     return result
+
+
+def _truth(x: Any) -> Any:
+    return as_bool(x) if is_staged(x) or is_union(x) else x
+
+
+def _by_first(same: Any, found: Any, rest: Any) -> Any:
+    """The order of two sequences: that of the ``rest`` where their first items are the ``same``, else what was ``found`` for these."""
+    if isinstance(found, (bool, StagedBool)) and isinstance(rest, (bool, StagedBool)):
+        return _any(_all(not_(same), found), _all(same, rest))
+    return call(bool, or_(and_(not_(same), lambda: found), lambda: and_(same, lambda: rest)))
+
+
+def _all(x: Any, y: Any) -> Any:
+    """``x and y`` of bools that are there, known or staged: no branch is worth it."""
+    if isinstance(x, bool):
+        return y if x else False
+    return (x if y else False) if isinstance(y, bool) else x & y
+
+
+def _any(x: Any, y: Any) -> Any:
+    """``x or y`` of such."""
+    return not_(_all(not_(x), not_(y))) if isinstance(x, bool) or isinstance(y, bool) else x | y
 
 
 def _raise_where(alike: Any, error: Exception) -> None:

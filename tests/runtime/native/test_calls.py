@@ -194,3 +194,26 @@ def test_an_op_without_results():
         torch.testing.assert_close(f(x), step(x))
     with pytest.raises(RuntimeError, match="a sum that is not positive"):
         f(-x)
+
+
+LOSSES = [
+    lambda x, y: F.binary_cross_entropy_with_logits(x, y),
+    lambda x, y: F.binary_cross_entropy(x.sigmoid(), y),
+    lambda x, y: F.soft_margin_loss(x, y),
+    lambda x, y: F.margin_ranking_loss(x, y, torch.ones(4, 3)),
+    lambda x, y: F.multi_margin_loss(x, y[:, 0].long()),
+    lambda x, y: F.hinge_embedding_loss(x, y.sign()),
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_mean_is_the_default_of_losses(loss):
+    """Of torch's bindings it is none."""
+    f = tg.function(lambda x, y: loss(x * 2, y) + (x * y).exp().sum() * x.std() * y.std())
+    x, y = torch.randn(4, 3), torch.rand(4, 3)
+    for _ in range(3):
+        torch.testing.assert_close(
+            f(x, y), loss(x * 2, y) + (x * y).exp().sum() * x.std() * y.std()
+        )
+    assert f.concrete_functions[0].scheduled.level == "native"
+    assert f.concrete_functions[0].scheduled.declined == 0

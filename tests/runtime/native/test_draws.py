@@ -208,3 +208,47 @@ def test_the_lock_is_found_while_another_thread_draws():
         assert generator.lock.__wrapped__() == place
     finally:
         threads.pthread_mutex_unlock(mutex)
+
+
+def strided_fills(x, n):
+    """In-place draws into memory whose order is not that of the elements, dense and with gaps."""
+    total = torch.zeros(5)
+    for _ in range(n):
+        rows, parts = torch.zeros(4, 5), torch.zeros(5, 8)
+        rows.t().uniform_(-1, 1)
+        parts[:, ::2].normal_()
+        chosen = torch.empty(4, 5).t().bernoulli_(0.3)
+        total = total + (chosen * rows.t() + parts[:, ::2] * x).sum(1)
+        total = torch.where(total > 3, total.sin() * 2 - x.exp().sum(1), total.tanh()) - x[:, 0]
+    return total
+
+
+def test_fills_of_strided_memory():
+    staged, x = tg.function(strided_fills), torch.randn(5, 4)
+    for n in (3, 1, 4):
+        torch.manual_seed(n)
+        expected = strided_fills(x, n)
+        torch.manual_seed(n)
+        torch.testing.assert_close(staged(x, torch.tensor(n)), expected)
+    assert staged.concrete_functions[0].scheduled.level == "native"
+
+
+def test_a_layer_with_dropout():
+    """Its dropout is of tensors that are not contiguous."""
+    made = []
+    for decorator in (lambda f: f, tg.function):
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+
+        @decorator
+        def step(x):
+            loss = layer(x).square().mean() - layer(x).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        made.append([step(torch.randn(3, 5, 8)) for _ in range(4)])
+    torch.testing.assert_close(made[1], made[0])
+    assert step.concrete_functions[-1].scheduled.level == "native"

@@ -74,6 +74,18 @@ def groups(x, n):
     return c, lab
 
 
+def confusions(x, n):
+    """Counts of pairs of labels, as a matrix, and counts of the columns of a matrix."""
+    t, total, mean = 0, torch.zeros(3, 4), torch.zeros(2)
+    while t < n:
+        lab = (x.abs() * 2).long().clamp(max=2).reshape(-1)
+        pairs = lab * 4 + lab.flip(0)
+        total = total + torch.bincount(pairs, minlength=12).reshape(3, 4)
+        mean = mean + torch.bincount(pairs, minlength=12).view(2, -1).float().mean(1)
+        t += 1
+    return total, mean
+
+
 def ranges(x, n):
     """Positions and values that are made of numbers where they are used."""
     t = 0
@@ -93,9 +105,25 @@ def ranges(x, n):
     return x
 
 
-@pytest.mark.parametrize("f", [puts, scatters, counts, groups, ranges])
+@pytest.mark.parametrize("f", [puts, scatters, counts, confusions, groups, ranges])
 def test_values(f):
     check(f, ops=["aten._cdist_forward.default", "aten._euclidean_dist.default"])
+
+
+def test_counts_that_do_not_fit_a_matrix():
+    """As many labels as the run finds: a view of another size is eager PyTorch's error."""
+
+    @tg.function
+    def f(x):
+        return torch.bincount(x, minlength=6).reshape(2, 3) * 2
+
+    x = torch.tensor([0, 1, 5, 5])
+    for _ in range(3):
+        assert f(x).tolist() == [[2, 2, 0], [0, 0, 4]]
+    assert f.concrete_functions[0].scheduled.level == "native"
+    with pytest.raises(RuntimeError, match="invalid for input of size 8"):
+        f(x + 2)
+    assert f(x).tolist() == [[2, 2, 0], [0, 0, 4]]
 
 
 def test_a_loop_updates_in_place():

@@ -286,3 +286,29 @@ def test_a_write_behind_the_copies_to_what_one_of_them_made():
         x = torch.randn(3, requires_grad=True)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             g(x, torch.tensor(2.0)).sum().backward()
+
+
+def warped(x, y):
+    """Dynamic time warping."""
+    n, m = len(x), len(y)
+    least = torch.full((n + 1, m + 1), torch.inf)
+    least[0, 0] = 0
+    for i in range(1, n + 1):
+        for j in range(1, m + 1):
+            before = torch.minimum(torch.minimum(least[i - 1, j], least[i, j - 1]), least[i - 1, j - 1])  # fmt: skip
+            least[i, j] = (x[i - 1] - y[j - 1]).abs() + before
+    return least[n, m]
+
+
+def test_a_loop_around_a_long_one():
+    """An iteration of the outer loop is a period, though those of the inner one come more often than is counted."""
+    x, y = torch.randn(18), torch.randn(24)
+    staged = tg.function(warped)
+    graph = staged.get_concrete_function(x, y).watched_graph
+    rolled = roll(parse_graph(show(graph)))
+    assert len(rolled.nodes) < len(graph.nodes) / 4
+    [loop] = [n for n in rolled.nodes if n.op == "While"]
+    assert len(loop.regions["body"].nodes) < len(graph.nodes) / 10
+    for _ in range(2):
+        torch.testing.assert_close(staged(x, y), warped(x, y))
+    assert staged.concrete_functions[0].scheduled.level == "native"

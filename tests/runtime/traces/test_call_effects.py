@@ -289,3 +289,31 @@ def test_what_a_call_leaves_is_not_what_the_trace_found(f, content):
             LEVEL = i + 5
         seen.append(found)
     assert seen[0] == seen[1]
+
+
+class Sums:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.count, self.total = torch.zeros(()), torch.zeros(3)
+
+    def update(self, x):
+        self.count += len(x)
+        self.total += x.sum(0)
+        return self.total / self.count
+
+
+def test_a_tensor_that_is_changed_in_its_place_is_no_effect():
+    """The attribute holds the tensor that it held, so calls go straight to machine code; where it is another one, that is changed."""
+    sums, plain = Sums(), Sums()
+    f = tg.function(sums.update)
+    for i in range(9):
+        if i in (4, 6):
+            sums.reset()
+            plain.reset()
+        held, x = sums.total, torch.full((2, 3), float(i))
+        assert torch.equal(f(x), plain.update(x))
+        assert sums.total is held and torch.equal(held, plain.total)
+        assert i != 3 or (f.trace_count == 1 and f.concrete_functions[0].entry is not None)
+    assert f.trace_count == 2

@@ -81,7 +81,7 @@ def reached(graph: Graph) -> Dependence | None:
 
     A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
     """
-    if calls_python(graph) or (has_try(graph) and writes_inside(graph)):
+    if calls_python(graph, numbers=False) or (has_try(graph) and writes_inside(graph)):
         return None
     with collector.seldom():
         graph = lifted(graph)

@@ -173,7 +173,7 @@ class Rounds:
 
     def outcome(self) -> Outcome:
         """What the search found."""
-        merged, grown = frozenset(self.told.merged), frozenset(self.history.keys)
+        merged = frozenset(self.told.merged)
         return Outcome(
             self.functions,
             self.given,
@@ -183,7 +183,7 @@ class Rounds:
             self.rotated,
             merged,
             self.carried,
-            grown,
+            self.history.found(),
             self.memory,
             slots_of(self.state),
             self.failures,
@@ -295,6 +295,7 @@ class Rounds:
             return True
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
+        self.history.foresee(self.loop, fresh)
         self.depths.append(max(map(depth, self.specs), default=0))
         self.lengths.append(max(map(length, self.specs), default=0))
         return False

@@ -26,7 +26,7 @@ from ...lazy import lazy_module
 from .. import passes
 from ..display import artifacts
 from ..gradients import transforms
-from ..graph import prints
+from ..graph import outside, prints
 from ..graph.ir import Graph, all_nodes
 from ..graph.rewrite import copied, count_nodes
 from ..graph.types import TensorType
@@ -151,8 +151,9 @@ class Program:
                 self._in_a_row = 0
                 return outputs
             self._note_declined()
-            if count := prints.left_over():
-                with prints.passed_over(count):
+            count, numbers = prints.left_over(), outside.left_over()
+            if count or numbers is not None:
+                with prints.passed_over(count), outside.again(numbers):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
 

@@ -48,7 +48,7 @@ from ...errors import (  # fmt: skip
     UnexpectedSizeError,
     refused,
 )
-from . import collectives, prints
+from . import collectives, outside, prints
 from .arranged import arranged, is_arranged
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
@@ -674,7 +674,7 @@ register(
 # A Python number that another call gives another time: what a random generator or a clock says.
 register(
     "py.outside",
-    run=lambda f, *args: plain(f)(*args),
+    run=lambda f, *args: outside.ask(plain(f), *args),
     effects=Effects(io=True, may_fail=True),
     gradient=NONE,
     kernel=NONE,
@@ -1018,6 +1018,9 @@ def quick(name: str) -> Callable[..., Any] | None:
     packet = overload_packet(name.rsplit(".", 1)[0]) if name.startswith("aten.") else None
     if packet is None or [o for o in packet.overloads() if "out" not in o] != [name.rsplit(".", 1)[1]]:  # fmt: skip
         return None
+    given = getattr(packet, name.rsplit(".", 1)[1])._schema.arguments
+    if any(a.name == "reduction" and a.has_default_value() for a in given):
+        return None  # the bindings read the default of a loss, ``Mean``, as 0: none
     base = name.split(".")[1]
     found = (getattr(home, base, None) for prefix, home in _BINDINGS if base.startswith(prefix))
     return next((f for f in found if f is not None), None)

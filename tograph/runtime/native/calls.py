@@ -35,6 +35,9 @@ from .values import Decline, Mem, Reg, alike, in_a_row, laid_out, numel, strides
 if TYPE_CHECKING:
     from .lower import Lowering
 
+FILL = "tg.random_fill"  # of memory of given strides
+# Their results lie in a row, however the operands lie.
+IN_A_ROW = frozenset(["aten.embedding_dense_backward.default", "aten._cdist_forward.default", "aten.histc.default"])  # fmt: skip
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
@@ -61,7 +64,7 @@ declare i32 @PyObject_IsTrue(ptr)
 def may_call(node: Node) -> bool:
     """Whether torch may run a node for native code: it only computes, and has tensors and numbers only."""
     effects = node_effects(node)
-    if not node.op.startswith("aten.") or node.regions:
+    if not (node.op.startswith("aten.") or node.op == FILL) or node.regions:
         return False
     if effects.io or effects.reads or effects.writes or effects.overwrites or effects.diverges:
         return False
@@ -156,6 +159,11 @@ Stride = tuple[int, ...] | Literal[False] | None
 
 def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Stride]:
     """The strides of torch's results. None: contiguous, which is seen when the op runs; False: any."""
+    if node.op == FILL:
+        size, stride = map(tuple, node.args[1:3])
+        return [stride if without_gaps(size, stride) else False]
+    if node.op in IN_A_ROW:
+        return [None]
     if not all(x.dense for x in operands):
         return [None if in_a_row(getattr(v.type, "shape", ())) else False for v in node.outputs]
     if not node.outputs or any(isinstance(x, Mem) and x.open for x in operands):

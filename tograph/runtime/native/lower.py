@@ -72,6 +72,7 @@ _KNOWN = frozenset(
         "tg.read",
         "tg.identity",
         "tg.written",
+        calls.FILL,
         "tg.constant",
         "tg.choose",
         *_SILENT,

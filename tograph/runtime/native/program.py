@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..gradients.transforms import is_wrapped
-from ..graph import prints
+from ..graph import outside, prints
 from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
 from ..recording.variables import Variable
@@ -30,6 +30,7 @@ from .entry import MISS, MOST, Code, Results, Wanted, make_entry, opened
 from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
 from .nests import Nest
+from .outside import asked
 from .telling import printed, tells
 from .text_pool import Pool
 from .values import Decline, alike, extent
@@ -80,7 +81,7 @@ class Native:
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
         self._random = any(c.random for c in self._calls) or draws(low.text)
-        self._tells = tells(self._calls)
+        self._tells, self._asks = tells(self._calls), asked(self._calls)
         self._later = [c for c in self._calls if c.later]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
         self._pool = Pool(low.texts)
@@ -160,7 +161,7 @@ class Native:
     def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
         state = torch.get_rng_state() if self._random else None
         try:
-            made = self._call(inputs)
+            made = self._asking(inputs) if self._asks else self._call(inputs)
             if made is None and state is not None:
                 torch.set_rng_state(state)
             if self._tells:
@@ -170,6 +171,16 @@ class Native:
         finally:
             for call in self._later:
                 call.drop()
+
+    def _asking(self, inputs: Sequence[Any]) -> list[Any] | None:
+        """Run code that asks for numbers from outside; those of a call that declines are there for the host."""
+        numbers = outside.Numbers()
+        for call in self._asks:
+            call.numbers = numbers
+        made = self._call(inputs)
+        if made is None:
+            outside.leave(numbers)
+        return made
 
     def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """The outputs of the whole graph: those that were made, and inputs."""
@@ -209,7 +220,9 @@ class Native:
             return None
         if any(self._inputs[i].dtype.is_complex for i in numbers):
             return None
-        if len(self._inputs) - len(captured) > MOST or self._tells or self._later:
+        if len(self._inputs) - len(captured) > MOST:
+            return None
+        if self._tells or self._asks or self._later:
             return None
         lists = [i for i in self._lists if not opened(self._inputs[i])]
         if lists and (owner is not None or self._assigned):  # others have no ``Rows``

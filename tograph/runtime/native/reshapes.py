@@ -26,7 +26,7 @@ def reshape(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     opened = [d for d, (n, m) in enumerate(zip(x.size, node.args[0].type.shape)) if m is None or isinstance(n, Open)]  # fmt: skip
     if _merges(x, opened, shape):
         return [_across(low, x, shape, node.args[1])]
-    if shape.count(None) != len(opened) and max(shape.count(None), len(opened)) > 1:
+    if shape.count(None) != len(opened):
         return [_anew(low, x, shape, node.args[1])]
     size = _new_size(low, [x.size[d] for d in opened], shape, node.args[1])
     found = _regrouped(x, size)

@@ -12,7 +12,18 @@ from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.creators import CREATORS, creator_value
 from ..kernels.loop_ir import Unsupported
-from . import calls, complex_parts, extents, groups, loop_nodes, recursion, telling, texts, views
+from . import (
+    calls,
+    complex_parts,
+    extents,
+    groups,
+    loop_nodes,
+    outside,
+    recursion,
+    telling,
+    texts,
+    views,
+)
 from .code import REGISTER, literal, memory
 from .groups import one_element
 from .values import Decline, Fill, Mem, Operand, Reg, strides, with_alias
@@ -185,6 +196,7 @@ _RULES: dict[str, Callable[[Any, Node], Operand | None]] = {
     "tg.identity": _first,
     "tg.written": _second,
     "tg.choose": _choice,
+    outside.OP: outside.lower,
     **complex_parts.RULES,
     **recursion.RULES,
 }

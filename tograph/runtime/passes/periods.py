@@ -18,6 +18,7 @@ from ..graph.text import show
 
 TIMES = 16  # how often a kind of node may come in one period to be counted
 CANDIDATES = 12  # periods that are compared
+LONG = 6  # of those that rare nodes have
 # Ops with a number that may differ between periods: the position of that argument, and its types.
 VARYING: dict[str, tuple[int, tuple[type, ...]]] = {
     "aten.select.int": (2, (int,)),
@@ -65,34 +66,41 @@ def _longest(kinds: Sequence[int], least: int) -> Stretch | None:
     """The longest stretch in which a period comes ``least`` times or more."""
     found = []
     for period in _candidates(kinds, least):
-        start, length = _longest_run(list(map(eq, kinds, islice(kinds, period, None))))
+        start, length = _longest_run(bytes(map(eq, kinds, islice(kinds, period, None))))
         if length >= (least - 1) * period:
             found.append(Stretch(start, period, length))
     return max(found, key=lambda s: (s.length, -s.period), default=None)
 
 
 def _candidates(kinds: Sequence[int], least: int) -> list[int]:
-    """Distances that many kinds of nodes have between two of theirs, here and there in the graph."""
+    """Distances that many kinds of nodes have between two of theirs, here and there in the graph.
+
+    A loop around another one has a kind or two that come once in each of its iterations, beside many that come in those of the inner one: its period is
+    among those that rare kinds have.
+    """
     places: dict[int, list[int]] = {}
     for i, kind in enumerate(kinds):
         places.setdefault(kind, []).append(i)
     votes: Counter[int] = Counter()
+    rare: Counter[int] = Counter()
     for at in places.values():
         for first in {len(at) * part // 4 for part in (1, 2, 3)}:
             for other in range(first + 1, min(first + 1 + TIMES, len(at))):
                 votes[at[other] - at[first]] += 1
-    likely = (p for p in votes if p * least <= len(kinds))
-    return sorted(likely, key=lambda p: (-votes[p], p))[:CANDIDATES]
+                rare[at[other] - at[first]] += len(kinds) // len(at)
+    likely = [p for p in votes if p * least <= len(kinds)]
+    found = sorted(likely, key=lambda p: (-votes[p], p))[:CANDIDATES]
+    long: list[int] = []
+    for p in sorted(likely, key=lambda p: (-rare[p], p)):
+        if len(long) < LONG and not any(p % q == 0 for q in long):
+            long.append(p)
+    return list(dict.fromkeys([*found, *long]))
 
 
-def _longest_run(alike: Sequence[bool]) -> tuple[int, int]:
-    """(start, length) of the longest run of True."""
-    best, begin = (0, 0), 0
-    for i, same in enumerate([*alike, False]):
-        if not same:
-            best = max(best, (begin, i - begin), key=lambda run: run[1])
-            begin = i + 1
-    return best
+def _longest_run(alike: bytes) -> tuple[int, int]:
+    """(start, length) of the longest run of ones among zeros."""
+    longest = max(alike.split(b"\0"), key=len)
+    return alike.find(longest), len(longest)
 
 
 def _numbered(nodes: Sequence[Node], watched: bool) -> list[int]:

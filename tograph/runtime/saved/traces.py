@@ -102,7 +102,7 @@ def check_places(trace: Trace, label: str) -> None:
         if index is None:
             raise UnsavableError(
                 f"tg.save: {label!r} writes {at.name}, a Python variable outside of the function: the loaded function has none. "
-                "Keep the state in a tensor or tg.Variable, or return it; `self.steps += 1` of a tensor assigns the attribute too, `self.steps.add_(1)` does not."
+                "Keep the state in a tensor or tg.Variable, or return it; `self.steps = self.steps + 1` puts another tensor there, `self.steps.add_(1)` does not."
             )
 
 

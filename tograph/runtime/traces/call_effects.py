@@ -125,6 +125,11 @@ class CallEffects:
         variable = location.key[0] == "cell" or control_flow.is_module_globals(location)
         return variable and location.get() is old and self._is_outside(location)
 
+    def _is_itself(self, location: Location, old: Any) -> bool:
+        """Whether an attribute holds the tensor that it held, as behind ``self.total += x``."""
+        same = isinstance(old, torch.Tensor) and location.get() is old
+        return same and location.key[0] == "attr" and self._is_outside(location)
+
     def _stays(self, location: Location, old: Any) -> bool:
         """Whether a location that was written holds what it held, so that calls do not change it."""
         if self.opened.same(location) or self.stood.same(location):
@@ -132,6 +137,10 @@ class CallEffects:
             return True
         if self._as_before(location, old):
             self.watch.kept(location, old)
+            return True
+        if self._is_itself(location, old):
+            self.watch.kept(location, old)
+            self.undo.append((location, old))
             return True
         # A context variable was set and taken back.
         return isinstance(location.keep, contextvars.ContextVar) and location.get() is old

@@ -188,7 +188,7 @@ class ConcreteFunction(pickling.Unpicklable):
 
     @cached_property
     def _brings_tensors(self) -> bool:
-        return calls_python(self.graph)
+        return calls_python(self.graph, numbers=False)
 
     @cached_property
     def _own_gradients(self) -> bool:

@@ -1,9 +1,9 @@
 """What ``torch.optim.LBFGS`` keeps from step to step, as tensors of fixed sizes that a graph reads and writes.
 
 torch keeps lists of directions whose lengths depend on data. Here they are rows of two matrices, used in a ring: the oldest
-of ``count`` rows is row ``head``. After each step ``note``, an op of the graph, puts what torch's own step would have left into
-``optimizer.state``: its lists hold views of the rows. So the optimiser is saved, loaded, and stepped outside of
-a graph, as ever. A trace is used as long as ``current()``: nobody else has stepped the optimiser or loaded a state since.
+of ``count`` rows is row ``head``. A step in a graph counts in an attribute (``stepped``), a change that a call makes when its graph is done,
+or by a commit; making it puts what torch's own step would have left into ``optimizer.state``: its lists hold views of the rows. So the
+optimiser is saved, loaded, and stepped outside of a graph, as ever, and each call begins with what somebody else has left there since (``follow``).
 An optimiser that the traced function makes begins anew at each call: ``Passing``.
 """
 
@@ -14,13 +14,10 @@ from typing import Any
 
 import torch
 
-from ..graph.ops import MAY_COMMIT, OpaqueObject, register
 from ..guarding import reads, sources
 from ..recording.tracing import suspended
-from ..symbols.funcgraph import current_graph
-from ..symbols.symbolic import value_of
-
-_NUMBERS = ("n_iter", "func_evals", "t", "prev_loss", "count", "head")
+from ..symbols.funcgraph import is_tracing
+from ..values import locations
 
 
 class Passing:
@@ -51,7 +48,7 @@ class Directions(Passing):
         super().__init__(optimizer)
         self.optimizer = weakref.ref(optimizer)
         self._lists: dict[str, list[Any]] = {"old_dirs": [], "old_stps": [], "ro": []}
-        self._noted = -1
+        self._noted, self.stepped = -1, 0
         self._rows = tuple(x.unbind() for x in (self.dirs, self.steps, self.ro))
 
     def state(self) -> dict[str, Any]:
@@ -62,6 +59,15 @@ class Directions(Passing):
     def current(self) -> bool:
         """Whether the optimiser's state is what the last step in a graph left."""
         return self.state().get("func_evals", 0) == self._noted
+
+    def follow(self) -> bool:
+        """Take what somebody else has left in the optimiser's state; False where there is no room for it."""
+        if not self.current():
+            if len(self.state().get("old_dirs") or ()) > len(self.ro):
+                return False
+            with torch.no_grad():
+                self.take()
+        return True
 
     def take(self) -> None:
         """Copy the optimiser's state, which somebody else has changed."""
@@ -80,8 +86,21 @@ class Directions(Passing):
         self.h_diag.fill_(state.get("H_diag", 1))
         self._noted = state.get("func_evals", 0)
 
-    def note(self, *numbers: torch.Tensor) -> None:
+    @property
+    def stepped(self) -> Any:
+        """The steps that the call, while it is traced, has made; 0 between calls."""
+        return self.__dict__["stepped"]
+
+    @stepped.setter
+    def stepped(self, count: Any) -> None:
+        running = not is_tracing()
+        self.__dict__["stepped"] = 0 if running else count
+        if running and count:
+            self.note()
+
+    def note(self) -> None:
         """Put the state after a step into the optimiser."""
+        numbers = (self.n_iter, self.func_evals, self.t, self.prev_loss, self.count, self.head)
         n_iter, evals, t, loss, count, head = (x.item() for x in numbers)
         optimizer = self.optimizer()
         if optimizer is None:
@@ -114,7 +133,7 @@ def begin(optimizer: torch.optim.LBFGS) -> None:
 
 
 def directions(optimizer: torch.optim.LBFGS) -> Passing:
-    """The tensors of an optimiser, up to date; the trace depends on their staying so."""
+    """The tensors of an optimiser, up to date, as each call of the trace finds them."""
     kept = _known.get(optimizer)
     if type(kept) is Passing:
         return kept
@@ -127,23 +146,14 @@ def directions(optimizer: torch.optim.LBFGS) -> Passing:
             kept.take()
     watch = reads.current()
     if watch is not None:
-        watch.check(sources.object_(kept, "the state of an LBFGS"), "current", "{0}.current()")
+        source = sources.object_(kept, "the state of an LBFGS")
+        watch.value(kept, source)
+        watch.check(source, "followed", "{0}.follow()")
     return kept
 
 
 def note(kept: Passing) -> None:
-    """Add the op that tells the optimiser."""
+    """A step is a change of the optimiser, which each call makes."""
     if isinstance(kept, Directions):
-        graph = current_graph()
-        values = [value_of(getattr(kept, name).clone(), graph) for name in _NUMBERS]
-        graph.add("tg.note_state", (OpaqueObject(kept, "state of LBFGS"), values))
-
-
-register(
-    "tg.note_state",
-    run=lambda kept, values: kept.value.note(*values),
-    effects=MAY_COMMIT,
-    gradient="none",
-    kernel="none",
-    outputs=0,
-)
+        place = locations.attribute(kept, "stepped")
+        place.set(place.get() + 1)
