@@ -166,7 +166,7 @@ def a_list_that_python_needs(held):
     return f
 
 
-CASES = [(in_a_list, 2), (a_list_in_turn, 2), (in_a_tuple, 2), (a_list_that_python_needs, 8), (counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 3), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
+CASES = [(in_a_list, 2), (a_list_in_turn, 2), (in_a_tuple, 2), (a_list_that_python_needs, 8), (counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 1), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
          (variable, 2), (kind_changes, 4), (python_needs_it, 8)]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import types
 from collections import defaultdict
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class PlaceChecks:
             set
         )  # by label, the places whose number is an input
         self.numbers: set[int] = set()  # the tensors that stand for these
+        self.closed: Container[str] = ()  # labels of numbers that are no inputs
 
     def source_of(self, x: Any) -> Source | None:
         found = self.sources.get(id(x))
