@@ -146,4 +146,6 @@ def set_list(items: list | deque, index, value) -> None:
 
 
 def _out_of_range(items):
-    raise IndexError(f"{'list assignment' if isinstance(items, list) else 'deque'} index out of range")
+    raise IndexError(
+        f"{'list assignment' if isinstance(items, list) else 'deque'} index out of range"
+    )

@@ -23,7 +23,7 @@ from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import staged
 from ..symbols.symbolic import as_symbolic, value_of
 from ..values import families, locations
-from .guards import Check, Guards, current_value
+from .guards import Check, Guards, current_value, is_named_tuple
 from .place_checks import NUMBER
 from .sources import Source
 from .watch import Watch
@@ -127,7 +127,9 @@ def _is_of_sequence(source: Source) -> bool:
     if source.kind != "item" or source.parent is None or source.root().kind == "tensor":
         return False
     owner = current_value(source.parent)()
-    return type(owner) in (list, tuple) and type(source.key) is int and source.key < len(owner)
+    kind = type(owner)
+    known = kind in (list, tuple) or is_named_tuple(kind)
+    return known and type(source.key) is int and source.key < len(owner)
 
 
 def _written_key(source: Source) -> Any:
@@ -164,7 +166,8 @@ class Item:
             old = now[at]
             list.__setitem__(now, at, value)
             return lambda: list.__setitem__(now, at, old)
-        self.holder._set((*now[:at], value, *now[at + 1 :]))
+        items = (*now[:at], value, *now[at + 1 :])
+        self.holder._set(items if type(now) is tuple else type(now)._make(items))
         return lambda: self.holder._set(now)
 
     def _now(self) -> Any:
