@@ -1,6 +1,7 @@
-"""``collections.deque`` made in converted code, whose length depends on staged conditions."""
+"""``collections.deque`` made in converted code, whose length depends on staged conditions, and those from outside."""
 
 import copy
+import random
 from collections import deque
 
 import pytest
@@ -210,3 +211,38 @@ def test_an_error_leaves_an_argument_as_it_was():
     with pytest.raises(AttributeError):
         g(queue, torch.tensor(3.0))
     assert [type(x) for x in queue] == [torch.Tensor]
+
+
+MEMORY = deque(maxlen=4)
+
+
+def replayed(x):
+    MEMORY.append((x, x * 2))
+    first = random.choice(MEMORY)
+    batch = [a + b for a, b in random.sample(MEMORY, min(2, len(MEMORY)))]
+    return first, torch.stack(batch), MEMORY[x.long() % len(MEMORY)]
+
+
+def rewritten(i):
+    MEMORY[i] = (torch.tensor(5.0), torch.tensor(6.0))
+    return [a.item() for a, _ in MEMORY]
+
+
+@pytest.mark.filterwarnings("ignore:.*retracing")
+@pytest.mark.parametrize(
+    ("f", "given"), [(replayed, [float(i) for i in range(6)]), (rewritten, [0, 2, -1, 7])]
+)
+def test_a_deque_from_outside_by_a_number_of_the_run(f, given):
+    found = []
+    for g in (f, tg.function(f)):
+        random.seed(3)
+        MEMORY.clear()
+        MEMORY.extend((torch.tensor(float(i)), torch.tensor(1.0)) for i in range(4))
+        found.append([])
+        for x in given:
+            try:
+                found[-1].append(str(g(torch.tensor(x))))
+            except IndexError as error:
+                found[-1].append(str(error))
+        found[-1].append(list(MEMORY))
+    assert found[0] == found[1]

@@ -2,6 +2,7 @@
 
 import runpy
 
+import pytest
 import torch
 
 import tograph as tg
@@ -165,3 +166,39 @@ def test_a_chain_that_ends_in_what_is_false_is_false():
     x = torch.rand(5)
     assert torch.equal(staged(x), f(x))
     assert "If(" not in str(staged.concrete_functions[0].graph)
+
+
+class Job:
+    def __init__(self, at):
+        self.at = at
+
+
+def drained(x):
+    """A queue of objects, asked whether it is empty behind another condition."""
+    queue, done = [Job(0.0)], 0
+    while queue:
+        job = queue.pop()
+        if job.at > 6:
+            break
+        queue.append(Job(job.at + x.item()))
+        done += 1
+    return len(queue), done
+
+
+def emptied(x):
+    stack, go = [Job(0.0)], True
+    while go and stack:
+        job = stack.pop()
+        if job.at < 3:
+            stack.append(Job(job.at + x.item()))
+        elif not (go or stack):
+            stack.append(job)
+        go = job.at < 2
+    return len(stack), go
+
+
+@pytest.mark.parametrize("f", [drained, emptied])
+def test_a_container_in_a_condition_counts_as_whether_it_has_items(f):
+    g = tg.function(f)
+    for x in (0.7, 2.0):
+        assert g(torch.tensor(x)) == f(torch.tensor(x))

@@ -140,6 +140,66 @@ def no_end(x):
         return None
 
 
+class SumTree:
+    """Priorities in the leaves of a binary tree, in each node the sum below it."""
+
+    def __init__(self, capacity):
+        self.nodes, self.capacity, self.changes = torch.zeros(2 * capacity - 1), capacity, 0
+
+    def add(self, at, change):
+        """Change a node and all above it."""
+        self.nodes[at] += change
+        self.changes += 1
+        if at != 0:
+            self.add((at - 1) // 2, change)
+
+    def find(self, at, s):
+        if 2 * at + 1 >= len(self.nodes):
+            return at - self.capacity + 1
+        if s <= self.nodes[2 * at + 1]:
+            return self.find(2 * at + 1, s)
+        return self.find(2 * at + 2, s - self.nodes[2 * at + 1])
+
+
+@cases.tensors(([1.0, 2.0, 4.0], 2.5), ([0.5, 0.0, 1.0], 0.5))
+def a_call_whose_value_is_dropped(priorities, s):
+    tree = SumTree(4)
+    for i, p in enumerate(priorities):
+        tree.add(i + 3, p)
+    return tree.nodes, tree.find(0, s), tree.changes
+
+
+def sift(heap, i, swaps):
+    if i == 0:
+        return
+    parent = (i - 1) // 2
+    if heap[parent] > heap[i]:
+        heap[[parent, i]] = heap[[i, parent]]
+        swaps.append(i)
+        sift(heap, parent, swaps)
+        return
+    else:
+        swaps.append(-1)
+
+
+@cases.tensors(([3.0, 5.0, 4.0, 1.0], 3), ([3.0, 5.0, 4.0, 4.5], 3), ([3.0, 5.0, 4.0, 1.0], 0))
+def a_call_before_a_return_of_nothing(heap, i):
+    swaps = []
+    made = sift(heap, i, swaps)
+    return heap, swaps, made
+
+
+def halve(x):
+    if x > 1:
+        halve(x / 2)
+    return x
+
+
+@cases((0.5,), (6.0,))
+def a_value_that_is_dropped_before_another_one(x):
+    return halve(x)
+
+
 test_same = cases.test()
 
 

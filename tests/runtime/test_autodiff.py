@@ -423,6 +423,36 @@ def test_an_argument_is_made_a_leaf_before_its_first_use():
         f(torch.ones(2))
 
 
+def a_leaf_for_a_while(x, w):
+    y = x * 2
+    x.requires_grad_(True)
+    (g,) = torch.autograd.grad((x**2 * w).sum() + y.sum(), x)
+    x.requires_grad_(False)
+    return g, y * w
+
+
+def a_leaf_in_each_iteration(x, w):
+    y = x * 2
+    while (x**2).sum() > 0.1:
+        for node in (x, w):
+            node.requires_grad_(True)
+        gx, gw = torch.autograd.grad((x**2 * w + y * w).sum(), (x, w))
+        for node in (x, w):
+            node.requires_grad_(False)
+        x, y = x - 0.1 * gx, y + gw
+    return x, y
+
+
+@pytest.mark.parametrize("f", [a_leaf_for_a_while, a_leaf_in_each_iteration])
+def test_an_argument_that_is_a_leaf_for_a_while_after_its_first_use(f):
+    g = tg.function(f)
+    for c in (1.0, -2.0):
+        args = torch.tensor([c, 2.0]), torch.tensor([3.0, 1.0])
+        for made, wanted in zip(g(*args), f(*args), strict=True):
+            torch.testing.assert_close(made, wanted)
+        assert not any(x.requires_grad or x.grad is not None for x in args)
+
+
 # ---- constructs under no_grad move values, and values keep their history
 
 

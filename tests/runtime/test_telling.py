@@ -538,6 +538,80 @@ def test_objects_that_lead_back_to_themselves():
         assert tg.function(around)(torch.tensor(x)) == around(torch.tensor(x))
 
 
+class Node:
+    """A node of a tree, which knows its parent."""
+
+    def __init__(self, x, parent=None):
+        self.x, self.parent, self.children, self.visits = x, parent, [], 0
+        if parent is not None:
+            parent.children.append(self)
+
+
+def tree():
+    root = Node(torch.tensor(0.0))
+    for x in (1.0, 2.0):
+        Node(torch.tensor(x * 10), Node(torch.tensor(x), root))
+    return root
+
+
+TREE = tree()
+
+
+def leaf(root, x):
+    node, at = root, 0.0
+    while node.children:
+        node = node.children[int(x > at) if len(node.children) > 1 else 0]
+        at = at + node.x
+    path = []
+    while node is not None:
+        path.append(node.x.item())
+        node = node.parent
+    return path
+
+
+@pytest.mark.parametrize("f", [lambda x: leaf(TREE, x), lambda x: leaf(tree(), x)])
+def test_down_a_tree_and_up_again(f):
+    g = tg.function(f)
+    for x in (1.0, -1.0):
+        assert g(torch.tensor(x)) == f(torch.tensor(x))
+    assert g.trace_count == 1
+
+
+def most_visited(x):
+    root = tree()
+    for _ in range(4):
+        x = x * 2
+        if x > 3:
+            node = max(root.children, key=lambda n: n.visits * n.x)
+            node.visits += 1
+            node.parent.visits += 1
+        else:
+            root.children[1].visits += 1
+    return root.visits, [c.visits for c in root.children]
+
+
+def test_one_of_several_objects_that_know_their_parent():
+    g = tg.function(most_visited)
+    for x in (1.0, 0.2, -1.0):
+        assert g(torch.tensor(x)) == most_visited(torch.tensor(x))
+    assert g.trace_count == 1
+
+
+def growing_tree(x):
+    root = Node(x)
+    for _ in range(2):
+        node = root
+        while node.children and x < 9:
+            node, x = max(node.children, key=lambda n: n.visits), x * 2
+        Node(x, node)
+    return root.children[0].x
+
+
+def test_a_tree_that_grows_where_the_run_says():
+    with pytest.raises(tg.errors.TographError, match="may be held by two names"):
+        tg.function(growing_tree)(torch.tensor(1.0))
+
+
 def test_a_distribution_whose_transform_has_its_inverse():
     def f(x):
         d = torch.distributions.LogNormal(x, x.exp())

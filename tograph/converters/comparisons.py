@@ -237,6 +237,8 @@ def is_(a, b):
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         reads.compared(a, b)
         return control_flow.same_tensor(a, b)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        reads.told_apart(a, b)
     same = _is_one(a, b)
     if not same and is_tracing():
         _may_be_one(a, b)

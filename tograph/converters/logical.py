@@ -1,11 +1,13 @@
 """``and``, ``or``, ``not``: Python's own on Python values; staged, lazily, on staged ones.
 
 ``a and b``  ->  ``ag__.and_(a, lambda: b)``. The second operand is traced in a branch, so it runs only where the first
-one does not decide. Where only the truth counts, as in ``if a and b``, it is ``ag__.both``: a list of the graph counts as whether it
+one does not decide. Where only the truth counts, as in ``if a and b``, it is ``ag__.both``: a container counts as whether it
 has items, and is not one of several values.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 import torch
 
@@ -16,7 +18,6 @@ from ..runtime.symbols.scalar_nodes import combine
 from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import facts
-from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter
@@ -66,8 +67,10 @@ def either(first, *rest):
 
 
 def _asked(x):
-    growing = not is_union(x) and isinstance(x, StagedList) and x.handle is not None
-    return truth(x, "a condition") if growing else x
+    if is_union(x) or not isinstance(x, (list, dict, set, deque)):
+        return x
+    x = truth(x, "a condition")
+    return x if is_staged(x) else bool(x)
 
 
 def and_(first, *rest):

@@ -78,11 +78,12 @@ class TailCalls(Converter):
         ):
             return node
         at = int(is_docstring(node.body[0]))
-        rewrite = _Activation(self, node.name, names)
-        returned = (n.value for n in own_nodes(node) if isinstance(n, gast.Return))
-        if not any(value is not None and rewrite.calls(value) for value in returned):
+        returned = [n.value for n in own_nodes(node) if isinstance(n, gast.Return)]
+        rewrite = _Activation(self, node.name, names, silent=all(map(_is_none, returned)))
+        called = [n.value for n in own_nodes(node) if isinstance(n, gast.Expr)] if rewrite.silent else returned  # fmt: skip
+        if not any(value is not None and rewrite.calls(value) for value in called):
             return node  # most functions: a copy of the body takes longer than other passes
-        body = rewrite.block(copy.deepcopy(node.body[at:]))
+        body = rewrite.block(copy.deepcopy(node.body[at:]), last=True)
         if not rewrite.found:
             return node
         end = self.fill("return None", node.body[-1]) if completes(body) else []
@@ -99,30 +100,44 @@ def _parameters(args: gast.arguments) -> list[str] | None:
     return [a.id for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
 
 
-class _Activation:
-    """The body of a function as that of a loop. ``found``: whether it has calls of the function itself."""
+def _is_none(value: gast.expr | None) -> bool:
+    return value is None or (isinstance(value, gast.Constant) and value.value is None)
 
-    def __init__(self, converter: Converter, name: str, parameters: list[str]):
+
+class _Activation:
+    """The body of a function as that of a loop. ``found``: whether it has calls of the function itself.
+
+    ``silent``: it gives None in any case, so that a call whose value is dropped may be the last thing that it does.
+    """
+
+    def __init__(self, converter: Converter, name: str, parameters: list[str], silent: bool):
         self.fill, self.namer = converter.fill, converter.context.namer
         self.name, self.parameters = name, parameters
         self.depth = self.namer.fresh("depth")
-        self.found = False
+        self.found, self.silent = False, silent
 
-    def block(self, statements: list[gast.stmt]) -> list[gast.stmt]:
-        return [made for s in statements for made in self.statement(s)]
+    def block(self, statements: list[gast.stmt], last: bool) -> list[gast.stmt]:
+        """``last``: the function ends behind the block."""
+        made = []
+        for s, after in zip(statements, [*statements[1:], None]):
+            ends = last if after is None else isinstance(after, gast.Return) and _is_none(after.value)  # fmt: skip
+            made += self.statement(s, ends)
+        return made
 
-    def statement(self, s: gast.stmt) -> list[gast.stmt]:
+    def statement(self, s: gast.stmt, ends: bool) -> list[gast.stmt]:
         if isinstance(s, gast.Return):
             return self.leaving(s.value, s) if s.value is not None else [s]
+        if isinstance(s, gast.Expr) and self.silent and ends and isinstance(s.value, gast.Call):
+            return self.leaving(s.value, s) if self.calls(s.value) else [s]
         if isinstance(s, gast.If):
-            s.body, s.orelse = self.block(s.body), self.block(s.orelse)
+            s.body, s.orelse = self.block(s.body, ends), self.block(s.orelse, ends)
         elif isinstance(s, gast.Match):
             for case in s.cases:
-                case.body = self.block(case.body)
+                case.body = self.block(case.body, ends)
         return [s]
 
     def leaving(self, value: gast.expr, origin: gast.stmt) -> list[gast.stmt]:
-        """``return value``."""
+        """``return value``, or ``value`` where the function ends."""
         if isinstance(value, gast.IfExp) and self.calls(value):
             text = "if test_:\n    body_\nelse:\n    orelse_"
             body, orelse = (self.leaving(v, origin) for v in (value.body, value.orelse))
@@ -134,10 +149,14 @@ class _Activation:
         call = self.fill(f"again_, value_ = {OPERATORS}.tail_call(f_)", value, again_=again, value_=result, f_=value.func)  # fmt: skip
         call[0].value.args += value.args
         call[0].value.keywords = value.keywords
-        text = f"if again_:\n    depth_ = {OPERATORS}.deeper(depth_)\n    take_\n    continue\nreturn value_"
+        text = (
+            f"if again_:\n    depth_ = {OPERATORS}.deeper(depth_)\n    take_\n    continue\nreturn "
+            + ("None" if self.silent else "value_")
+        )
         names = ", ".join(self.parameters)
         take = self.fill(f"{names}, = value_", value, value_=result) if self.parameters else []
-        return call + self.fill(text, value, again_=again, depth_=self.depth, take_=take, value_=result)  # fmt: skip
+        held = {} if self.silent else {"value_": result}
+        return call + self.fill(text, value, again_=again, depth_=self.depth, take_=take, **held)
 
     def calls(self, value: gast.expr) -> bool:
         """Whether the last thing that an expression does may be a call of the function by its name."""

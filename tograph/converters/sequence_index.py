@@ -1,10 +1,12 @@
-"""Lists, tuples, strings and ranges of Python, and arrays of numpy, by a staged index: an item of a table of numbers, one of several strings by its
+"""Lists, tuples, deques, strings and ranges of Python, and arrays of numpy, by a staged index: an item of a table of numbers, one of several strings by its
 number, else a balanced tree of branches.
 
 Out of range is the IndexError of Python, when the graph runs.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 import numpy as np
 import torch
@@ -135,16 +137,18 @@ def _select_array(x, n, index):
     return scalar_of(torch.select(torch.tensor(x), 0, index))
 
 
-def set_list(items: list, index, value) -> None:
+def set_list(items: list | deque, index, value) -> None:
     """Write an item of a Python list by a staged index: every item is the new value or its old one."""
     n = len(items)
     inside = (index >= -n) & (index < n)
-    control_flow.staged_if(inside, lambda: None, lambda: _out_of_range())
+    control_flow.staged_if(inside, lambda: None, lambda: _out_of_range(items))
     journal.record(locations.contents(items))
     for i in range(n):
         here = (index == i) | (index == i - n)
         items[i] = control_flow.staged_if(here, lambda: value, lambda i=i: items[i])
 
 
-def _out_of_range():
-    raise IndexError("list assignment index out of range")
+def _out_of_range(items):
+    raise IndexError(
+        f"{'list assignment' if isinstance(items, list) else 'deque'} index out of range"
+    )

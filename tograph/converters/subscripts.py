@@ -176,7 +176,7 @@ def _at_place(x, key):
         reads.whole(x)
     if isinstance(x, range) and staged_parts(key):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
-    if is_staged(key) and (isinstance(x, (list, tuple, str)) or takes_place(x)):
+    if is_staged(key) and (isinstance(x, (list, tuple, str, deque)) or takes_place(x)):
         return select(x, as_place(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
         return sliced(x, plain_bounds(key))
@@ -270,7 +270,7 @@ def setitem(x, key, value) -> None:
 def _set_plain(x, key, value) -> None:
     """``x[key] = value`` of a list, or of an object."""
     value = from_outside(value) if type(key) is slice else value
-    if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
+    if is_staged(key) and isinstance(x, (list, deque)) and getattr(x, "handle", None) is None:
         set_list(x, as_place(key), value)
         return
     if isinstance(x, (list, deque, bytearray)) and journal.active():

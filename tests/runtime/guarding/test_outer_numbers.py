@@ -1,5 +1,7 @@
 """Numbers of outer objects that change from call to call become inputs: few traces, and Python's values and types."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 
@@ -156,6 +158,24 @@ def in_a_tuple(held):
     return f
 
 
+class Best(NamedTuple):
+    loss: float
+    step: int
+
+
+def in_a_named_tuple(held):
+    held.best = Best(100.0, 0)
+
+    def f(x):
+        held.best = held.best._replace(step=held.best.step + 1)
+        if x > 0:
+            held.best = Best(held.best.loss - x.item(), held.best.step)
+        print(held.best)
+        return x * held.best.loss + held.best[1]
+
+    return f
+
+
 def a_list_that_python_needs(held):
     held.sizes = [0, 2]
 
@@ -166,7 +186,7 @@ def a_list_that_python_needs(held):
     return f
 
 
-CASES = [(in_a_list, 2), (a_list_in_turn, 2), (in_a_tuple, 2), (a_list_that_python_needs, 8), (counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 3), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
+CASES = [(in_a_list, 2), (in_a_named_tuple, 2), (a_list_in_turn, 2), (in_a_tuple, 2), (a_list_that_python_needs, 8), (counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 1), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
          (variable, 2), (kind_changes, 4), (python_needs_it, 8)]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import collections
 import os
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -296,3 +297,71 @@ def test_a_bytearray_among_the_arguments(f):
             found[-1].append((str(made), bytes(held)))
             one[1] = i
     assert found[0] == found[1]
+
+
+class Named(NamedTuple):
+    h: torch.Tensor
+    steps: int = 0
+
+    @property
+    def next(self):
+        return self.steps + 1
+
+
+def _new_state(holder, x):
+    h, steps = holder.state
+    holder.state = Named(h * 2 + x, steps)
+    return holder.state.h + h
+
+
+def _new_last_item(holder, x):
+    holder.items.append(Named(x * 2))
+    return holder.items[0].h + holder.items[-1][0] * holder.items[1].next
+
+
+@pytest.mark.parametrize(("f", "most"), [(_new_state, 1), (_new_last_item, 2)])
+def test_tuples_with_names_that_are_replaced(f, most):
+    found = []
+    for g in (f, tg.function(f)):
+        holder = Holder()
+        holder.state = Named(torch.tensor(1.0), 2)
+        holder.items = collections.deque([Named(torch.tensor(float(i))) for i in range(3)], 3)
+        found.append([g(holder, torch.tensor(float(i))) for i in range(6)])
+        found[-1] += [holder.state, list(holder.items)]
+    assert found[0] == found[1]
+    assert g.trace_count <= most
+
+
+_CHANGES = [Named(2.0), Named(2.0, 1), (2.0, 1), Named(3.0, 1), Named(3.0, 1), (2.0, 1)]
+_ASKED = [
+    lambda held, x: x * held.h if isinstance(held, Named) else x,
+    lambda held, x: x * held.next if type(held) is Named else x,
+    lambda held, x: x * 2 if held == Named(2.0, 1) else x,
+    lambda held, x: x * {Named(3.0, 1): 5.0}.get(held, 1.0),
+    lambda held, x: x * sum(held),
+    lambda held, x: x * 2 if held is _CHANGES[3] else x * 3,
+    lambda held, x: x * 2 if held is _CHANGES[2] else x * 3,
+    lambda held, x: x * len(f"{held}") * len(held),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*retracing")
+@pytest.mark.parametrize("asked", _ASKED)
+def test_what_is_asked_of_a_tuple_with_names(asked):
+    holder = Holder()
+    f = tg.function(lambda x: asked(holder.state, x))
+    for held in (*_CHANGES, tuple(list(_CHANGES[2]))):
+        holder.state = held
+        assert f(torch.tensor(2.0)) == asked(held, torch.tensor(2.0))
+
+
+@pytest.mark.parametrize("kind", [lambda *v: tuple(v), Named, lambda *v: frozenset(v)])
+def test_one_tuple_in_two_places_that_become_two(kind):
+    holder = Holder()
+    holder.first = holder.second = kind(1, 2)
+    f = tg.function(lambda x: x + 10 * min(holder.first) + min(holder.second))
+    for first, second in ((1, 1), (1, 5), (7, 5)):
+        holder.first = holder.first if min(holder.first) == first else kind(first, 9)
+        holder.second = holder.second if min(holder.second) == second else kind(second, 9)
+        assert f(torch.tensor(0)) == 10 * first + second
+    assert f.trace_count == 3

@@ -80,6 +80,23 @@ def containers(x: Any, path: Path = (), around: tuple[Any, ...] = ()) -> Iterato
         yield from containers(part, (*path, i), around)
 
 
+def leads_back(x: Any, around: tuple[Any, ...] = (), done: set[int] | None = None) -> bool:
+    """Whether an object in ``x`` holds itself, directly or by others: a parent and its children. ``done``: the ids of those that do not."""
+    done = set() if done is None else done
+    for option in among(x):
+        if id(option) in done:
+            continue
+        if any(option is outer for outer in around):
+            return True
+        found = pytrees.parts_of(option) if not isinstance(option, Identity) else None
+        if found is None or found[0] == "staged" or structure.OUTSIDE[0](option):
+            continue
+        if any(leads_back(p, (*around, option), done) for p in found[1]):
+            return True
+        done.add(id(option))
+    return False
+
+
 def themselves(x: Any, around: tuple[Any, ...] = ()) -> Iterator[Any]:
     """The containers and objects in ``x`` that count as themselves (``Identity``)."""
     if isinstance(x, Identity):

@@ -11,7 +11,7 @@ import torch
 from ...errors import StagingError, StructureError
 from ..graph.ir import Node, Value
 from ..graph.types import INT
-from ..guarding import outer_lists, outer_tables, reads
+from ..guarding import outer_lists, outer_numbers, outer_tables, reads
 from ..inference.shapes import SYMBOLS
 from ..recording.opaque import Held
 from ..recording.tracing import recording
@@ -211,6 +211,8 @@ def put_back(place: Place, x: Any) -> None:
             error.table = conditional_items.table_of(place.keep)
             raise error
         x.__dict__["name_"] = place.name
+    elif isinstance(x, SYMBOLS):
+        outer_numbers.changes(place, reads.current())
     try:
         place.put_back(x)
     except (TypeError, RuntimeError) as error:  # what C keeps takes only values that are known

@@ -26,16 +26,24 @@ from .seeds import Histories
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
 
 
-def _tensors(content: Any) -> list[torch.Tensor]:
+def _tensors(content: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
     """The tensors in a content, in the order of its graph values."""
     if isinstance(content, torch.Tensor):
         return [content]
     if structure.is_union(content):
-        return [x for o in content.options_ for x in _tensors(o)]
-    found = None if isinstance(content, structure.Identity) else pytrees.parts_of(content)
-    if found is None or found[0] == "staged" or structure.OUTSIDE[0](content):
+        return [x for o in content.options_ for x in _tensors(o, around)]
+    found = _parts(content, around)
+    if found is None or found[0] == "staged":
         return []
-    return [x for part in found[1] for x in _tensors(part)]
+    return [x for part in found[1] for x in _tensors(part, (*around, id(content)))]
+
+
+def _parts(content: Any, around: tuple[int, ...]) -> tuple[Any, Sequence[Any]] | None:
+    """The parts of what an iteration makes anew. ``around``: the objects that it was found in, of which it may be one (a parent beside its children)."""
+    if isinstance(content, structure.Identity) or id(content) in around:
+        return None
+    found = pytrees.parts_of(content)
+    return None if found is None or structure.OUTSIDE[0](content) else found
 
 
 def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
@@ -44,19 +52,17 @@ def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
     return any(x.requires_grad for x in _tensors(content)) or bool(_carriers(content))
 
 
-def _carriers(content: Any) -> list[torch.Tensor]:
+def _carriers(content: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
     """What stands in autograd for the lists of the graph in a content that have items with a history."""
     if isinstance(content, structure.Identity):
-        return _carriers(content.value)
+        return _carriers(content.value, around)
     if isinstance(content, structure.Handle):
         found = content.ref.graph.sources.get(content.ref.value)
         return [found] if isinstance(found, Carrier) else []
     if structure.is_union(content):
-        return [x for o in content.options_ for x in _carriers(o)]
-    parts = None if isinstance(content, torch.Tensor) else pytrees.parts_of(content)
-    if parts is None or structure.OUTSIDE[0](content):
-        return []
-    return [x for part in parts[1] for x in _carriers(part)]
+        return [x for o in content.options_ for x in _carriers(o, around)]
+    found = None if isinstance(content, torch.Tensor) else _parts(content, around)
+    return [x for p in found[1] for x in _carriers(p, (*around, id(content)))] if found else []
 
 
 def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
@@ -327,14 +333,16 @@ def _memory(x: torch.Tensor) -> int:
     return id(x.storage_) if isinstance(x, structure.SymTensor) else id(x)
 
 
-def _staged(content: Any) -> bool:
+def _staged(content: Any, around: tuple[int, ...] = ()) -> bool:
     """Whether ``_tensors`` does not find the tensors in a content with the history that they have: not what was written in place."""
     if structure.is_union(content):
-        return any(map(_staged, content.options_))
+        return any(_staged(o, around) for o in content.options_)
     if isinstance(content, (torch.Tensor, structure.Ref)):
         return isinstance(content, structure.Ref)
-    found = pytrees.parts_of(content)
-    return found is not None and (found[0] == "staged" or any(map(_staged, found[1])))
+    found = _parts(content, around)
+    if found is None:
+        return False
+    return found[0] == "staged" or any(_staged(p, (*around, id(content))) for p in found[1])
 
 
 def _may_have(content: Any, graph: FuncGraph) -> bool:

@@ -18,6 +18,7 @@ from ...errors import (
     TographError,
 )
 from ..graph.ir import Value
+from ..guarding import outer_numbers, reads
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import joins
@@ -325,6 +326,7 @@ class Rounds:
         self.told.widen(self.loop, fresh, contents_after(self.loop, fresh))
         entries = []
         for place in fresh:
+            outer_numbers.changes(place, reads.current())
             content = as_value(place.get())
             self.history.add(place.key, content)
             entries.append(generalize(spec_of(self.told.entry(place, content))))

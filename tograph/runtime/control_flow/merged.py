@@ -53,7 +53,7 @@ class Merged:
                     for _, x in elsewhere.held(place, content):
                         if id(x) in seen:
                             self._add(number, place, [(x, k)])
-                            guard(x, "another name" if place is None else place.name)
+                            guard(x, None if place is None else place.name)
 
     def _find_twice(self, k: int, contents: Sequence[tuple[int, Place | None, Any]]) -> None:
         """Find what one region leaves in two places, and what of that the join makes two of."""
@@ -71,7 +71,7 @@ class Merged:
             for x in made_anew(place, content):
                 if id(x) in kept:
                     self._add(i, place, [(x, k)])
-                    guard(x, "another name" if place is None else place.name)
+                    guard(x, None if place is None else place.name)
 
     def _add(self, number: int, place: Place | None, found: Sequence[tuple[Any, int]]) -> None:
         """These containers of these branches, in a place, are held by other names."""
@@ -88,7 +88,7 @@ class Merged:
         paths = self.places.get(key(place), ())
         for path, part in containers(x) if paths else ():
             if path in paths or _ALL in paths:
-                guard(part, "another name" if place is None else place.name)
+                guard(part, None if place is None else place.name)
 
 
 _ALL = ("all",)  # stands for each place in what a location holds

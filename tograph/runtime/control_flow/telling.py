@@ -23,7 +23,17 @@ from ..values import inner_lists, pytrees, structure
 from ..values.growing import StagedList
 from ..values.reach import Reach, reachable, user_variables
 from ..values.structure import Identity, Spec, is_union
-from .containers import all_known, among, containers, mutable, outermost, own, plain, told
+from .containers import (
+    all_known,
+    among,
+    containers,
+    leads_back,
+    mutable,
+    outermost,
+    own,
+    plain,
+    told,
+)
 from .leaves import Path
 from .regions import Region
 
@@ -55,7 +65,7 @@ def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
         if current_graph().root.apart:
             seen = seen if seen is not None else before.also([p.get() for p in places])
             contents = [partly(c, seen, memo) for c in contents]
-        elif any(map(mutable, held)) and all(mutable(o) or o is None or o is MISSING for o in held):
+        elif _are_told(held):
             seen = seen if seen is not None else before.also([p.get() for p in places])
             if all(all_known(c, seen) for c in contents):
                 contents = [told(c) for c in contents]
@@ -64,6 +74,13 @@ def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
             contents = [partly(c, seen, memo) for c in contents]
         out.append((place, contents))
     return out
+
+
+def _are_told(held: Sequence[Any]) -> bool:
+    """Whether what branches leave in a place counts as itself where it existed before: containers, and tuples with objects that no value of parts can be."""
+    if all(mutable(o) or o is None or o is MISSING for o in held):
+        return any(map(mutable, held))
+    return all(map(outermost, held)) and any(map(leads_back, held))
 
 
 def _has_objects(x: Any) -> bool:
@@ -298,7 +315,7 @@ def _empty(places: Sequence[tuple[Place, Any]]) -> Iterator[None]:
             place._set(old)
 
 
-def guard(x: Any, name: str) -> None:
+def guard(x: Any, name: str | None) -> None:
     def refuse() -> None:
         error = _may_be_held(x, name)
         if current_graph().root.apart:
@@ -308,10 +325,11 @@ def guard(x: Any, name: str) -> None:
     journal.guard(x, refuse)
 
 
-def _may_be_held(x: Any, name: str) -> AliasError:
+def _may_be_held(x: Any, name: str | None) -> AliasError:
     kind = getattr(x, "kind_", type(x).__name__)
+    names, one = (f"'{name}' and by another name", f"'{name}'") if name else ("two names", "one of them")  # fmt: skip
     return AliasError(
-        f"this {kind} may be held by '{name}' and by another name, by a staged condition or loop, and which one is known only when "
-        f"the graph runs; so it cannot be changed, or compared by `is`, here. Give '{name}' a copy of its own, or use one name.",
+        f"this {kind} may be held by {names}, by a staged condition or loop, and which one is known only when "
+        f"the graph runs; so it cannot be changed, or compared by `is`, here. Give {one} a copy of its own, or use one name.",
         user_location(),
     )

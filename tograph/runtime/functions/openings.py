@@ -45,14 +45,24 @@ class Openings:
         self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
     ) -> Trace:
         """A trace of ``function`` that serves this call."""
-        may_open = function.reduce_retracing and function.input_signature is None
         with reads.one_call():
-            trace = self._opened(function, key, bound, flat) if may_open else None
-            if trace is None and self.outer.open:
-                trace = self._with_outer(function, key, bound, flat)
-            if trace is None:
-                trace = self._traced(function, key, bound, flat, exact_specs(function, bound, flat))
-            return trace
+            while True:
+                try:
+                    return self._found(function, key, bound, flat)
+                except Retrace as again:
+                    self.outer.open_now(again.opened)
+
+    def _found(
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace:
+        """A trace with as much open as is known to change. Retrace: a staged construct changes a number outside that is not."""
+        may_open = function.reduce_retracing and function.input_signature is None
+        trace = self._opened(function, key, bound, flat) if may_open else None
+        if trace is None and self.outer.open:
+            trace = self._with_outer(function, key, bound, flat)
+        if trace is None:
+            trace = self._traced(function, key, bound, flat, exact_specs(function, bound, flat))
+        return trace
 
     def _opened(
         self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
@@ -119,12 +129,15 @@ class Openings:
                     known,
                     self.outer.open.values(),
                 )
+                tracer.watch.closed = self.outer.closed
                 try:
                     trace = tracer.trace(key)
                     failed.pop_all()
                     return trace
                 except Retrace as again:
                     tracer.begins_again()
+                    if again.opened:
+                        raise
                     unnested = unnested or tracer.root.root.unnested
                     for state in again.stepped:
                         failed.callback(state.drop)

@@ -61,6 +61,13 @@ def _is_container(kind: type) -> bool:
     return kind in CONTAINERS or (issubclass(kind, CONTAINERS) and not own)
 
 
+@functools.lru_cache(maxsize=4096)
+def is_named_tuple(kind: type) -> bool:
+    """Whether objects of a class are tuples whose items have names, and nothing else: what they hold counts, as of a tuple."""
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields") and _is_container(kind)
+    return named and kind.__dictoffset__ == 0
+
+
 def is_container(x: Any) -> bool:
     """Whether what an object holds can be looked at: a container, also of a class that extends one and says nothing else of its items."""
     return _is_container(type(x))

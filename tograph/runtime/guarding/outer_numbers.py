@@ -2,7 +2,7 @@
 
 An int or float that traced code reads of an attribute, a variable, a dict, a list or a tuple is a guard. Once it has changed, and the code itself changes
 it (``self.steps += 1``), or it has changed twice, it is an input instead: it is read at every call, and traced as a staged number
-that is written back like any other change. Of a list or tuple that the code changes all numbers that it reads are inputs then: they mostly
+that is written back like any other change. One that a staged branch or loop changes surely differs in the next call: the trace begins anew with it as an input. Of a list or tuple that the code changes all numbers that it reads are inputs then: they mostly
 change in turn. Where Python needs the number itself, or tracing fails, it stays a guard: a trace for each value.
 """
 
@@ -18,11 +18,12 @@ from ...errors import DeadResourceError
 from ..graph.types import ScalarType
 from ..symbols.funcgraph import FuncGraph, Ref, Storage
 from ..symbols.journal import Location
+from ..symbols.retrace import Retrace
 from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import staged
 from ..symbols.symbolic import as_symbolic, value_of
 from ..values import families, locations
-from .guards import Check, Guards, current_value
+from .guards import Check, Guards, current_value, is_named_tuple
 from .place_checks import NUMBER
 from .sources import Source
 from .watch import Watch
@@ -62,10 +63,28 @@ class OuterNumbers:
             if other.parent is source.parent and check.test == NUMBER and type(check.old) in _TESTS:
                 self.open[other.place()] = other
 
+    def open_now(self, found: Iterable[Source]) -> None:
+        """A trace has found that a staged construct changes these."""
+        self.open.update((source.place(), source) for source in found)
+
     def close(self) -> None:
         """Tracing with them failed: they are guards from here on."""
         self.closed.update(s.label for s in self.open.values())
         self.open.clear()
+
+
+def changes(place: Location, watch: Watch | None) -> None:
+    """A staged construct changes what a place holds. Where the trace took a number there as it is, it begins anew with that as an input."""
+    if place.key[0] not in ("attr", "cell", "key") or type(place.get()) not in _TESTS:
+        return
+    if watch is None or watch.acted:  # another trace would act again
+        return
+    for check in watch.checks.values():
+        source = check.source
+        if check.test == NUMBER and type(check.old) in _TESTS and source.label not in watch.closed:
+            location = location_of(source)
+            if location is not None and location.key == place.key:
+                raise Retrace(opened=frozenset([source]))
 
 
 def _is_alive(source: Source) -> bool:
@@ -108,7 +127,9 @@ def _is_of_sequence(source: Source) -> bool:
     if source.kind != "item" or source.parent is None or source.root().kind == "tensor":
         return False
     owner = current_value(source.parent)()
-    return type(owner) in (list, tuple) and type(source.key) is int and source.key < len(owner)
+    kind = type(owner)
+    known = kind in (list, tuple) or is_named_tuple(kind)
+    return known and type(source.key) is int and source.key < len(owner)
 
 
 def _written_key(source: Source) -> Any:
@@ -145,7 +166,8 @@ class Item:
             old = now[at]
             list.__setitem__(now, at, value)
             return lambda: list.__setitem__(now, at, old)
-        self.holder._set((*now[:at], value, *now[at + 1 :]))
+        items = (*now[:at], value, *now[at + 1 :])
+        self.holder._set(items if type(now) is tuple else type(now)._make(items))
         return lambda: self.holder._set(now)
 
     def _now(self) -> Any:

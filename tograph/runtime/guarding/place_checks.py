@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import types
 from collections import defaultdict
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from .guards import (
     extends_container,
     held_items,
     is_container,
+    is_named_tuple,
     remembered,
     show,
 )
@@ -67,6 +69,7 @@ class PlaceChecks:
             set
         )  # by label, the places whose number is an input
         self.numbers: set[int] = set()  # the tensors that stand for these
+        self.closed: Container[str] = ()  # labels of numbers that are no inputs
 
     def source_of(self, x: Any) -> Source | None:
         found = self.sources.get(id(x))
@@ -122,15 +125,8 @@ class PlaceChecks:
         elif isinstance(x, _FIXED):
             self.sources.setdefault(id(x), (x, source))
             self.check(source, "value", "{0} is {1}", x, text)
-        elif type(x) in CONTAINERS:
-            first = self.sources.setdefault(id(x), (x, source))[1]
-            self.check(source, "value", "type({0}) is {1}", type(x), text)
-            if first is not source and not isinstance(x, (tuple, frozenset)):
-                for at in (
-                    first,
-                    source,
-                ):  # one container in two places: a change at one is seen at the other
-                    self.check(at, "same", SAME, holder(x), text)
+        elif type(x) in CONTAINERS or is_named_tuple(type(x)):
+            self._container(x, source, text)
         elif isinstance(x, np.ndarray):
             self.sources.setdefault(id(x), (x, source))
             self.check(source, "value", "same_array({0}, {1})", x.copy(), text)
@@ -138,6 +134,23 @@ class PlaceChecks:
             self.check(source, "value", "{0} == {1}()", sources.Strong(x), text)
         else:
             self._object(x, source, text)
+
+    def _container(self, x: Any, source: Source, text: str) -> None:
+        """The container at a source is ``x``: what it holds is checked by the first way to it, so that it has to stay the same by others."""
+        first = self.sources.setdefault(id(x), (x, source))[1]
+        self.check(source, "value", "type({0}) is {1}", type(x), text)
+        if first is not source:
+            for at in (
+                first,
+                source,
+            ):  # one container in two places: a change at one is seen at the other
+                self.check(at, "same", SAME, holder(x), text)
+
+    def told_apart(self, x: tuple) -> None:
+        """Which tuple it is counts, not only what it holds."""
+        source = self.source_of(x)
+        if source is not None:
+            self.check(source, "same", SAME, holder(x), show(x))
 
     def _object(self, x: Any, source: Source, text: str) -> None:
         """The object at a source is ``x``; of a bytearray also what it holds, since its items have no checks of their own."""

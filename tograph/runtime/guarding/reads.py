@@ -119,6 +119,13 @@ def compared(*xs: torch.Tensor) -> None:
         _state.watches[-1].compared.update(map(id, xs))
 
 
+def told_apart(*xs: tuple) -> None:
+    """``is`` asked which tuples these are: others in their places, equal ones too, trace anew."""
+    watch = current()
+    for x in xs if watch is not None else ():
+        watch.told_apart(x)
+
+
 def whole(x: Any) -> Any:
     """``x``, all of which is about to be read."""
     if _state.watches and extends_container(x):

@@ -22,7 +22,7 @@ from ..values.code_names import used_whole
 from . import outer_lists, questions, sources
 from .draws import Draws
 from .function_reads import FunctionReads
-from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, show
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, is_named_tuple, show
 from .lookups import (
     absence_test,
     is_dynamic,
@@ -86,6 +86,9 @@ class Watch(FunctionReads):
             return
         if id(owner) in self.placeholders:
             self.attribute_given(owner, name, value)
+            return
+        if is_named_tuple(type(owner)) and name in type(owner)._fields:
+            self.item(owner, type(owner)._fields.index(name), value)
             return
         source = self.source_of(owner) or self.class_source(owner)
         if source is None or self.written(("attr", id(owner), name)):

@@ -24,6 +24,7 @@ class Retrace(BaseException):
     ``drawn``: numpy's random generators draw all that they do while tracing (``guarding.draws``).
     ``pointwise``: the error of a handler for all points where a ``try`` may fail: it is traced for each of them (``control_flow.trying``).
     ``grown``: lists from outside that grow by a staged condition, by identity (``guarding.outer_lists``); ``ungrown``: the error of a trace with those, after which there are none.
+    ``opened``: where numbers are found that a staged construct changes, which become inputs (``guarding.outer_numbers``).
     ``stepped``: the states that optimisers are to have from the beginning (``traces.optimizer_state``).
     """
 
@@ -46,6 +47,7 @@ class Retrace(BaseException):
     drawn: bool = False
     pointwise: Exception | None = None
     stepped: frozenset[Any] = frozenset()
+    opened: frozenset[Any] = frozenset()
 
     def __or__(self, other: Retrace) -> Retrace:
         """What both know."""

@@ -139,6 +139,8 @@ class Root:
     starts: set[Value] = field(default_factory=set)  # what loops take for the histories of leaves
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    # By identity: the error for an argument that the code made a leaf after its first use, where it is one outside too.
+    used_before: dict[int, Exception] = field(default_factory=dict)
     parts: dict[Any, tuple[int, bool]] = field(default_factory=dict)  # see ``recording.parts``
     reread: dict[Value, Value] = field(default_factory=dict)  # of a branch: the same from around
     packed: set[Graph] = field(default_factory=set)  # where hooks got what is saved

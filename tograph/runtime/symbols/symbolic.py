@@ -99,11 +99,8 @@ class SymTensor(Valueless, torch.Tensor):
 
     def requires_grad_(self, requires_grad: bool = True):
         if requires_grad and not self.requires_grad and self.given_ and _used(self.storage_):
-            raise UnsupportedOpError(
-                "requires_grad_() of an argument that was used before: what was computed from it so far would join the gradient. Call it "
-                "first, or use x.detach().requires_grad_()",
-                user_location(),
-            )
+            error = UnsupportedOpError(_USED_BEFORE, user_location())
+            current_graph().root.used_before.setdefault(id(self), error)
         self.asked_ = requires_grad
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
@@ -247,6 +244,12 @@ def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
     """A new tensor, with a storage of its own, for a value of ``graph``."""
     ref = Ref(value, graph)
     return SymTensor(meta, Storage(meta, ref, home=graph), (), ref)
+
+
+_USED_BEFORE = (
+    "requires_grad_() of an argument that was used before, and that requires grad when the function ends: what was computed from it so far would join the "
+    "gradient. Call it first, or use x.detach().requires_grad_()"
+)
 
 
 def _used(storage: Storage) -> bool:

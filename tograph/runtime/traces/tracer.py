@@ -178,6 +178,9 @@ class Tracer:
 
     def _leaves(self) -> None:
         root = self.root.root
+        for i in self._made_leaves():
+            if id(self.inputs[i]) in root.used_before:
+                raise root.used_before[id(self.inputs[i])]
         if True in root.assigned.values():
             known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
             self.watch.leaves(root.assigned, known)
@@ -264,7 +267,11 @@ class Tracer:
             slots.found(self.root, self.watch, replaced, before, concrete.name)
             | self.opened.slots(self.root)
         )
-        concrete.made_leaves = tuple(
+        concrete.made_leaves = self._made_leaves()
+
+    def _made_leaves(self) -> tuple[int, ...]:
+        """The inputs that require grad when the code ends, and did not before."""
+        return tuple(
             i
             for i, (made, real) in enumerate(zip(self.inputs, self.flat.tensors))
             if isinstance(real, torch.Tensor)
