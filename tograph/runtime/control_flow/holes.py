@@ -18,7 +18,6 @@ from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import SymTensor, View
 from ..values import flattening
 
-
 DETACH = torch.ops.aten.detach.default
 
 
