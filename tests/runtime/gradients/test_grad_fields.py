@@ -180,3 +180,24 @@ def test_the_field_of_a_leaf_of_a_loop_that_has_no_history_behind_it_is_an_error
 
     with pytest.raises(tg.errors.GradientError, match="not followed"):
         f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def test_the_field_of_an_argument_that_an_object_holds_too():
+    """An optimiser that is an argument beside its parameter clears the field that ``backward()`` fills."""
+
+    def f(w, optimizer, n):
+        for _ in range(n):
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+        return w * 1
+
+    def left(function, n):
+        w = torch.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = torch.optim.SGD([w], 0.1)
+        (w * 3).sum().backward()
+        function(w, optimizer, torch.tensor(n))
+        return w.grad.tolist()
+
+    converted = tg.function(f)
+    for n in (2, 1, 0):
+        assert left(converted, n) == left(f, n)
