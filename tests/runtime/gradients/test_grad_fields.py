@@ -201,3 +201,21 @@ def test_the_field_of_an_argument_that_an_object_holds_too():
     converted = tg.function(f)
     for n in (2, 1, 0):
         assert left(converted, n) == left(f, n)
+
+
+def test_a_leaf_from_before_a_loop_may_have_a_gradient_already():
+    """Iterations make a leaf of their own; the one that they begin with is an argument that earlier calls gave a gradient."""
+
+    def f(a, n):
+        w = a
+        for _ in range(n):
+            (w * w).sum().backward()
+            w = (w - 0.1 * w.grad).detach().requires_grad_()
+        return w.detach()
+
+    def left(function):
+        a = torch.tensor([1.0, 2.0], requires_grad=True)
+        outs = [function(a, torch.tensor(n)) for n in (2, 0, 3)]
+        return torch.cat([*outs, a.grad])
+
+    torch.testing.assert_close(left(tg.function(f)), left(f))

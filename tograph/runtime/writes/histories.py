@@ -176,11 +176,13 @@ def is_leaf(x: torch.Tensor) -> bool:
 def check_graded(x: torch.Tensor) -> None:
     """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
     if _is_state(x.grad_fn) and x.grad_fn.told.graded:
-        raise GradientError(
+        error = GradientError(
             "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
             "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
             user_location(),
         )
+        error.apart = True  # what has a gradient may be from before the loop
+        raise error
     if isinstance(x, SymTensor) and x.graded_:
         raise GradientError(
             "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
