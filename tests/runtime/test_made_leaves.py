@@ -345,23 +345,6 @@ def test_of_what_a_loop_in_the_body_adds_up_it_is_refused():
         f(X, torch.tensor(3))
 
 
-def test_of_a_tensor_that_is_no_leaf_it_is_refused():
-    @tg.function
-    def f(x, n):
-        x = x.detach().requires_grad_()
-        h = x * 2
-        loss = energy(h)
-        for _ in range(n):
-            (g,) = torch.autograd.grad(loss, h)
-            x = (x - 0.1 * g).detach().requires_grad_()
-            h = x * 2
-            loss = energy(h)
-        return x.detach()
-
-    with pytest.raises(GradientError, match="a tensor that an earlier iteration made"):
-        f(X, torch.tensor(2))
-
-
 @pytest.mark.parametrize("n", [0, 1, 2])
 @pytest.mark.parametrize("f", [in_branches, returned, in_a_loop, sign_steps, in_an_attribute, sometimes, sometimes_in_a_loop, one_of_two, by_its_data])  # fmt: skip
 def test_as_in_eager(f, n):

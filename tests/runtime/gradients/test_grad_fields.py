@@ -180,3 +180,42 @@ def test_the_field_of_a_leaf_of_a_loop_that_has_no_history_behind_it_is_an_error
 
     with pytest.raises(tg.errors.GradientError, match="not followed"):
         f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def test_the_field_of_an_argument_that_an_object_holds_too():
+    """An optimiser that is an argument beside its parameter clears the field that ``backward()`` fills."""
+
+    def f(w, optimizer, n):
+        for _ in range(n):
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+        return w * 1
+
+    def left(function, n):
+        w = torch.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = torch.optim.SGD([w], 0.1)
+        (w * 3).sum().backward()
+        function(w, optimizer, torch.tensor(n))
+        return w.grad.tolist()
+
+    converted = tg.function(f)
+    for n in (2, 1, 0):
+        assert left(converted, n) == left(f, n)
+
+
+def test_a_leaf_from_before_a_loop_may_have_a_gradient_already():
+    """Iterations make a leaf of their own; the one that they begin with is an argument that earlier calls gave a gradient."""
+
+    def f(a, n):
+        w = a
+        for _ in range(n):
+            (w * w).sum().backward()
+            w = (w - 0.1 * w.grad).detach().requires_grad_()
+        return w.detach()
+
+    def left(function):
+        a = torch.tensor([1.0, 2.0], requires_grad=True)
+        outs = [function(a, torch.tensor(n)) for n in (2, 0, 3)]
+        return torch.cat([*outs, a.grad])
+
+    torch.testing.assert_close(left(tg.function(f)), left(f))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import Location
+from ..control_flow import recomputed
 from ..gradients import determinants, open_sizes
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ops import OpaqueObject, lookup, overload, plain
@@ -192,3 +193,5 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "aten.view.default": _view,
     "aten._unsafe_view.default": _view,
 }
+
+recomputed.REPLAY = replay

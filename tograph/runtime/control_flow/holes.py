@@ -18,6 +18,8 @@ from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import SymTensor, View
 from ..values import flattening
 
+DETACH = torch.ops.aten.detach.default
+
 
 @dataclass(frozen=True)
 class Hole:
@@ -53,7 +55,7 @@ def dig(x: SymTensor, outer: FuncGraph) -> Dug | None:
 
 
 def layout(x: SymTensor) -> Hashable:
-    """What tells two views of one storage apart: the same for two chains that show the same elements."""
+    """What tells two views of one storage apart: the same for two chains that show the same elements, and both with or both without the history of these."""
     if not x.chain:
         return ()
     if not x.meta.static:
@@ -63,7 +65,8 @@ def layout(x: SymTensor) -> Hashable:
 
 def _layout(x: SymTensor, chain: Sequence[View]) -> Hashable:
     meta = x.meta  # a size of 1 may have a stride that only the run knows
-    place = tuple(map(_name, (*meta.size, "by", *meta.stride, "at", meta.offset, meta.dtype)))
+    apart = any(view.func is DETACH for view in chain)
+    place = tuple(map(_name, (*meta.size, "by", *meta.stride, "at", meta.offset, meta.dtype, apart)))  # fmt: skip
     parts = list(_parts(chain))
     if not any(_staged(p) or isinstance(p, Hole) for p in parts):
         return place

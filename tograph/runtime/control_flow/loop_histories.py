@@ -26,16 +26,16 @@ from .seeds import Histories
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
 
 
-def _tensors(content: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
+def tensors_of(content: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
     """The tensors in a content, in the order of its graph values."""
     if isinstance(content, torch.Tensor):
         return [content]
     if structure.is_union(content):
-        return [x for o in content.options_ for x in _tensors(o, around)]
+        return [x for o in content.options_ for x in tensors_of(o, around)]
     found = _parts(content, around)
     if found is None or found[0] == "staged":
         return []
-    return [x for part in found[1] for x in _tensors(part, (*around, id(content)))]
+    return [x for part in found[1] for x in tensors_of(part, (*around, id(content)))]
 
 
 def _parts(content: Any, around: tuple[int, ...]) -> tuple[Any, Sequence[Any]] | None:
@@ -49,7 +49,7 @@ def _parts(content: Any, around: tuple[int, ...]) -> tuple[Any, Sequence[Any]] |
 def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
     if isinstance(content, structure.Ref):
         return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in _tensors(content)) or bool(_carriers(content))
+    return any(x.requires_grad for x in tensors_of(content)) or bool(_carriers(content))
 
 
 def _carriers(content: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
@@ -69,7 +69,7 @@ def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
     """What an iteration leaves in a place that may be something else than a leaf that it made."""
     if isinstance(content, structure.Ref):
         return {(key, 0)} if _requires_grad(content, graph) else set()
-    found = [(i, x) for i, x in enumerate(_tensors(content)) if x.requires_grad]
+    found = [(i, x) for i, x in enumerate(tensors_of(content)) if x.requires_grad]
     numbers = [i for i, x in found if not (x.is_leaf or _mixed(x)) or _outside(x, graph)]
     return {(key, i) for i in numbers}
 
@@ -77,7 +77,8 @@ def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
 def _graded(content: Any) -> bool:
     slots = current_graph().root.slots
     return any(
-        (id(x) in slots and slots[id(x)].graded) or _mixed(x) == "graded" for x in _tensors(content)
+        (id(x) in slots and slots[id(x)].graded) or _mixed(x) == "graded"
+        for x in tensors_of(content)
     )
 
 
@@ -107,6 +108,7 @@ class LoopHistories:
         self.entered = 0  # of how many places that is known
         self.rewritten: dict[Storage, torch.Tensor] = {}
         self.settled = False
+        self.hopeless: set[Name] = set()  # see ``recomputed``
         for place, content in zip(state, contents):
             self.add(place.key, content)
 
@@ -114,11 +116,11 @@ class LoopHistories:
         """A place is state, with this content before the loop."""
         content = content.value if isinstance(content, structure.Identity) else content
         self.entry[key] = content
-        self.began[key] = None if _staged(content) else _tensors(content)
+        self.began[key] = None if _staged(content) else tensors_of(content)
         if _requires_grad(content):
             self.keys.add(key)
-        found = [x for x in _tensors(content) if x.requires_grad]
-        tensors = enumerate(_tensors(content))
+        found = [x for x in tensors_of(content) if x.requires_grad]
+        tensors = enumerate(tensors_of(content))
         self.computed |= {(key, i) for i, x in tensors if not (histories.is_leaf(x) or _mixed(x))}
         if _graded(content):
             self.graded.add(key)
@@ -141,12 +143,13 @@ class LoopHistories:
             k: rebasing.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
         }
         if len(self.entry) != self.entered:
-            for x in [x for content in self.entry.values() for x in _tensors(content)]:
+            for x in [x for content in self.entry.values() for x in tensors_of(content)]:
                 _check_view(x, self.location)
             self.depends |= _dependent(list(self.entry.items()), ())
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
         self.earlier = histories.Earlier(outside, self.location, frozenset(self.depends))
+        self.earlier.hopeless = self.hopeless
         current_graph().settled = self.settled
         for storage, owner in self.rewritten.items():
             _written_before(storage, owner, self.location)
@@ -197,7 +200,7 @@ class LoopHistories:
         """Which leaves an iteration computed its state from, by their memory; None where a content with a history does not tell."""
         if any(_staged(c) and _may_have(c, graph) for c in contents):
             return None
-        ends = [x for c in contents for x in _tensors(c)]
+        ends = [x for c in contents for x in tensors_of(c)]
         found, seen = {_memory(x) for x in ends if x.is_leaf and x.requires_grad}, set()
         todo = [x.grad_fn for x in ends]
         while todo:
@@ -299,7 +302,9 @@ def _dependent(
     contents: Sequence[tuple[Any, Any]], before: Sequence[Any]
 ) -> set[tuple[Name, Name]]:
     """Which of the tensors of a state were computed from which others, or are these. ``before``: what stood for the state of the iterations before."""
-    found = [((k, i), x) for k, c in contents for i, x in enumerate(_tensors(c)) if x.requires_grad]
+    found = [
+        ((k, i), x) for k, c in contents for i, x in enumerate(tensors_of(c)) if x.requires_grad
+    ]
     computed = {x.grad_fn for x in before if not histories.is_leaf(x)}
     of_before = {x.grad_fn for x in before}
     made: set[tuple[Name, Name]] = set()
@@ -363,7 +368,7 @@ def _values(content: Any, graph: FuncGraph) -> set[Value]:
     """The values of a graph that are in a content."""
     if isinstance(content, structure.Ref):
         return {content.value}
-    found = _tensors(content)
+    found = tensors_of(content)
     return {v for v, x in graph.sources.items() if any(x is y for y in found)}
 
 

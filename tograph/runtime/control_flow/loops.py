@@ -44,6 +44,7 @@ from .loop_regions import (
 from .loop_specs import LoopOptions, depth, endless, initial_spec, length, next_spec, opened
 from .loop_tests import limited, predicate_value, removable, rotated
 from .number_state import NumberState
+from .recomputed import Recomputed
 from .regions import is_module_globals, replayed, with_ambient
 from .seeds import (
     Memory,
@@ -136,6 +137,7 @@ class Rounds:
     cond: StateRegion
     loop: StateRegion
     failures = 0
+    anew: Recomputed | None = None
 
     def __init__(
         self, test: Any, body: Any, places: Sequence[Place], options: LoopOptions, first: list[Any]
@@ -198,6 +200,8 @@ class Rounds:
         elif not self._traced(self.specs) or self._idle():
             return False
         again = self.history.change(self.loop, self.state)
+        if self._recomputes():
+            return False
         # What else a round says goes for one with that history, too.
         if self._merged() or not self._stable() or again:
             return False
@@ -249,6 +253,21 @@ class Rounds:
         spec = generalize(opened(spec_of(flag.get())))
         self.before[flag.key] = spec
         self.add(flag, spec)
+
+    def _recomputes(self) -> bool:
+        """Whether an iteration is to compute state anew that it differentiates, otherwise than it did in this trace."""
+        history = self.history
+        if history.earlier.anew:
+            if self.anew is None:
+                self.body = self.anew = Recomputed(self.body, history.location)
+                history.hopeless = self.anew.hopeless
+            if self.anew.ask(history.earlier.anew, self.state, history.depends):
+                return True
+        cells = None if self.anew is None else self.anew.grown()
+        for cell in [c for c in cells or () if c.key not in self.before]:
+            spec = self.before[cell.key] = initial_spec(as_value(cell.get()), cell, self.options)
+            self.add(cell, spec)
+        return cells is not None
 
     def _idle(self) -> bool:
         """Give up the places that were taken over and that an iteration leaves as they are; whether there are any."""

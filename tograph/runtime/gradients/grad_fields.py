@@ -21,7 +21,7 @@ from ..symbols.funcgraph import FuncGraph, Storage, current_graph, is_tracing
 from ..symbols.journal import MISSING, Location
 from ..symbols.root import Root
 from ..symbols.scalars import scalar
-from ..symbols.symbolic import SymTensor
+from ..symbols.symbolic import SymTensor, found_outside
 from ..values.structure import TaggedUnion, is_union
 from ..writes import histories
 from . import outer_gradients
@@ -70,6 +70,8 @@ class Slot:
 def slot(owner: torch.Tensor) -> Slot:
     root = current_graph().root
     if id(owner) not in root.slots:
+        if not isinstance(owner, SymTensor):
+            found_outside(owner, root)
         root.slots[id(owner)] = Slot(owner, root)
         root.keep.append(owner)
     return root.slots[id(owner)]

@@ -7,7 +7,7 @@ would compute of it in vain, in every iteration, is a branch that runs where a c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -70,9 +70,8 @@ def _passing(
 
 _REFUSED = (
     "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a tensor that an earlier "
-    "iteration made, and {}. Compute the value in the iteration that takes the gradient, at the start of the body."
+    "iteration made, in a way that is not followed. Compute the value in the iteration that takes the gradient, at the start of the body."
 )
-
 
 _ONE = (
     "a gradient that is taken inside of a staged loop is one with respect to state of the loop that is, in the first iteration, a tensor which the "
@@ -96,14 +95,17 @@ def _with_leaves(
 ) -> list[Any]:
     """The gradients, where those of the inputs ``asked`` are also by way of what the iteration that made these leaves computed of them.
 
-    An input that no iteration has made is the one from before the loop: its gradient is that of this one.
+    An input that no iteration has made is the one from before the loop: its gradient is that of this one. Where that is to be differentiated, or is not
+    followed, the iteration computes anew what it differentiates: this trace is not the last one, and goes on with what has the type of a gradient.
     """
     states = {i: inputs[i].grad_fn for i in asked}
-    if create:
-        raise _of_first(_REFUSED.format("with create_graph=True"), user_location())
-    if any(fn.told.entry is False for fn in states.values()):
-        what = "what stands for it before the loop is not followed"
-        raise GradientError(_REFUSED.format(what), user_location())
+    known = all(fn.told.entry is not False for fn in states.values())
+    if create or not (known and all(fn.told.leaf for fn in states.values())):
+        needed = create or not known
+        if _ask_anew(histories.led(histories.behind(outputs), list(states.values())), needed):
+            return [x * 0 if create else torch.zeros_like(x) for x in inputs]
+        if needed:
+            raise _of_first(_REFUSED, user_location())
     for fn in states.values():
         fn.earlier.asked[fn.index] = ()
     entries = {i: fn.told.entry for i, fn in states.items() if fn.told.entry is not None}
@@ -119,6 +121,26 @@ def _with_leaves(
     for fn in states.values():
         fn.earlier.asked = {}
     return found[: len(inputs)]
+
+
+class Anew(NamedTuple):
+    """A gradient of state with respect to other state from which an earlier iteration computed it: what another trace of the body is to compute again.
+
+    ``needed``: there is no other way.
+    """
+
+    name: Any
+    by: Any
+    needed: bool
+
+
+def _ask_anew(pairs: Sequence[tuple[Any, Any]], needed: bool) -> bool:
+    """Have another trace of the body compute state again; False where that cannot be."""
+    if any(n.told.name in n.earlier.hopeless for n, _ in pairs):
+        return False
+    for n, by in pairs:
+        n.earlier.anew.append(Anew(n.told.name, by.told.name, needed))
+    return True
 
 
 def _of_leaf(x: Any, answer: tuple[Value, Value], before: Any, direct: Any) -> Any:

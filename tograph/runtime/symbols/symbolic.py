@@ -20,6 +20,7 @@ from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_loca
 from .known import UNKNOWN
 from .mapped import check_unmapped
 from .retrace import Retrace
+from .root import Root
 from .scalars import new_scalar
 from .valueless import Valueless
 from .views import View
@@ -267,9 +268,7 @@ def capture(x: torch.Tensor) -> SymTensor:
     if x._is_zerotensor():  # of a formula of torch: it has no memory
         return wrap(duals.zeros(x, current_graph()), meta_of(x), current_graph())
     check_unmapped(x)
-    for i, given in enumerate(root.given):
-        if given is x and i not in root.real:
-            raise Retrace(real=frozenset([i]))
+    found_outside(x, root)
     if root.bases and memory(x) in root.bases:
         return _part(x, root)
     if id(x) not in root.captured:
@@ -277,6 +276,13 @@ def capture(x: torch.Tensor) -> SymTensor:
         root.outside.append((x, x.grad_fn, x._version))
     storage = root.captured[id(x)]
     return SymTensor(storage.meta, storage)
+
+
+def found_outside(x: torch.Tensor, root: Root) -> None:
+    """A real tensor is used: one that is an argument, too, is captured where the trace begins anew."""
+    for i, given in enumerate(root.given):
+        if given is x and i not in root.real:
+            raise Retrace(real=frozenset([i]))
 
 
 def memory(x: torch.Tensor) -> int:

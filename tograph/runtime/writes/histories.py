@@ -62,6 +62,8 @@ class Earlier:
         self.made: list[torch.Tensor] = []
         self.held: list[tuple[torch.Tensor, Any]] | None = None  # see ``outer_gradients``
         self.asked: dict[int, tuple[Any, Any]] = {}  # by input of the body: see ``asked``
+        self.anew: list[Any] = []  # see ``outer_gradients.Anew``
+        self.hopeless: set[Any] = set()  # of names: what cannot be computed anew
         self._shown: list[Any] = []
         self.body = current_graph()
         self.body.root.earlier.append(self)
@@ -174,11 +176,13 @@ def is_leaf(x: torch.Tensor) -> bool:
 def check_graded(x: torch.Tensor) -> None:
     """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
     if _is_state(x.grad_fn) and x.grad_fn.told.graded:
-        raise GradientError(
+        error = GradientError(
             "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
             "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
             user_location(),
         )
+        error.apart = True  # what has a gradient may be from before the loop
+        raise error
     if isinstance(x, SymTensor) and x.graded_:
         raise GradientError(
             "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
@@ -192,6 +196,12 @@ def asked(nodes: Iterable[Any], inputs: Sequence[torch.Tensor]) -> list[int]:
     states = [n for n in nodes if _is_state(n)]
     wanted = [(i, x.grad_fn) for i, x in enumerate(inputs) if _is_state(x.grad_fn)]
     return [i for i, fn in wanted if any(_led(node, fn) for node in states)]
+
+
+def led(nodes: Iterable[Any], leaves: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Which of ``nodes`` are state that an earlier iteration computed from which of ``leaves``."""
+    found = [n for n in nodes if _is_state(n)]
+    return [(n, fn) for fn in leaves for n in found if _led(n, fn)]
 
 
 def _led(node: Any, leaf: Any) -> bool:
