@@ -276,10 +276,8 @@ def _list_method(f: types.MethodType, args, kwargs):
 def _unbound(f: Any, args, kwargs):
     """``dict.__setitem__(d, k, v)``, ``list.append(self, x)``: what the method of the container does."""
     form = form_of(f)
-    if form is None and args and isinstance(args[0], StagedString) and f.__objclass__ is str:
+    if form is None and f.__objclass__ is str and args and isinstance(args[0], (str, StagedString)):
         return call(getattr(args[0], f.__name__), *args[1:], **kwargs)
-    if form is None and args and type(args[0]) is str and f.__objclass__ is str:
-        return call(f.__get__(args[0]), *args[1:], **kwargs)
     if form is None and is_special(f, args):
         return SPECIAL_METHODS[f.__name__](*args, **kwargs)
     if form is None and args and issubclass(f.__objclass__, MUTABLE) and isinstance(args[0], f.__objclass__):  # fmt: skip

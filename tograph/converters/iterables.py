@@ -152,9 +152,8 @@ class Zipped(StagedSequence):
 
 
 def staged_min(a, b):
-    graph = current_graph()
-    args = tuple(x.node.value(graph) if isinstance(x, SYMBOLS) else x for x in (a, b))
-    return new_scalar("py.min", args, int, graph)
+    args = tuple(x.node.value(current_graph()) if isinstance(x, SYMBOLS) else x for x in (a, b))
+    return new_scalar("py.min", args, int, current_graph())
 
 
 class Mapped(StagedSequence):
@@ -193,9 +192,8 @@ class Items(StagedSequence):
         return len(self.items)
 
     def item(self, index):
-        if type(index) is int:
-            return self.items[index]
-        return scalar_of(torch.select(self.stacked, 0, index))
+        known = type(index) is int
+        return self.items[index] if known else scalar_of(torch.select(self.stacked, 0, index))
 
 
 class ListItems(StagedSequence):

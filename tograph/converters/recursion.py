@@ -71,11 +71,8 @@ class TailCalls(Converter):
     def visit_FunctionDef(self, node):
         node = self.generic_visit(node)
         names = _parameters(node.args)
-        if (
-            names is None
-            or has_yield(node)
-            or any(isinstance(n, (*FUNCTIONS, gast.ClassDef)) for n in own_nodes(node))
-        ):
+        held = any(isinstance(n, (*FUNCTIONS, gast.ClassDef)) for n in own_nodes(node))
+        if names is None or held or has_yield(node):
             return node
         at = int(is_docstring(node.body[0]))
         returned = [n.value for n in own_nodes(node) if isinstance(n, gast.Return)]
@@ -149,10 +146,7 @@ class _Activation:
         call = self.fill(f"again_, value_ = {OPERATORS}.tail_call(f_)", value, again_=again, value_=result, f_=value.func)  # fmt: skip
         call[0].value.args += value.args
         call[0].value.keywords = value.keywords
-        text = (
-            f"if again_:\n    depth_ = {OPERATORS}.deeper(depth_)\n    take_\n    continue\nreturn "
-            + ("None" if self.silent else "value_")
-        )
+        text = f"if again_:\n    depth_ = {OPERATORS}.deeper(depth_)\n    take_\n    continue\nreturn {'None' if self.silent else 'value_'}"
         names = ", ".join(self.parameters)
         take = self.fill(f"{names}, = value_", value, value_=result) if self.parameters else []
         held = {} if self.silent else {"value_": result}

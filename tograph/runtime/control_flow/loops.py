@@ -256,12 +256,11 @@ class Rounds:
 
     def _recomputes(self) -> bool:
         """Whether an iteration is to compute state anew that it differentiates, otherwise than it did in this trace."""
-        history = self.history
-        if history.earlier.anew:
+        if anew := self.history.earlier.anew:
             if self.anew is None:
-                self.body = self.anew = Recomputed(self.body, history.location)
-                history.hopeless = self.anew.hopeless
-            if self.anew.ask(history.earlier.anew, self.state, history.depends):
+                self.body = self.anew = Recomputed(self.body, self.history.location)
+                self.history.hopeless = self.anew.hopeless
+            if self.anew.ask(anew, self.state, self.history.depends):
                 return True
         cells = None if self.anew is None else self.anew.grown()
         for cell in [c for c in cells or () if c.key not in self.before]:
