@@ -105,7 +105,7 @@ def _take_over(
     for place in rounds.taken_over:
         rounds.add(place, rounds.before[place.key])
     rounds.specs = [specs.get(p.key) or s for p, s in zip(rounds.state, rounds.specs)]
-    rounds.history.begin(found.histories.at(keys))
+    rounds.history.keys |= {keys[k] for k in found.grown if k in keys}
     rounds.guess = Guess((), ())
 
 

@@ -21,7 +21,6 @@ from ..symbols.mapped import check_unmapped
 from ..values import flattening, pytrees, structure
 from ..writes import histories, list_histories, rebasing, stale
 from .regions import Region
-from .seeds import Histories
 
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
 
@@ -212,24 +211,6 @@ class LoopHistories:
                 found.add(_memory(leaf))
             todo += [n for n, _ in node.next_functions]
         return found
-
-    def found(self) -> Histories:
-        """What the search has found, for another one to begin with."""
-        return Histories(frozenset(self.keys), frozenset(self.computed), frozenset(self.graded))
-
-    def begin(self, found: Histories) -> None:
-        """Begin with what an earlier search has found."""
-        self.keys |= found.keys
-        self.computed |= found.computed
-        self.graded |= found.graded
-
-    def foresee(self, loop: Region, fresh: Sequence[Place]) -> None:
-        """What a trace of the body left in places that are state from the next one on, which would find as much."""
-        if not loop.graph.differentiated or loop.raised:
-            return
-        contents = [(p.key, loop.content(p)) for p in fresh]
-        self.keys |= {k for k, c in contents if _requires_grad(c, loop.graph)}
-        self.computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
 
     def change(self, loop: Region, state: Sequence[Place]) -> bool:
         """Take over what a trace of the body found; whether that asks for another one."""

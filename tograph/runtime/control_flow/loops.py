@@ -176,7 +176,7 @@ class Rounds:
 
     def outcome(self) -> Outcome:
         """What the search found."""
-        merged = frozenset(self.told.merged)
+        merged, grown = frozenset(self.told.merged), frozenset(self.history.keys)
         return Outcome(
             self.functions,
             self.given,
@@ -186,7 +186,7 @@ class Rounds:
             self.rotated,
             merged,
             self.carried,
-            self.history.found(),
+            grown,
             self.memory,
             slots_of(self.state),
             self.failures,
@@ -314,7 +314,6 @@ class Rounds:
             return True
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
-        self.history.foresee(self.loop, fresh)
         self.depths.append(max(map(depth, self.specs), default=0))
         self.lengths.append(max(map(length, self.specs), default=0))
         return False

@@ -27,24 +27,6 @@ from .loop_specs import together
 Key = Hashable
 
 
-@dataclass(frozen=True)
-class Histories:
-    """What requires grad in the body (see ``LoopHistories``): places, and tensors in these, by place and number."""
-
-    keys: frozenset[Key]
-    computed: frozenset[tuple[Key, int]]
-    graded: frozenset[Key]
-
-    def at(self, keys: Mapping[Key, Key]) -> Histories:
-        """The same of other places."""
-        moved = ((keys[k], i) for k, i in self.computed if k in keys)
-        return Histories(_moved(self.keys, keys), frozenset(moved), _moved(self.graded, keys))
-
-
-def _moved(found: frozenset[Key], keys: Mapping[Key, Key]) -> frozenset[Key]:
-    return frozenset(keys[k] for k in found if k in keys)
-
-
 @dataclass
 class Outcome:
     """What the rounds of a loop found. ``given``: the places that it was called with; ``before``: the specs at its entry, by place.
@@ -60,7 +42,7 @@ class Outcome:
     rotated: bool
     merged: frozenset[Key]
     carried: Any
-    histories: Histories
+    grown: frozenset[Key]  # the places whose content requires grad in the body
     memory: Memory  # of the body
     # The storages in the state that are slots of loops around, by place.
     slots: Mapping[Key, Hashable]

@@ -132,8 +132,6 @@ _COMPILERS = (
 RULES: list[Rule] = [
     Rule((AttributeError,), r"'Tensor' object has no attribute 'astype'", "arrays of numpy among the arguments are tensors in a function: write .to(dtype)"),
     Rule((RuntimeError,), r"SymInt::SymInt.*is_int", "a float that only the run knows stands where torch takes a whole number: write int(...) around it"),
-    Rule((RuntimeError,), r"SymIntArrayRef expected to contain only concrete integers|INTERNAL ASSERT FAILED at .*python_arg_parser",
-         "torch has no form of this op for sizes that only the run knows: pad to a known size, or call the op in tg.py_function"),
     Rule((RuntimeError,), r"size of tensor a .* must match the size of tensor b", _BROADCAST),
     Rule((RuntimeError,), r"shape mismatch: objects cannot be broadcast|not broadcastable", _BROADCAST),
     Rule((RuntimeError,), r"\(\d+x\d+x\d+ and \d+x\d+x\d+\)|batch1 and batch2|Expected size for first two dimensions",

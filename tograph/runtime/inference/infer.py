@@ -171,7 +171,7 @@ def _on_symbols(func, args: tuple, kwargs: dict) -> Any:
         name = func._schema.name.split("::")[-1]
         raise UnknownSizeError(
             f"{name}() of a tensor whose size is known only when the graph runs is not supported: torch has no rule for the size of its result. Write "
-            "it with other operations, or give it a tensor of a known size."
+            "it with other operations, pad to a known size, or call it in tg.py_function."
         ) from None
 
 

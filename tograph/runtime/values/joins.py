@@ -249,4 +249,8 @@ def option_of(spec: Spec, choice: Choice) -> int:
         for i, option in enumerate(choice.options):
             if fits(option, spec):
                 return i
-    raise StructureError("a value does not fit the kinds that were found for it")
+    raise StructureError(
+        "what a name or place holds is made of other kinds of values than the staged branch or loop around was found to leave there: make it in one way, or "
+        "keep its parts in variables of their own",
+        user_location(),
+    )
