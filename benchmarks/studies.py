@@ -1,10 +1,9 @@
 """Whole small studies beside eager PyTorch: solvers, samplers, metrics, searches and training steps, with what they keep outside of the function.
 
-Rows, columns and clocks are those of ``programs``: values are compared where the program draws no numbers of Python's, else the generators are
+Rows, columns and clocks are those of ``programs.py``: values are compared where the program draws no numbers of Python's, else the generators are
 set before both. Usage: ``python benchmarks/studies.py [NAME...]``. Machines are shared: read the ratios.
 """
 
-import argparse
 import heapq
 import math
 import random
@@ -18,7 +17,7 @@ from torch.nn import functional as F
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from programs import measure  # noqa: E402
+from side_by_side import table  # noqa: E402
 
 
 def spins(x, beta, n):
@@ -184,23 +183,5 @@ def cases():
 KEEPING = ("update", "fit_fixed", "fit_strong_wolfe", "encoded")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    print(
-        "| program | eager us | tograph us | ratio | first call s | level |\n|---|--:|--:|--:|--:|---|"
-    )
-    for f, args in cases():
-        if not options.names or f.__name__ in options.names:
-            eager, staged, first, level = measure(f, args, options.rounds, f.__name__ not in KEEPING)  # fmt: skip
-            print(
-                f"| {f.__name__} | {eager * 1e6:.0f} | {staged * 1e6:.1f} | {staged / eager:.3f} | {first:.2f} | {level} |",
-                flush=True,
-            )
-
-
 if __name__ == "__main__":
-    main()
+    table(__doc__, cases(), KEEPING)

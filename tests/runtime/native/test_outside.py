@@ -98,27 +98,21 @@ def test_numbers_that_native_code_does_not_hold():
         assert (wide, state) == run(f, seed, torch.tensor(6))
 
 
-def test_a_function_that_raises():
-    def f(n):
-        total = 0
-        for i in range(n):
-            total = total + random.randrange(3 - i)
-        return total
+@pytest.mark.parametrize(
+    ("draw", "calls"),
+    [(lambda i: random.randrange(3 - i), (2, 5, 3)), (lambda i: random.expovariate(2 - i), (1, 4, 2))],
+)  # fmt: skip
+def test_a_function_that_raises(draw, calls):
+    """At once, or after it has drawn."""
 
-    staged = tg.function(f)
-    for n in (2, 5, 3):
-        assert run(staged, n, torch.tensor(n)) == run(f, n, torch.tensor(n))
-
-
-def test_a_function_that_draws_and_raises():
     def f(n):
         total = 0.0
         for i in range(n):
-            total = total + random.expovariate(2 - i)
+            total = total + draw(i)
         return total
 
     staged = tg.function(f)
-    for n in (1, 4, 2):
+    for n in calls:
         assert run(staged, n, torch.tensor(n)) == run(f, n, torch.tensor(n))
 
 
