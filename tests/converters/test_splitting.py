@@ -1,4 +1,4 @@
-"""``split``, ``chunk`` and ``unbind`` into as many parts as only the run knows."""
+"""``split``, ``chunk``, ``tensor_split`` and ``unbind`` into as many parts as only the run knows."""
 
 import pytest
 import torch
@@ -48,10 +48,20 @@ def sections_and_known_sizes(x, n):
     return a, b, x.split(2), x.chunk(3), x.unbind()
 
 
+def at_indices(x, n):
+    parts = torch.tensor_split(torch.stack([x, x]), torch.stack([n, -n]), 1)
+    named = x.tensor_split(indices=(1, n.item())), torch.tensor_split(x, sections=n)
+    ends = []
+    for i in range(n):
+        ends.append(i * 2)
+    return parts, [p.sum() for p in x.tensor_split(ends)], named[0], [p * 2 for p in named[1]]
+
+
 @pytest.mark.parametrize(
     "function",
     [
         by_a_number,
+        at_indices,
         of_what_a_mask_selects,
         along_another_dimension,
         of_nothing,
@@ -68,6 +78,9 @@ def test_same(function):
         lambda x, n: x.split((n - n).item()),
         lambda x, n: x.split((-n).item()),
         lambda x, n: x.chunk((-n).item()),
+        lambda x, n: x.tensor_split(n - n),
+        lambda x, n: x.tensor_split(n[None, None]),
+        lambda x, n: x.tensor_split(n.int()),
     ],
 )
 def test_bad_numbers(function):

@@ -1,4 +1,4 @@
-"""``torch.cov``, ``corrcoef``, ``kron``, ``multi_dot`` and ``rfft`` of tensors whose sizes only the run knows: see ``runtime.open_forms``."""
+"""``torch.cov``, ``corrcoef``, ``kron``, ``multi_dot`` and ``rfft`` of tensors whose sizes, or weights, only the run knows: see ``runtime.open_forms``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 from ...runtime.library import open_forms
 from ...runtime.symbols.products import is_open
+from ...runtime.symbols.symbolic import SymTensor
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved
@@ -17,9 +18,15 @@ def _open(x: Any) -> bool:
     return any(map(is_open, x)) if isinstance(x, (list, tuple)) else is_open(x)
 
 
+def _weighted(kwargs: dict[str, Any]) -> bool:
+    """Whether ``cov`` gets weights, which torch looks at."""
+    return any(isinstance(kwargs.get(name), SymTensor) for name in ("fweights", "aweights"))
+
+
 def _where_open(function: Any, own: Any) -> Any:
     def run(args, kwargs):
-        if "out" not in kwargs and any(map(_open, (*args, *kwargs.values()))):
+        staged = any(map(_open, (*args, *kwargs.values()))) or _weighted(kwargs)
+        if "out" not in kwargs and staged:
             found = own(*args, **kwargs)
             if found is not None:
                 return found

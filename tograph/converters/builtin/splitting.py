@@ -1,4 +1,4 @@
-"""``split``, ``chunk`` and ``unbind`` into a number of tensors that only the run knows: a tuple of the graph.
+"""``split``, ``chunk``, ``tensor_split`` and ``unbind`` into a number of tensors that only the run knows: a tuple of the graph.
 
 Each has its meaning written in plain Python, which is converted like a user's function.
 """
@@ -18,6 +18,7 @@ from ..growing_lists import is_growing
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from .forms import as_number
+from .new_lists import tolist
 
 
 def _split(x, size, dim):
@@ -65,6 +66,26 @@ def _chunk(x, chunks, dim):
     return tuple(parts)
 
 
+def _sections(x, sections, dim):
+    if sections <= 0:
+        raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+    parts, size, more, at = [], x.shape[dim] // sections, x.shape[dim] % sections, 0
+    for i in range(sections):
+        count = size + 1 if i < more else size
+        parts.append(x.narrow(dim, at, count))
+        at = at + count
+    return tuple(parts)
+
+
+def _between(x, indices, dim):
+    parts, start, rows = [], 0, x.movedim(dim, 0)
+    for end in indices:
+        parts.append(rows[start:end].movedim(0, dim))
+        start = end
+    parts.append(rows[start:].movedim(0, dim))
+    return tuple(parts)
+
+
 def _unbind(x, dim):
     rows = []
     for i in range(x.shape[dim]):
@@ -72,7 +93,7 @@ def _unbind(x, dim):
     return tuple(rows)
 
 
-DECIDING.update((_split, _split_as, _chunk, _unbind))
+DECIDING.update((_split, _split_as, _chunk, _sections, _between, _unbind))
 
 
 def _staged(x: Any, count: Any, dim: Any) -> bool:
@@ -111,6 +132,22 @@ def chunk(input, chunks, dim=0):
     return call(_chunk, input, as_number(chunks), dim)
 
 
+def tensor_split(input, split=None, dim=0, **named):
+    """``Tensor.tensor_split``, by a number, by indices, or by a tensor of either."""
+    names = {"indices", "sections", "tensor_indices_or_sections"} & named.keys()
+    given = named[names.pop()] if split is None and len(named) == len(names) == 1 else split
+    tensor = isinstance(given, SymTensor)
+    if tensor and given.ndim == 1 and given.dtype is torch.int64:
+        return call(_between, input, tolist(given), dim)
+    if is_growing(given):
+        return call(_between, input, given, dim)
+    wrong = tensor and (given.ndim or given.dtype is not torch.int64)
+    if wrong or not _staged(input, given, dim):
+        args = (input,) if split is None else (input, split)
+        return leave_alone(torch.tensor_split, args, {**named, "dim": dim})
+    return call(_sections, input, as_number(given), dim)
+
+
 def unbind(input, dim=0):
     """``Tensor.unbind``"""
     if not _staged(input, None, dim):
@@ -123,4 +160,6 @@ handles(torch.chunk)(chunk)
 handles(torch.unbind)(unbind)
 handles(torch.split_with_sizes)(split_with_sizes)
 TENSOR_METHODS["split_with_sizes"] = split_with_sizes
-TENSOR_METHODS["chunk"], TENSOR_METHODS["unbind"] = chunk, unbind
+handles(torch.tensor_split)(tensor_split)
+for _form in (chunk, unbind, tensor_split):
+    TENSOR_METHODS[_form.__name__] = _form

@@ -196,7 +196,9 @@ def _infer_static(func, args: tuple, kwargs: dict) -> Any:
     except NotImplementedError:
         found = stand_in.on_ones(func, args, kwargs)
         if found is None:
-            raise
+            raise UnsupportedOpError(
+                f"{func} is not supported for these arguments: torch has no rule for the sizes of its results. Write it with other operations, or call it in tg.py_function."
+            ) from None
         return _described(found[0], found[1], func)
 
 

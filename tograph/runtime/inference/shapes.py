@@ -806,10 +806,38 @@ def _repeat_interleave(repeats, output_size=None):
 
 @rule("linalg_lstsq")
 def _lstsq(a, b, rcond=None, driver=None):
-    if a.rank != 2 or driver not in (None, "gelsy"):
+    if a.rank < 2 or a.rank - b.rank not in (0, 1):
         return None
-    solution = like(b, size=(a.size[1], *b.size[1:]))
-    return [solution, like(a, size=(None,)), like(a, torch.int64, ()), like(a, size=(0,))]
+    *batch, m, n = a.size
+    vector = b.rank < a.rank
+    rows = b.size[-1] if vector else b.size[-2]
+    if type(m) is type(rows) is int and m != rows:
+        place = 1 if vector else 2
+        raise RuntimeError(f"torch.linalg.lstsq: input.size(-2) should match other.size(-{place})")
+    batch = broadcast(batch, b.size[: a.rank - 2])
+    width = 1 if vector else b.size[-1]
+    driver, real = driver or "gelsy", a.dtype.to_real()
+    rank = like(a, torch.int64, (0,) if driver == "gels" else batch)
+    known = type(m) is type(n) is int
+    singular = (0,) if driver in ("gels", "gelsy") else (*batch, min(m, n) if known else None)
+    left = (0,) if driver == "gelsy" or (known and m <= n) else (*batch, width)
+    if left != (0,) and not (known and driver == "gels"):
+        if batch:  # whether there are any depends on ranks
+            return None
+        left = (None,)
+    return [_solution(a, b, batch, width, vector), like(a, real, left), rank, like(a, real, singular)]  # fmt: skip
+
+
+def _solution(a: Meta, b: Meta, batch: tuple, width: Any, vector: bool) -> Meta:
+    """That of ``linalg_lstsq``: LAPACK writes it over the right-hand side, column by column."""
+    n, size = a.size[-1], tuple(a.size[-2:])
+    if not _INT.issuperset(map(type, (*batch, width, *size))):
+        return like(b, size=(*batch, n) if vector else (*batch, n, width))
+    columns = contiguous(b.dtype, (*batch, width, max(size)), b.device).stride
+    *outer, column, row = columns
+    if vector:
+        return Meta(b.dtype, (*batch, n), (*outer, row), 0, b.device)
+    return Meta(b.dtype, (*batch, n, width), (*outer, row, column), 0, b.device)
 
 
 @rule("masked_select")

@@ -12,22 +12,51 @@ import torch
 
 from ..symbols import products
 from ..symbols.assumptions import assumed
+from ..symbols.products import is_open
+from ..symbols.required import require
 
 
 def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
-    """``torch.cov`` without weights [variables, observations]; a number of variables that the run decides is not 1."""
-    if fweights is not None or aweights is not None or input.dim() > 2:
+    """``torch.cov`` [variables, observations]; a number of variables that the run decides is not 1.
+
+    RuntimeError, when the graph runs, for weights that are negative or sum to zero.
+    """
+    if input.dim() > 2:
         return None
     x = input if input.dim() == 2 else input.reshape(1, -1)
     alone = _alone(x.shape[0])
-    if alone is None:
+    if alone is None or not all(_is_weight(w, x, w is fweights) for w in (fweights, aweights)):
         return None
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(torch.get_default_dtype())
-    centred = x - x.mean(1, keepdim=True)
-    free = torch.scalar_tensor(x.shape[1] - correction, dtype=x.real.dtype, device=x.device)
-    found = products.matmul(centred, centred.mT.conj()) / free.clamp(min=0)
+    total, free, w = _normalisation(x, correction, fweights, aweights)
+    centred = x - (x if w is None else x * w).sum(1, keepdim=True) / total
+    weighted = centred if w is None else centred * w
+    found = products.matmul(centred, weighted.mT.conj()) / free.clamp(min=0)
     return found.reshape(()) if alone else found
+
+
+def _is_weight(w: Any, x: Any, counts: bool) -> bool:
+    """Whether weights are none, or of a kind that ``torch.cov`` takes."""
+    if w is None:
+        return True
+    whole = not (w.is_floating_point() or w.is_complex() or w.dtype is torch.bool)
+    return w.dim() == 1 and whole == counts and not is_open(w) and w.shape[0] == x.shape[1]
+
+
+def _normalisation(x: Any, correction: int, fweights: Any, aweights: Any) -> tuple[Any, Any, Any]:
+    """(sum of the weights, what the sum of products is divided by, the weights) of ``cov``."""
+    for w, name in ((fweights, "fweights"), (aweights, "aweights")):
+        if w is not None:
+            require((w >= 0).all().item(), RuntimeError(f"cov(): {name} cannot be negative"))
+    if fweights is None and aweights is None:
+        count = torch.scalar_tensor(x.shape[1], dtype=x.real.dtype, device=x.device)
+        return count, count - correction, None
+    w = aweights if fweights is None else fweights if aweights is None else fweights * aweights
+    total = w.sum()
+    require((total != 0).item(), RuntimeError("cov(): weights sum to zero, can't be normalized"))
+    taken = correction if aweights is None else correction * (w * aweights).sum() / total
+    return total, total - taken, w
 
 
 def _alone(n: Any) -> bool | None:
