@@ -806,8 +806,10 @@ def _repeat_interleave(repeats, output_size=None):
 
 @rule("linalg_lstsq")
 def _lstsq(a, b, rcond=None, driver=None):
-    if a.rank < 2 or a.rank - b.rank not in (0, 1):
-        return None
+    if a.rank < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if a.rank - b.rank not in (0, 1):
+        raise RuntimeError("torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1")  # fmt: skip
     *batch, m, n = a.size
     vector = b.rank < a.rank
     rows = b.size[-1] if vector else b.size[-2]
