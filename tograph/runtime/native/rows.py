@@ -231,7 +231,7 @@ def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
         return None
     if not items:
         return [torch.empty((0, *item.shape), dtype=item.dtype)]
-    return [torch.stack(items)]
+    return [torch.stack(items).contiguous()]  # items that are all channels last give such a stack
 
 
 def _pack_lists(items: list[Any], item: ListType) -> tuple[list[int], list[torch.Tensor]] | None:
