@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.symbols import library_ops
 
 
 @torch.library.custom_op("tograph_tests::sine", mutates_args=())
@@ -36,6 +37,16 @@ def without(x):
     return y * x
 
 
+sine_outside = tg.do_not_convert(lambda x: sine(x) * x)
+
+
+@tg.do_not_convert
+def without_outside(x):
+    with torch.no_grad():
+        y = sine(x)
+    return y * x
+
+
 CASES = {
     "the op": sine,
     "its packet": lambda x: torch.ops.tograph_tests.sine(x) * x,
@@ -43,6 +54,8 @@ CASES = {
     "twice": lambda x: sine(sine(x)),
     "with gradients off": without,
     "in a loop": staged,
+    "by code that is not converted": lambda x: sine_outside(x),
+    "by such code with gradients off": lambda x: without_outside(x),
 }
 
 
@@ -78,3 +91,12 @@ def test_gradients_off_around_the_call():
         assert not g(x).requires_grad
     assert g(x).requires_grad
     assert not g(x.detach()).requires_grad
+
+
+def test_without_the_code_of_torch_that_puts_gradients_around(monkeypatch):
+    assert library_ops._AROUND
+    monkeypatch.setattr(library_ops, "_AROUND", library_ops._forwards(keep.__code__))
+    x = torch.tensor([0.2], requires_grad=True)
+    assert tg.function(lambda x: sine(x))(x).requires_grad
+    alone = tg.do_not_convert(lambda x: sine(x))
+    assert not tg.function(lambda x: alone(x))(x).requires_grad

@@ -162,7 +162,8 @@ class Code:
         """The address of an element."""
         if index == "0":
             return pointer
-        return self.do(f"getelementptr inbounds {memory(dtype)}, ptr {pointer}, i64 {index}")
+        kind = memory(dtype) if dtype in REGISTER else f"[{SIZE[dtype]} x i8]"  # complex ones are only moved
+        return self.do(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {index}")
 
     def load(self, dtype: str, pointer: str, index: str = "0") -> str:
         place = self.element(dtype, pointer, index)
