@@ -961,3 +961,12 @@ def test_least_squares(a, b, driver):
         torch.testing.assert_close(*found, check_stride=True)
     else:
         assert found[0] is found[1]
+
+
+def test_an_op_without_a_rule_that_takes_positions():
+    def f(x, target):
+        return F.multi_margin_loss(x, target)
+
+    for g in (f, tg.function(f)):
+        x = torch.tensor([0.5], requires_grad=True)
+        assert torch.autograd.grad(g(x, torch.tensor(0)), x)[0].tolist() == [0]

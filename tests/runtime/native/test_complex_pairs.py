@@ -248,3 +248,39 @@ def test_several_views(part, dtype):
         return total, parts[-1].sum()
 
     check(f, z(3, 4, dtype=dtype), torch.tensor(2))
+
+
+@BOTH
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize(
+    "part",
+    [lambda x: x.unbind(1), lambda x: x.chunk(2), lambda x: x.split([1, 3], 1), lambda x: (x[0], x[:, 1:])],
+)  # fmt: skip
+def test_views_of_an_argument_leave(part, wants, dtype):
+    def f(x, n):
+        while n > 0:
+            parts = part(x)
+            n = n - 1
+        return parts
+
+    found, x = [], z(3, 4, dtype=dtype)
+    for g in (f, tg.function(f)):
+        x = x.detach().clone().requires_grad_(wants)
+        parts = g(x, torch.tensor(2))
+        loss = sum(p.abs().sum() for p in parts)
+        found.append([parts, torch.autograd.grad(loss, x) if wants else None])
+    torch.testing.assert_close(*found, check_stride=True)
+
+
+@BOTH
+def test_gradient_through_zeros_in_place(dtype):
+    def f(x, n):
+        while n > 0:
+            y = x * n
+            y.zero_()
+            n = n - 1
+        return y
+
+    for g in (f, tg.function(f)):
+        x = z(3, dtype=dtype).requires_grad_()
+        assert torch.autograd.grad(g(x, torch.tensor(2)).abs().sum(), x)[0].tolist() == [0, 0, 0]

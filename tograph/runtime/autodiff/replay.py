@@ -161,6 +161,12 @@ def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
     return source.to(dtype=target.dtype, device=target.device).expand(tuple(target.shape)).clone()
 
 
+def _zero(x: torch.Tensor) -> torch.Tensor:
+    """``aten.zero``, whose formula is for real numbers only."""
+    zero = torch.ops.aten.zero.default
+    return torch.view_as_complex(zero(torch.view_as_real(x.resolve_conj()))) if x.is_complex() else zero(x)  # fmt: skip
+
+
 def _view(x: torch.Tensor, size: Any) -> torch.Tensor:
     """Where strides do not allow a view the graph's op copies."""
     return x.reshape(size)
@@ -188,6 +194,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     **open_sizes.FORMS,
     "aten.detach.default": _detach,
     "aten.copy.default": _copy,
+    "aten.zero.default": _zero,
     "aten.select_scatter.default": _scattered(torch.ops.aten.select_scatter.default),
     "aten.slice_scatter.default": _scattered(torch.ops.aten.slice_scatter.default),
     "aten.view.default": _view,

@@ -5,7 +5,7 @@
                 symbols. Any other large number that no input had is not understood: None. The kernel then runs on other
                 numbers too, larger and smaller in another order: a size that does not follow is one that the kernel took by
                 comparing, such as the rank of a factorisation, and is left to the value itself (a size of None).
-``on_ones``     an op that torch has no meta kernel for: the op itself runs on ones. The sizes of its outputs must not
+``on_ones``     an op that torch has no meta kernel for: the op itself runs on ones, and on zeros for integers, which may be positions. The sizes of its outputs must not
                 depend on data; torch's generator is left as it was.
 """
 
@@ -204,7 +204,8 @@ def run_on_ones(func: Any, args: tuple, kwargs: dict) -> Any:
 
     def real(x: Any) -> Any:
         if isinstance(x, Meta):
-            return torch.ones(x.size, dtype=x.dtype).as_strided_(x.size, contiguous(*x[:2], device).stride)  # fmt: skip
+            made = torch.ones if x.dtype.is_floating_point or x.dtype.is_complex else torch.zeros
+            return made(x.size, dtype=x.dtype).as_strided_(x.size, contiguous(*x[:2], device).stride)  # fmt: skip
         return [real(a) for a in x] if isinstance(x, (list, tuple)) else x
 
     with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):

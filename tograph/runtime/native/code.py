@@ -162,7 +162,9 @@ class Code:
         """The address of an element."""
         if index == "0":
             return pointer
-        kind = memory(dtype) if dtype in REGISTER else f"[{SIZE[dtype]} x i8]"  # complex ones are only moved
+        kind = (
+            memory(dtype) if dtype in REGISTER else f"[{SIZE[dtype]} x i8]"
+        )  # complex ones are only moved
         return self.do(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {index}")
 
     def load(self, dtype: str, pointer: str, index: str = "0") -> str:

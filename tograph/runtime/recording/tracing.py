@@ -32,7 +32,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import collectives, foreach, masks, overflows, parts, ranges, strided, ways
+from . import collectives, compared, foreach, masks, overflows, parts, ranges, strided, ways
 from .attention import by_formula
 from .schemas import asked_for, factory_options, of_default_generator
 
@@ -260,14 +260,6 @@ def _local_scalar(x):
     return scalar_of(x)
 
 
-def _equal(a, b):
-    """``torch.equal``, where C++ asks: the answer has to be known now."""
-    if tuple(a.shape) != tuple(b.shape):
-        return False
-    same = record(aten.eq.Tensor, (a, b), {})
-    return bool(scalar_of(record(aten.all.default, (same,), {})))
-
-
 def _conj(x):
     """A conjugate is computed: whether it is one is a bit that a symbolic tensor does not have. It is a view: what is written to it goes to ``x``."""
     # Torch's formulas pass a number of the code as a tensor, which comes as the number.
@@ -378,7 +370,8 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.lift_fresh.default: _lift_fresh,
     aten._local_scalar_dense.default: _local_scalar,
     aten.is_same_size.default: may_agree,
-    aten.equal.default: _equal,
+    aten.equal.default: compared.equal(record),
+    aten.allclose.default: compared.allclose(record),
     aten._conj.default: _conj,
     aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
     aten._neg_view.default: _negative,
