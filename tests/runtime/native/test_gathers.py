@@ -228,3 +228,14 @@ def test_an_index_of_more_rows_than_there_are(function):
                 staged(x, index)
         else:
             assert torch.equal(staged(x, index), function(x, index))
+
+
+def test_an_index_of_no_elements_may_have_other_dimensions():
+    def f(x, i, n):
+        while n > 0:
+            y = x.gather(0, i)
+            n = n - 1
+        return y
+
+    args = torch.ones(5), torch.zeros(2, 0, dtype=torch.int64), torch.tensor(1)
+    assert tg.function(f)(*args).shape == f(*args).shape == (2, 0)

@@ -173,3 +173,26 @@ def test_what_a_loop_makes_anew_lies_as_the_arguments():
         same(made(x, g, 15.0)[:1], f(x, g, 15.0)[:1])
     scheduled = made.get_concrete_function(x, g, 15.0).scheduled
     assert (scheduled.level, scheduled.declined) == ("native", 0)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda y: y.flip(3),
+        lambda y: torch.nn.functional.conv2d(y, torch.ones(4, 3, 2, 2)),
+        lambda y: torch.nn.functional.conv_transpose2d(y, torch.ones(3, 2, 2, 2)),
+        lambda y: y.sort(1).values,
+    ],
+    ids=["flip", "conv2d", "conv_transpose2d", "sort"],
+)
+def test_images_with_their_channels_last(step):
+    def f(y, n):
+        for _ in range(n):
+            z = step(y)
+        return z, step(y).stride()
+
+    x, n = torch.arange(180.0).view(2, 3, 6, 5) % 17, torch.tensor(2)
+    for y in (x, x.contiguous(memory_format=torch.channels_last), x.transpose(2, 3)):
+        found, wanted = tg.function(f)(y, n), f(y, n)
+        same(found[:1], wanted[:1])
+        assert found[1] == wanted[1]

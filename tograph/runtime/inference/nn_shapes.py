@@ -27,10 +27,15 @@ from .shapes import (
 
 def _plain(*xs: Any) -> bool:
     """Whether all metas are contiguous, of a common floating dtype and device."""
+    return _floats(*xs) and all(_packed(x) for x in xs if isinstance(x, Meta))
+
+
+def _floats(*xs: Any) -> bool:
+    """Whether all metas are of a common floating dtype and device."""
     metas = [x for x in xs if isinstance(x, Meta)]
     first = metas[0]
     return first.dtype.is_floating_point and all(
-        m.dtype == first.dtype and m.device == first.device and _packed(m) for m in metas
+        m.dtype == first.dtype and m.device == first.device for m in metas
     )
 
 
@@ -66,7 +71,7 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
         rank < 1
         or weight.rank != x.rank
         or not all(type(n) is int for n in weight.size[:2])
-        or not _plain(x, weight, *([bias] if bias else []))
+        or not _floats(x, weight, *([bias] if bias else []))
     ):
         return None
     if x.size[1] != (weight.size[0] if transposed else weight.size[1] * groups) or _bad(x.size):
@@ -85,7 +90,24 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
         channels = weight.size[0]
     if _bad(size) or channels % groups or (bias and bias.size != (channels,)):
         return None
-    return like(x, size=(x.size[0], channels, *size))
+    made = like(x, size=(x.size[0], channels, *size))
+    in_f64 = rank == 3 and x.dtype is torch.float64  # torch's own kernel, not one of oneDNN
+    if not made.static or in_f64 or not any(map(_has_channels_last, (x, weight))):
+        return made
+    return _with_channels_last(made)
+
+
+def _has_channels_last(x: Meta) -> bool:
+    """Whether a tensor of images or volumes is contiguous in the order of its pixels, and not in that of its dims."""
+    if x.rank not in (4, 5) or not x.static or not x.laid_out or is_packed(x):
+        return False
+    return x.stride == _with_channels_last(x).stride
+
+
+def _with_channels_last(x: Meta) -> Meta:
+    batch, channels, *pixels = x.size
+    outer, *steps, inner = like(x, size=(batch, *pixels, channels)).stride
+    return x._replace(stride=(outer, inner, *steps))
 
 
 @rule("convolution_backward")

@@ -895,7 +895,7 @@ def _flip(x, dims):
 @rule("sort")
 def _sort(x, dim=-1, descending=False, *, stable=None):
     _dims(x, dim)
-    return [like(x), like(x, torch.int64)]
+    return [pointwise((x,), dtype) for dtype in (x.dtype, torch.int64)]
 
 
 @rule("topk")

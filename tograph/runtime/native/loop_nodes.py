@@ -47,7 +47,7 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
     written = [*outputs, *(n.outputs[0] for n in copies)]
     placed |= {n.outputs[0]: place.stride for n, (_, place) in copies.items()}
     region = Region([*fills, *nodes, *copies], written)
-    packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
+    packed = all(map(_is_packed, nodes))
     made = [x for x in map(low.env.get, _used(nodes)) if isinstance(x, Fill)]
     ordered = packed or all(x.ordered for x in (*map(low.operand, region.inputs), *made))
     steps = None if ordered else _strides_there(low, region, made)
@@ -141,12 +141,20 @@ def _strides_there(low: Lowering, region: Region, made: Sequence[Fill]) -> dict[
     return {v: metas[v].stride for v in region.outputs if v in metas}
 
 
+_IN_ITS_ORDER = ("aten.flip.default", "aten.constant_pad_nd.default")
+
+
+def _is_packed(node: Node) -> bool:
+    """Whether a result is contiguous in eager PyTorch whatever its operands are."""
+    return node.op in PRODUCTS or (node.op in GATHERS and node.op not in _IN_ITS_ORDER)
+
+
 def _packed_anyhow(low: Lowering, region: Region) -> dict[Value, tuple]:
     """The results that are contiguous whatever the strides of the other inputs are: new copies, and what is computed from such and from ordered tensors."""
     held = {v: x for v in _used(region.nodes) if (x := low.env.get(v)) is not None}
     packed = {v for v, x in held.items() if x.ordered}
     for n in region.nodes:
-        new = n.op in PRODUCTS or n.op in GATHERS or (n.op == CLONE and n.kwargs.get("memory_format") is torch.contiguous_format)  # fmt: skip
+        new = _is_packed(n) or (n.op == CLONE and n.kwargs.get("memory_format") is torch.contiguous_format)  # fmt: skip
         if new or all(v in packed for v in n.inputs if isinstance(v.type, TensorType)):
             packed.update(v for v in n.outputs if v not in held)
     return {v: strides(low.tensor(v)[1]) for v in region.outputs if v in packed}

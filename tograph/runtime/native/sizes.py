@@ -251,6 +251,8 @@ class Sizes:
     def _picked(self, x: Value, d: int, order: Value) -> Size:
         """The sizes of the index, none of which is larger than that of ``x``, but in the dim along which it picks."""
         size, out = self._size(x), self._size(order)
+        if len(size) != len(out):  # torch takes such an index, if it has no elements
+            raise Decline("an index that has other dimensions than what it picks from")
         for at, (n, m) in enumerate(zip(out, size, strict=True)):
             if at != d % len(size) and n != m and (isinstance(n, Open) or isinstance(m, Open)):
                 self.low.fail(self.low.code.do(f"icmp ugt i64 {self.text(n)}, {self.text(m)}"))
