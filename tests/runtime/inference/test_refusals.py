@@ -44,6 +44,7 @@ REFUSED = {
         lambda x, i: x.index_fill(0, i, 1.0),
         (ROWS, torch.tensor([0, 1], dtype=torch.int32)),
     ),
+    "embedding of a table of three dims": (lambda i, x: F.embedding(i, x), (INTS, ROWS[None])),
     "bmm of bools and bytes": (lambda x, y: torch.bmm(x, y), (BOOLS.view(1, 1, 3), BOOLS.byte().view(1, 3, 1))),
 }  # fmt: skip
 

@@ -83,3 +83,27 @@ def test_a_normalised_shape_of_the_run():
     for n in (3, 3, 3, 4):
         expected, got = outcome(normalised, x, torch.tensor(n)), outcome(f, x, torch.tensor(n))
         assert got is expected if n == 4 else torch.allclose(got, expected)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x, k: x.narrow(0, k, 1),
+        lambda x, k: x.narrow(0, k[None].long(), 1),
+        lambda x, k: x.narrow(0, k.item(), 1),
+        lambda x, k: x.narrow(0, 0, k.item()),
+    ],
+)
+def test_of_what_is_no_whole_number(part):
+    def f(x, k):
+        while k < 2:
+            y = part(x, k)
+            k = k + 1
+        return y
+
+    kinds = []
+    for g in (f, tg.function(f)):
+        with pytest.raises((RuntimeError, TypeError)) as raised:
+            g(torch.ones(4), torch.tensor(1.0))
+        kinds.append(raised.type)
+    assert issubclass(kinds[1], kinds[0]) and "frame #" not in str(raised.value)

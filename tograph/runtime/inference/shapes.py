@@ -739,6 +739,8 @@ def _exceeds(n: Any, m: Any) -> bool:
 
 @rule("embedding")
 def _embedding(weight, index, *args, **kwargs):
+    if weight.rank != 2:
+        raise RuntimeError("'weight' must be 2-D")
     return like(weight, size=(*index.size, weight.size[1]))
 
 

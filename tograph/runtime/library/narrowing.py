@@ -27,7 +27,11 @@ def narrow(input: Any, dim: int, start: Any, length: Any) -> Any:
     """
     if not input.dim():
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if isinstance(start, torch.Tensor) and (start.dim() or not _is_whole(start.dtype)):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     start, length = (n.item() if isinstance(n, torch.Tensor) else n for n in (start, length))
+    if any(isinstance(n, (float, torch.SymFloat)) for n in (start, length)):
+        raise TypeError("narrow() takes a start and a length that are whole numbers, and got a float: write int(...) around it")  # fmt: skip
     size = input.shape[dim]
     _require(length >= 0, RuntimeError("narrow(): length must be non-negative."))
     error = IndexError("start out of range (expected to be from minus the dimension size to the dimension size)")  # fmt: skip
@@ -36,6 +40,10 @@ def narrow(input: Any, dim: int, start: Any, length: Any) -> Any:
     first = _from_the_front(start, size)
     _require(first + length <= size, RuntimeError("start + length exceeds dimension size"))
     return torch.ops.aten.slice.Tensor(input, dim, first, first + length)
+
+
+def _is_whole(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
 
 
 def _require(holds: Any, error: Exception) -> None:
