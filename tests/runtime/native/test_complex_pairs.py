@@ -284,3 +284,18 @@ def test_gradient_through_zeros_in_place(dtype):
     for g in (f, tg.function(f)):
         x = z(3, dtype=dtype).requires_grad_()
         assert torch.autograd.grad(g(x, torch.tensor(2)).abs().sum(), x)[0].tolist() == [0, 0, 0]
+
+
+@BOTH
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float32])
+def test_what_is_real_written_over_what_is_complex(kind, dtype):
+    def f(x, y, n):
+        z = x * 1
+        while n > 0:
+            z.copy_(y)
+            z[0] = y[1]
+            w = x.clone().logical_and_(y)
+            n = n - 1
+        return z, w
+
+    check(f, z(3, 4, dtype=dtype), (torch.arange(12).reshape(3, 4) % 3).to(kind), torch.tensor(2))

@@ -228,6 +228,15 @@ def _each_of_same(e: Emit) -> Pair | None:
     return None if mixed or numbers else _each(e)
 
 
+def _copied(e: Emit) -> Pair | None:
+    """A copy over a complex tensor; of a real one, of bools too, it has no imaginary part."""
+    target, source = e.node.args[:2]
+    if is_complex(source):
+        return _each(e)
+    real = e.whole(e.pairs(target)[0], target.type)
+    return e.add("aten.copy.default", real, source), 0.0
+
+
 def _converts(e: Emit) -> Pair | None:
     if set(e.node.kwargs) - {"dtype", "device", "memory_format"}:
         return None
@@ -305,13 +314,13 @@ def _where(e: Emit) -> Pair:
 _EACH = ["view", "_unsafe_view", "reshape", "permute", "transpose.int", "t", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims", "expand",
          "select.int", "slice.Tensor", "diagonal", "unfold", "alias", "detach", "clone", "contiguous", "lift_fresh", "lift_fresh_copy",
          "select_scatter", "slice_scatter", "stack", "cat", "roll", "flip", "index_select", "gather", "tril", "triu", "cumsum", "sum", "sum.dim_IntList", "mean", "mean.dim",
-         "index.Tensor", "index_put", "neg", "repeat", "diag_embed", "diag", "copy", "trace", "index_add", "scatter_add", "embedding"]  # fmt: skip
+         "index.Tensor", "index_put", "neg", "repeat", "diag_embed", "diag", "trace", "index_add", "scatter_add", "embedding"]  # fmt: skip
 _NAMED: dict[str, Callable[[Emit], Pair | None]] = {
     "add.Tensor": _sum("add"), "sub.Tensor": _sum("sub"), "mul.Tensor": lambda e: product(e, e.given(0), e.given(1)), "div.Tensor": _div,
     "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_to_copy": _converts,
     "zeros": _filled, "ones": _filled, "empty.memory_format": _filled, "zeros_like": _filled, "ones_like": _filled, "empty_like": _filled,
     "new_zeros": _filled, "new_ones": _filled, "full": _full, "scalar_tensor": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
-    "addmm": _addmm, "complex": _made_of, "view_as_complex": _viewed, "where.self": _where,
+    "addmm": _addmm, "copy": _copied, "complex": _made_of, "view_as_complex": _viewed, "where.self": _where,
 }  # fmt: skip
 FORMS = {f"aten.{n}" if "." in n else f"aten.{n}.default": _each_of_same for n in _EACH}
 FORMS |= {f"aten.{n}" if "." in n else f"aten.{n}.default": form for n, form in _NAMED.items()}
