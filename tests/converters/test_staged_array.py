@@ -25,6 +25,9 @@ USES = [
     lambda a, k: (np.float64(2) * a, a * np.float64(3), k - np.int64(1), np.float32(2) * a),
     lambda a, k: (a.astype(int), k.astype(np.float32), np.asarray(a), np.array(k, dtype=float), a.copy()),
     lambda a, k: (str(a), f"{k}", repr([a, k])),
+    lambda a, k: (a[::-1], k[::-2], a[[0, -1]], a.reshape(-1, 1), a.reshape((1, -1)).T, a.flatten(), k.ravel(), a.transpose()),
+    lambda a, k: (a // 2, k // 2, a % 2, k % 3, -a % 1.5, a @ a, k @ k, a @ k, a.dot(k), abs(a)),
+    lambda a, k: (np.ones(3) * a[0], a[0] + np.arange(3), np.arange(3) - k[1], np.array([1.0, 2.0]) / a[1], np.ones((2, 2)) * a[0], np.arange(3) > a[0], a[:2] * np.ones(2)),
     lambda a, k: ({"a": a}, [a, k], [i for i, v in enumerate(a) if v > 0]),
 ]  # fmt: skip
 
@@ -93,8 +96,8 @@ def test_each_call_has_an_array_of_its_own():
 @pytest.mark.parametrize(
     "use",
     [
-        lambda a: a.reshape(-1, 1), lambda a: a + [1.0], lambda a: np.dot(a, a), lambda a: a @ a,
-        lambda a: a.fill(2), lambda a: bool(a), lambda a: a // 2, lambda a: np.maximum(a, 0.0, where=a > 0), lambda a: a[[0, 0]],
+        lambda a: a + [1.0], lambda a: a.fill(2), lambda a: bool(a), lambda a: a.astype(int) // a.astype(int), lambda a: np.maximum(a, 0.0, where=a > 0),
+        lambda a: a[2:0:-1], lambda a: a.sort(), lambda a: np.unique(a), lambda a: np.sort(a, axis=0, kind="stable"), lambda a: a + np.ones(2, dtype=np.int8),
     ],
 )  # fmt: skip
 def test_other_uses_are_refused(use):

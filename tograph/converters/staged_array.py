@@ -1,7 +1,7 @@
 """``np.array`` of numbers that only the run knows: a tensor inside of the function, an array of numpy outside of it.
 
 Of an array the code may take what is here: its items, slices and length, arithmetic with numbers and other such arrays, comparisons, its
-reductions, and a tensor of it. Dtypes are numpy's: integers divided are f64, as are integers beside floats. All else
+reductions, what ``numpy_arrays`` has, and a tensor of it. Dtypes are numpy's: integers divided are f64, as are integers beside floats. All else
 is refused. An array is not changed in place, so that nobody sees whether two share memory.
 """
 
@@ -17,13 +17,14 @@ import torch
 from ..errors import SymbolicValueError
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.scalars import BESIDE_ARRAYS
 from .calls import call
 from .iterables import StagedSequence
 
 DTYPES: dict[Any, torch.dtype] = {
     np.dtype(n): getattr(torch, n) for n in ("float64", "float32", "int64", "int32", "bool")
 }
-_NUMPY = {theirs: own for own, theirs in DTYPES.items()}
+NUMPY = {theirs: own for own, theirs in DTYPES.items()}
 
 
 class StagedArray(StagedSequence):
@@ -46,7 +47,7 @@ class StagedArray(StagedSequence):
 
     @property
     def dtype(self) -> np.dtype:
-        return _NUMPY[self.tensor.dtype]
+        return NUMPY[self.tensor.dtype]
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -66,16 +67,21 @@ class StagedArray(StagedSequence):
         return self.tensor.shape[0]
 
     def item(self, index: Any) -> Any:
-        return _of(torch.select(self.tensor, 0, index))
+        return number_or_array(torch.select(self.tensor, 0, index))
 
     def taken(self, key: Any) -> Any:
         """``a[key]``"""
         if isinstance(key, StagedArray):
             key = key.tensor
+        if isinstance(key, slice) and type(key.step) is int and key.step < 0:
+            whole = key.start is None and key.stop is None
+            return StagedArray(self.tensor.flip(0)[:: -key.step]) if whole else self._refuse()
+        if isinstance(key, list) and key and all(type(k) is int for k in key):
+            key = torch.tensor(key)
         basic = (int, slice, torch.SymInt, type(None), type(...))
         if not isinstance(key, torch.Tensor) and not all(isinstance(k, basic) for k in (key if type(key) is tuple else (key,))):  # fmt: skip
             self._refuse()
-        return _of(call(operator.getitem, self.tensor, key))
+        return number_or_array(call(operator.getitem, self.tensor, key))
 
     def tolist(self) -> Any:
         return call(list, self) if self.ndim == 1 else self._refuse()
@@ -83,34 +89,49 @@ class StagedArray(StagedSequence):
     def copy(self) -> StagedArray:
         return self
 
+    flatten = ravel = lambda self: call(np.ravel, self)
+
+    def reshape(self, *shape: Any) -> StagedArray:
+        (sizes,) = shape if len(shape) == 1 and isinstance(shape[0], tuple) else (shape,)
+        return StagedArray(self.tensor.reshape(sizes))
+
+    @property
+    def T(self) -> Any:
+        return call(np.transpose, self)
+
     def astype(self, dtype: Any) -> StagedArray:
         found = DTYPES.get(np.dtype(dtype))
         return self._refuse() if found is None else StagedArray(self.tensor.to(found))
 
     def _refuse(self, *_args: Any, **_options: Any) -> NoReturn:
         raise SymbolicValueError(
-            "an array of numpy whose elements are known only when the graph runs is indexed, gone over, computed with by + - * / **, compared, reduced "
-            "(mean, sum, max ...), made a tensor and returned only: make a tensor of the list and use functions of torch",
+            "an array of numpy whose elements are known only when the graph runs is indexed, gone over, computed with by + - * / // % ** @, compared, reduced "
+            "(mean, sum, max ...), sorted, joined, made a tensor and returned only: make a tensor of the list and use functions of torch",
             user_location(),
         )
 
     __array__ = __array_function__ = __setitem__ = __bool__ = __format__ = __iadd__ = _refuse
-    __isub__ = __imul__ = __itruediv__ = __mod__ = __floordiv__ = __and__ = __or__ = __invert__ = (
-        _refuse
-    )
-    __matmul__ = __abs__ = __repr__ = _refuse
+    __isub__ = __imul__ = __itruediv__ = __and__ = __or__ = __invert__ = __repr__ = _refuse
     __hash__: Any = None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """A function of numpy of one array of f64, or an operator beside a number of numpy."""
-        one, two = _OF_ONE.get(ufunc.__name__), _OF_TWO.get(ufunc.__name__)
+        one = _OF_ONE.get(ufunc.__name__)
         if method != "__call__" or options:
             self._refuse()
         if len(inputs) == 1 and one is not None and self.tensor.dtype == torch.float64:
             return StagedArray(one(self.tensor))
-        if len(inputs) == 2 and two is not None and not any(isinstance(x, np.ndarray) for x in inputs):  # fmt: skip
-            return two(*(x.item() if isinstance(x, np.generic) else x for x in inputs))
-        return self._refuse()
+        found = beside_arrays(ufunc, inputs)
+        return self._refuse() if found is NotImplemented else found
+
+    def __matmul__(self, other: Any) -> Any:
+        return call(np.dot, self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return call(np.dot, other, self)
+
+    def __abs__(self) -> Any:
+        return call(np.abs, self)
 
     def __neg__(self) -> Any:
         return StagedArray(-self.tensor) if self.tensor.dtype != torch.bool else self._refuse()
@@ -125,12 +146,25 @@ _OF_ONE: dict[str, Callable[..., torch.Tensor]] = {
     n: getattr(torch, n) for n in ("sqrt", "exp", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "square", "isnan", "isfinite", "floor", "ceil")
 } | {"absolute": torch.abs, "fabs": torch.abs}  # fmt: skip
 _OF_TWO: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "power": operator.pow,
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod, "power": operator.pow,
     "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
 }  # fmt: skip
 
 
-def _of(x: Any) -> Any:
+def beside_arrays(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    """An operator of numpy on two arrays, or an array and a number, one of which is of the run; NotImplemented for anything else."""
+    two = _OF_TWO.get(ufunc.__name__)
+    plain = [x for x in inputs if isinstance(x, np.ndarray)]
+    if two is None or len(inputs) != 2 or any(x.dtype not in DTYPES or not x.ndim for x in plain):
+        return NotImplemented
+    held = [StagedArray(torch.tensor(x)) if isinstance(x, np.ndarray) else x for x in inputs]
+    return two(*(x.item() if isinstance(x, np.generic) else x for x in held))
+
+
+BESIDE_ARRAYS[0] = beside_arrays
+
+
+def number_or_array(x: torch.Tensor) -> Any:
     """An array of a tensor; a number of Python for one without dims."""
     return x.item() if x.dim() == 0 else StagedArray(x)
 
@@ -151,7 +185,9 @@ def _together(a: StagedArray, b: Any, function: Any) -> tuple[Any, Any]:
     found = np.result_type(np.empty(0, a.dtype), other(0) if isinstance(other, type) else other)
     if function is operator.truediv and found.kind == "i":
         found = np.dtype("float64")
-    if found not in DTYPES or (function is operator.pow and found.kind != "f"):
+    divides = function in (operator.floordiv, operator.mod)
+    by_zero = divides and found.kind == "i" and not (type(b) is int and b != 0)  # 0 in numpy
+    if found not in DTYPES or by_zero or (function is operator.pow and found.kind != "f"):
         a._refuse()
     b = b.item() if isinstance(b, np.generic) else b
     left = a.tensor.to(DTYPES[found])
@@ -160,20 +196,23 @@ def _together(a: StagedArray, b: Any, function: Any) -> tuple[Any, Any]:
 
 def _arithmetic(function: Callable[[Any, Any], Any], reflected: bool) -> Callable[..., Any]:
     def method(self: StagedArray, other: Any) -> Any:
+        if isinstance(other, np.ndarray) and other.ndim and other.dtype in DTYPES:
+            other = StagedArray(torch.tensor(other))
         a, b = _together(self, other, function)
         return StagedArray(function(b, a) if reflected else function(a, b))
 
     return method
 
 
-def _reduction(name: str) -> Callable[..., Any]:
-    return lambda self, **options: call(getattr(np, name), self, **options)
+def _function(name: str) -> Callable[..., Any]:
+    return lambda self, *args, **options: call(getattr(np, name), self, *args, **options)
 
 
-for _name in ("add", "sub", "mul", "truediv", "pow"):
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
     setattr(StagedArray, f"__{_name}__", _arithmetic(getattr(operator, _name), False))
     setattr(StagedArray, f"__r{_name}__", _arithmetic(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(StagedArray, f"__{_name}__", _arithmetic(getattr(operator, _name), False))
-for _name in ("sum", "prod", "mean", "std", "var", "max", "min", "argmax", "argmin"):
-    setattr(StagedArray, _name, _reduction(_name))
+for _name in ("sum", "prod", "mean", "std", "var", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "cumprod", "round",
+              "clip", "dot", "argsort", "transpose"):  # fmt: skip
+    setattr(StagedArray, _name, _function(_name))

@@ -52,9 +52,9 @@ def _form(function: Any, of: Callable[..., torch.Tensor], kinds: tuple[type, ...
     unless_staged(function)(form)
 
 
-_OF_FLOATS = ("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
+OF_FLOATS = ("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
               "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "deg2rad", "rad2deg", "arctan2", "hypot", "logaddexp", "isnan", "isinf", "isfinite")  # fmt: skip
-for _name in _OF_FLOATS:
+for _name in OF_FLOATS:
     _form(getattr(np, _name), getattr(torch, _name), (int, float), whole=False)
 for _name in ("floor", "ceil", "trunc", "copysign"):
     _form(getattr(np, _name), getattr(torch, _name), (float,), whole=False)

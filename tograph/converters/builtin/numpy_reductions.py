@@ -31,7 +31,7 @@ _KINDS = (bool, int, float)
 _OF_ARRAYS = {torch.bool: bool, torch.int64: int, torch.float64: float}
 
 
-def _kinds(items: Any) -> set[type] | None:
+def kinds_of_numbers(items: Any) -> set[type] | None:
     """The kinds of numbers in a list or tuple of which some are staged; None for what is left to numpy."""
     if isinstance(items, StagedArray):
         kind = _OF_ARRAYS.get(items.tensor.dtype) if items.ndim == 1 else None
@@ -52,7 +52,7 @@ def _form(function: Any, of: Callable[..., torch.Tensor], bools: torch.dtype, em
     @handles(function)
     @union.each
     def form(*args: Any, **named: Any) -> Any:
-        kinds = _kinds(args[0]) if is_tracing() and len(args) == 1 else None
+        kinds = kinds_of_numbers(args[0]) if is_tracing() and len(args) == 1 else None
         if kinds is None or not named.keys() <= {"axis", *options} or named.get("axis") not in (None, 0, -1):  # fmt: skip
             return leave_alone(function, args, named)
         dtype = torch.float64 if float in kinds else integers if int in kinds else bools
@@ -116,7 +116,7 @@ def _nested(items: Any) -> set[type] | None:
     alike = [r for r in rows if isinstance(r, (list, tuple)) and getattr(r, "handle", None) is None]
     if not rows or len(alike) != len(rows) or len({len(r) for r in alike}) != 1:
         return None
-    return _kinds([x for r in alike for x in r])
+    return kinds_of_numbers([x for r in alike for x in r])
 
 
 def _running(function: Any, of: Callable[..., torch.Tensor]) -> None:
@@ -125,7 +125,7 @@ def _running(function: Any, of: Callable[..., torch.Tensor]) -> None:
     @handles(function)
     @union.each
     def form(*args: Any, **named: Any) -> Any:
-        kinds = _kinds(args[0]) if is_tracing() and len(args) == 1 and not named else None
+        kinds = kinds_of_numbers(args[0]) if is_tracing() and len(args) == 1 and not named else None
         if kinds is None:
             return leave_alone(function, args, named)
         dtype = torch.float64 if float in kinds else torch.int64
@@ -149,7 +149,11 @@ def _array(function: Any) -> None:
         )
         if plain and isinstance(args[0], StagedArray):
             return StagedArray(args[0].tensor.to(dtype)) if dtype else args[0]
-        kinds = (_kinds(args[0]) or _kinds_in_rows(args[0]) or _nested(args[0])) if plain else None
+        kinds = (
+            (kinds_of_numbers(args[0]) or _kinds_in_rows(args[0]) or _nested(args[0]))
+            if plain
+            else None
+        )
         if not kinds:
             return leave_alone(function, args, named)
         found = torch.float64 if float in kinds else torch.int64 if int in kinds else torch.bool

@@ -10,6 +10,7 @@ symbolic shape) are plain ``SymInt`` over the same node.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,10 @@ def _invert(self):
     return staged(combine("invert", self.node))
 
 
+# What a function of numpy gives of an array and a staged number, NotImplemented where that is not known: set by ``converters.staged_array``.
+BESIDE_ARRAYS: list[Callable[[Any, Any], Any]] = [lambda ufunc, inputs: NotImplemented]
+
+
 class _Staged:
     """The operators of staged numbers; ``node`` is a ``ScalarNode``."""
 
@@ -150,7 +155,8 @@ class _Staged:
         """Arithmetic with a number of numpy is that with a Python number."""
         op, others = _UFUNCS.get(ufunc.__name__), [x for x in inputs if not isinstance(x, _Staged)]
         if op is None or method != "__call__" or kwargs or not all(map(_counts_as_python, others)):
-            self._no_array(f"numpy.{ufunc.__name__}")
+            found = BESIDE_ARRAYS[0](ufunc, inputs) if method == "__call__" and not kwargs else NotImplemented  # fmt: skip
+            return self._no_array(f"numpy.{ufunc.__name__}") if found is NotImplemented else found
         return op(*[x.item() if isinstance(x, (np.generic, np.ndarray)) else x for x in inputs])
 
     def __array__(self, *args, **kwargs):
