@@ -617,8 +617,8 @@ def numbers(n):
         lambda found: torch.nn.functional.pad(torch.ones(3), found),
         lambda found: torch.meshgrid([torch.ones(2), found]),
         lambda found: torch.zeros([1] * len(found)),
-        lambda found: np.percentile(found, 50),
-        lambda found: torch.ones(0).tensor_split(found),
+        lambda found: np.unique(found),
+        lambda found: torch.ones(0).unflatten(0, found),
     ],
     ids=["size", "keyword", "method", "dims", "python", "inside", "repeated", "numpy", "split"],
 )

@@ -92,7 +92,7 @@ def test_numpy_of_a_captured_tensor_in_code_that_is_not_converted_is_refused():
         tg.function(lambda x: x * float(f().sum()))(torch.tensor(1.5))
 
 
-@pytest.mark.parametrize("f", [lambda s: s / np.float32(3), lambda s: np.array([s, 1.0], ndmin=2), lambda s: np.ones(2) * s, lambda s: np.linspace(0, s, 3)])  # fmt: skip
+@pytest.mark.parametrize("f", [lambda s: s / np.float32(3), lambda s: np.array([s, 1.0], ndmin=2), lambda s: np.ones(2, dtype=np.int8) * s, lambda s: np.linspace(0, s, 3)])  # fmt: skip
 def test_numpy_on_a_staged_number_is_refused(f):
     with pytest.raises(tg.errors.SymbolicValueError, match="known only when the graph runs"):
         tg.function(lambda x: f(float(x)))(torch.tensor(1.5))

@@ -155,6 +155,8 @@ def beside_arrays(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """An operator of numpy on two arrays, or an array and a number, one of which is of the run; NotImplemented for anything else."""
     two = _OF_TWO.get(ufunc.__name__)
     plain = [x for x in inputs if isinstance(x, np.ndarray)]
+    if not plain and not any(isinstance(x, StagedArray) for x in inputs):
+        return NotImplemented
     if two is None or len(inputs) != 2 or any(x.dtype not in DTYPES or not x.ndim for x in plain):
         return NotImplemented
     held = [StagedArray(torch.tensor(x)) if isinstance(x, np.ndarray) else x for x in inputs]
