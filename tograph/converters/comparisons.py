@@ -95,6 +95,7 @@ def contains(x, items):
 
 
 def _contains(x, items):
+    reads.identified(x)
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
     if isinstance(items, StagedRange):
@@ -239,6 +240,8 @@ def is_(a, b):
         return control_flow.same_tensor(a, b)
     if isinstance(a, tuple) and isinstance(b, tuple):
         reads.told_apart(a, b)
+    if a is not None and b is not None:
+        reads.identified(a, b)
     same = _is_one(a, b)
     if not same and is_tracing():
         _may_be_one(a, b)

@@ -101,6 +101,7 @@ def _places(
     for key, place in places.items():
         if as_before(place) and any(r.content(place) is place.get() for r in live):
             graph.root.kept.add(key)
+            reads.may_stay(place)
     return _joined(places, live, graph.root.lost)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ..graph import types
 from ..graph.ir import Node, Value
+from ..guarding import reads
 from ..inference.shapes import SYMBOLS
 from ..recording.tracing import recording
 from ..symbols import duals, journal
@@ -209,7 +210,9 @@ def emit_while(
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
-    graph.root.kept.update(p.key for p in state if as_before(p))
+    for place in filter(as_before, state):
+        graph.root.kept.add(place.key)
+        reads.may_stay(place)
     attributes = {"carried": len(initial)}
     if checkpoint is not None:
         attributes["checkpoint"] = checkpoint

@@ -214,15 +214,17 @@ class Guards:
         return None
 
     def replaced(self, tensors: Any = ()) -> set[str]:
-        """The labels of the places that hold another tensor than the one that was captured."""
-        found, places = set(), [c for c in self.checks if c.test == SAME_TENSOR]
+        """The labels of the places that hold another tensor than the one that was captured, or another object of the same class."""
+        found, places = set(), [c for c in self.checks if c.test in (SAME_TENSOR, SAME)]
         if _first_changed(places, tensors):  # else all hold what they held
             for check in places:
                 try:
                     now = current_value(check.source)(tensors)
                 except LOST:
                     continue
-                if now is not check.old() and isinstance(now, torch.Tensor):
+                old, tensor = check.old(), check.test == SAME_TENSOR
+                alike = isinstance(now, torch.Tensor) if tensor else type(now) is type(old)
+                if now is not old and (alike or (old is None and now is not None)):
                     found.add(check.source.label)
         return found
 

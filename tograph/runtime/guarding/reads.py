@@ -14,13 +14,13 @@ from ...errors import StagingError
 from ..symbols import contents, journal
 from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import current_graph, user_location
-from ..symbols.journal import MISSING
+from ..symbols.journal import MISSING, Location
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
 from ..values.pytrees import slots_of
 from ..values.structure import OUTSIDE
 from . import questions
-from .guards import ATOMS, CONTAINERS, extends_container
+from .guards import ATOMS, CONTAINERS, MAPPINGS, extends_container
 from .watch import Watch
 
 
@@ -119,6 +119,25 @@ def compared(*xs: torch.Tensor) -> None:
         _state.watches[-1].compared.update(map(id, xs))
 
 
+def identified(*xs: Any) -> None:
+    """Code may have asked which objects these are (``is``, ``==``, ``in``, a key, an argument of code that is not converted)."""
+    if _state.watches:
+        _state.watches[-1].compared.update(id(x) for x in xs if not isinstance(x, torch.Tensor))
+
+
+def may_stay(place: Location) -> None:
+    """A staged construct may leave what a place outside holds: what is read of that behind it is read by way of the place."""
+    watch, kind, content = current(), place.key[0], place.get()
+    if watch is None or content is MISSING or watch.written(place.key):
+        return
+    if kind == "cell" and place.key in watch.cells:
+        watch.kept(place, content, written=True)
+    elif kind == "attr" and watch.source_of(place.keep) is not None:
+        watch.attribute(place.keep, place.key[2], content)
+    elif kind == "key" and isinstance(place.keep, MAPPINGS):
+        watch.item(place.keep, place.name_key, content)
+
+
 def told_apart(*xs: tuple) -> None:
     """``is`` asked which tuples these are: others in their places, equal ones too, trace anew."""
     watch = current()
@@ -154,6 +173,7 @@ def passed(args: Any) -> None:
             x, (type, types.FunctionType, types.ModuleType)
         ):
             watch.fields(x)
+        identified(x)
         if not isinstance(x, (type, torch.nn.Module)):
             _passed_slots(x, watch)
 

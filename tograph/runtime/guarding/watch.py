@@ -52,7 +52,7 @@ class Watch(FunctionReads):
         super().__init__()
         # what was called, and not found by a read: see ``callables``
         self.called: dict[int, Any] = {}
-        self.compared: set[int] = set()  # tensors whose identity was asked for
+        self.compared: set[int] = set()  # tensors and objects whose identity was asked for
         self.changed: set[int] = set()  # objects that have a source because they changed
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
@@ -211,6 +211,7 @@ class Watch(FunctionReads):
         if source is None:
             return
         outer_lists.look(x, self)
+        self.compared.add(id(key))
         if isinstance(key, slice) or (isinstance(x, deque) and self.written(("contents", id(x)))):
             self.whole(x)
         elif isinstance(x, MAPPINGS):

@@ -15,7 +15,7 @@ from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
 from ..graph.ordering import control_outputs
-from ..guarding import guards, questions, reads, slots
+from ..guarding import followed_objects, guards, questions, reads, slots
 from ..guarding.outer_numbers import Opened
 from ..guarding.outer_tables import Stood
 from ..guarding.shared_memory import SharedMemory
@@ -160,8 +160,11 @@ class Tracer:
             raise
         if self.root.root.laid_out:
             self.watch.layout()
+        changed = [p.keep for p in changes.locations() if not self.opened.same(p)]
         for location, old in reversed(self.effects.undo):
             location._set(old)
+        left = [spec, *(inner for _, inner in effect_specs)]
+        followed_objects.follow(graph, self.watch, self.function.replaced, changed, left)
         made = graph, captured, spec, effect_specs
         concrete = self._concrete(key, made, identities, outer.outers)
         return Trace(
