@@ -1,5 +1,7 @@
 """Objects from outside that a staged condition puts into attributes and containers: each call leaves the object itself there."""
 
+import types
+
 import pytest
 import torch
 
@@ -112,4 +114,29 @@ def test_an_object_that_a_staged_condition_puts_somewhere(cls):
             log.append([seen(x, o.parts) for x in vars(o).values()])
             log.append([float(p.v) for p in o.parts])
         found.append(log)
+    assert found[0] == found[1]
+
+
+class Held:
+    def __init__(self, x):
+        self.x = x
+
+
+def moved_on(e, y):
+    if y.sum() < 4:
+        e.now = Held(y)
+    else:
+        e.before[0] = e.now
+    e.now = Held(y * 2)
+    return y
+
+
+def test_what_a_call_moves_out_of_the_one_place_that_holds_it():
+    found = []
+    for f in (moved_on, tg.function(moved_on)):
+        e, out = types.SimpleNamespace(now=Held(torch.ones(2)), before=[Held(torch.zeros(2))]), []
+        for v in (1.0, 5.0, 5.0, 1.0, 5.0):
+            f(e, torch.full((2,), v))
+            out.append([h.x.tolist() for h in (e.now, *e.before)])
+        found.append(out)
     assert found[0] == found[1]

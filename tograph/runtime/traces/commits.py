@@ -129,8 +129,8 @@ class Plan:
 
     def run(self, *values: Any) -> None:
         rest = iter(values)
-        for i, ((_, names, spec), place) in enumerate(zip(self.parts, self.places)):
-            content = flattening.unflatten(spec, rest, lambda v: v)
+        made = [flattening.unflatten(spec, rest, lambda v: v) for _, _, spec in self.parts]
+        for i, ((_, names, _), content, place) in enumerate(zip(self.parts, made, self.places)):
             if place is None:
                 continue
             if i in self.instead:

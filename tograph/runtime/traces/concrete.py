@@ -390,11 +390,9 @@ class ConcreteFunction(pickling.Unpicklable):
             return outputs[0]
         values = iter(outputs)
         known: dict[Any, Any] = {("outer", i): x for i, x in enumerate(objects)}
-        result = flattening.unflatten(self._result, values, _same, known)
-        for (names, spec), target in zip(self._effects, places):
-            target.apply(names, flattening.unflatten(spec, values, _same, known))
+        result = flattening.unflatten(self._result, values, lambda v: v, known)
+        # all before the first is put in its place, which may be all that holds what another one takes
+        made = [(t, names, flattening.unflatten(spec, values, lambda v: v, known)) for (names, spec), t in zip(self._effects, places)]  # fmt: skip
+        for target, names, content in made:
+            target.apply(names, content)
         return result
-
-
-def _same(x: Any) -> Any:
-    return x
