@@ -81,6 +81,47 @@ def test_others_are_refused(call):
         tg.function(lambda x: call(x.item()))(torch.tensor(2.0))
 
 
+def test_truth():
+    def f(x, n):
+        done, late = bool(x.sum() > 1), n.item() > 3
+        both = (
+            np.logical_and(done, late),
+            np.logical_or(done, False),
+            np.logical_xor(n.item(), x.sum().item()),
+            np.logical_not(done),
+        )
+        return [int(v) for v in both], [1 if v else 0 for v in both]  # fmt: skip
+
+    staged = tg.function(f)
+    for x, n in ((2.0, 5), (0.5, 5), (-1.0, 0), (0.0, 0)):
+        given = torch.tensor(x), torch.tensor(n)
+        assert staged(*given) == f(*given)
+    assert staged.trace_count == 1
+
+
+def test_the_complement_of_a_bool_of_numpy_negates_it():
+    def f(x):
+        v = x.sum().item()
+        bad = np.isnan(v)
+        high = np.float64(2.0) < v
+        found = [
+            ~bad,
+            ~high,
+            ~(bad | high),
+            ~(high & np.True_),
+            ~(True ^ bad),
+            ~~bad,
+            bad & high | np.False_,
+        ]
+        return [1 if v else 0 for v in found], ~(v > 1)
+
+    staged = tg.function(f)
+    for x in (1.0, 3.0, math.nan):
+        with warnings.catch_warnings(action="ignore"):  # ~ of a bool of Python
+            assert staged(torch.tensor([x])) == f(torch.tensor([x]))
+    assert staged.trace_count == 1
+
+
 def test_functions_of_one_argument_give_a_tensor_for_a_tensor():
     def f(x):
         if x.sum() > 0:

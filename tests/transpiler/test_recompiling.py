@@ -2,6 +2,7 @@
 
 import importlib.util
 import linecache
+import types
 
 import pytest
 import torch
@@ -85,3 +86,11 @@ def test_a_module_that_is_loaded_again(module):
     module.__spec__.loader.exec_module(module)
     assert tg.function(module.plain)(torch.tensor(2)) == 22
     assert old(torch.tensor(2)) == 3
+
+
+def test_a_function_that_a_decorator_compiled_anew(module):
+    plain = module.plain.__code__
+    code = (lambda x: len(str(x))).__code__.replace(co_name=plain.co_name, co_filename=plain.co_filename, co_firstlineno=plain.co_firstlineno)  # fmt: skip
+    made = types.FunctionType(code, vars(module), "plain")
+    with pytest.raises(tg.errors.SourceError, match="a decorator compiled the function anew"):
+        tg.function(made)(torch.tensor(2))

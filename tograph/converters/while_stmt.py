@@ -10,11 +10,14 @@
                                     ag__.while_stmt(while_test, while_body, ('i',))
 
 A Python test whose value becomes staged after an iteration (``while True:`` left by a staged ``break``): that iteration is
-undone and the loop is staged from before it; iterations before it stay unrolled.
+undone and the loop is staged from before it; iterations before it stay unrolled. So it is with a loop of a literal true test that only
+an exception leaves (``while True`` without ``break`` and ``return``), where one of the run may do so: such a loop has no end while tracing.
+Where it cannot be staged it is unrolled, and ends by an exception of Python (``next(it)``).
 """
 
 from __future__ import annotations
 
+from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.library import debug
 from ..runtime.symbols import decisions
@@ -37,15 +40,20 @@ def rewrite(pass_, node):
     test = pass_.body_function("while_test", [ret], node)
     body = pass_.body_function("while_body", pass_.block(node.body), node)
     holes = {"test_": test.name, "body_": body.name, "names_": pass_.names_node(names, node)}
-    text = f"{OPERATORS}.while_stmt(test_, body_, names_)"
+    endless = isinstance(node.test, gast.Constant) and bool(node.test.value)
+    arguments = ["test_", "body_", "names_", *["options_"] * (options is not None)]
+    text = f"{OPERATORS}.while_stmt({', '.join(arguments + ['endless=True'] * endless)})"
     if options is not None:
-        text, holes["options_"] = f"{OPERATORS}.while_stmt(test_, body_, names_, options_)", options
+        holes["options_"] = options
     out = [test, body, *pass_.fill(text, node, **holes)]
     return out + (pass_.block(node.orelse) if node.orelse else [])
 
 
-def while_stmt(test, body, names, options=None) -> None:
-    """Run the loop, or stage it; ``names`` are the variables that a next iteration or what follows reads."""
+def while_stmt(test, body, names, options=None, endless=False) -> None:
+    """Run the loop, or stage it; ``names`` are the variables that a next iteration or what follows reads.
+
+    ``endless``: whether only an exception leaves the loop.
+    """
     unrolled = debug.Unrolling()
     ask, test = test, lambda: truth(ask(), "while")
     value = test()
@@ -67,7 +75,14 @@ def while_stmt(test, body, names, options=None) -> None:
         if is_staged(after):
             attempt.undo()
             break
-        attempt.commit()
+        if endless and attempt.may_fail():
+            endless = False
+            attempt.undo()
+            if _until_it_fails(test, body, places_of(names, ask, body), options):
+                return
+            body()
+        else:
+            attempt.commit()
         value = after
     places = places_of(names, ask, body)
     many = "" if unrolled.count == 1 else "s"
@@ -76,3 +91,15 @@ def while_stmt(test, body, names, options=None) -> None:
     control_flow.staged_while(
         test, body, places, directives.loop_options(options, places), first=value
     )
+
+
+def _until_it_fails(test, body, places, options) -> bool:
+    """Stage a loop that an exception of the run leaves; whether that can be done."""
+    attempt = control_flow.Attempt(places)
+    try:
+        control_flow.staged_while(test, body, places, directives.loop_options(options, places), first=True)  # fmt: skip
+    except StagingError:
+        attempt.undo()
+        return False
+    attempt.commit()
+    return True

@@ -83,7 +83,8 @@ def _why_missing(file: str) -> str:
 def _changed(code: types.CodeType) -> SourceError:
     return SourceError(
         f"the source of {code.co_name!r} is not at {code.co_filename}, line {code.co_firstlineno}: the file changed after "
-        "it was imported. Load it again (importlib.reload), or start the program again"
+        "it was imported, or a decorator compiled the function anew (typeguard's typechecked). Load the file again (importlib.reload), or start the "
+        "program again; a function that a decorator made is left alone with tg.do_not_convert, or converted without the decorator"
     )
 
 

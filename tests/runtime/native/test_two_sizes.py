@@ -311,3 +311,24 @@ def test_scores_are_folded_along_contiguous_columns():
     loads = [e.address.factor(lanes) for e in fold.body if e.op == "load"]
     assert store.address.factor(lanes) == 1
     assert sorted(loads) == [0, 1]
+
+
+def test_a_stride_of_two_sizes_that_a_branch_computes_first():
+    def causal(x, flag):
+        y = x[x > 0]
+        for _ in range(2):
+            s = y[:, None] * y[None, :]
+            s = torch.stack([s, s * 2])
+            if flag > 0:
+                n = s.shape[1]
+                s = s.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -1e9)
+            y = s.softmax(-1)[0] @ y
+        return y
+
+    staged = tg.function(causal)
+    x = torch.tensor([0.5, -1.0, 2.0, 0.25, -3.0, 1.5])
+    for given in (x, -x):
+        for flag in (torch.tensor(1), torch.tensor(0)):
+            torch.testing.assert_close(staged(given, flag), causal(given, flag))
+    scheduled = staged.concrete_functions[0].scheduled
+    assert scheduled.level == "native", scheduled.reason

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.scalars import of_numpy
 from .. import number_arrays
 from ..left_alone import leave_alone
 from .forms import unless_staged
@@ -47,7 +48,7 @@ def _form(function: Any, of: Callable[..., torch.Tensor], kinds: tuple[type, ...
         if options or not given or not all(k in kinds for k in given):
             return leave_alone(function, args, options)
         dtype = torch.int64 if whole and float not in given else torch.float64
-        return of(*(_tensor(a, dtype) for a in args)).item()
+        return of_numpy(of(*(_tensor(a, dtype) for a in args)).item())
 
     unless_staged(function)(form)
 
@@ -64,6 +65,25 @@ _form(np.fabs, torch.abs, (int, float), whole=False)
 _form(np.sign, lambda x: torch.where(x == x, torch.sign(x), x), (int, float), whole=True)
 for _name in ("abs", "square", "maximum", "minimum"):
     _form(getattr(np, _name), getattr(torch, _name), (int, float), whole=True)
+
+
+def _truth(function: Any, of: Callable[..., torch.Tensor]) -> None:
+    """``function`` of bools and numbers, each of which counts as whether it is not 0."""
+
+    def form(*args: Any, **options: Any) -> Any:
+        if options or not all(isinstance(a, (bool, np.bool_)) or _kind(a) or _is_bool(a) for a in args):  # fmt: skip
+            return leave_alone(function, args, options)
+        return of_numpy(of(*(_tensor(a != 0, torch.bool) for a in args)).item())
+
+    unless_staged(function)(form)
+
+
+def _is_bool(x: Any) -> bool:
+    return isinstance(x, SYMBOLS) and x.node.kind is bool
+
+
+for _name in ("and", "or", "xor", "not"):
+    _truth(getattr(np, f"logical_{_name}"), getattr(torch, f"logical_{_name}"))
 
 
 @unless_staged(np.clip)

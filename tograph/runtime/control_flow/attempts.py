@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..graph.ir import Node
+from ..graph.ordering import node_effects
 from ..graph.rewrite import count_nodes
 from ..guarding import reads
 from ..symbols import journal
@@ -47,6 +48,10 @@ class Attempt:
     def size(self) -> int:
         """How many nodes it recorded so far, with those of regions."""
         return sum(map(_size, self.graph.graph.nodes[self.mark :]))
+
+    def may_fail(self) -> bool:
+        """Whether something that it recorded may raise when the graph runs."""
+        return any(node_effects(n).may_fail for n in self.graph.graph.nodes[self.mark :])
 
     def makes_state(self) -> bool:
         """Whether it gave an object from outside a key or attribute that was not there: whatever follows finds it."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.ir import Graph, Node, Value
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
-from . import ahead, extents, list_items, list_memory, versions
+from . import ahead, extents, list_items, list_memory, versions, walks
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import group_numbers, one_element, readers, schedule, updated
@@ -85,8 +85,9 @@ def _branches(low: Lowering, node: Node, branches: list[tuple[str, Graph]]) -> N
         if low.branching:
             versions.barrier(low)
         low.work = before
-        found_here = [] if _raises(low, graph) else low.region(graph, args, dests)
-        results = [_settled(low, v, x, dests.get(i)) for i, (v, x) in enumerate(zip(node.outputs, found_here))]  # fmt: skip
+        with walks.apart(low):
+            found_here = [] if _raises(low, graph) else low.region(graph, args, dests)
+            results = [_settled(low, v, x, dests.get(i)) for i, (v, x) in enumerate(zip(node.outputs, found_here))]  # fmt: skip
         most = max(most, low.work)
         ends.append(code.block)
         code.line(f"br label %{after}")
@@ -310,11 +311,12 @@ def _iteration(low: Lowering, body: Graph, carries: list[Any], inputs: list[Oper
     low.steps.update(ahead.steps(body))
     results = low.region(body, inputs, dests)
     low.coming = outside
-    for c in sorted(carries, key=lambda c: c.mode == "in place"):
-        if isinstance(c, ListCarry):
-            c.close(results[c.number], [x for i, x in enumerate(results[: len(carries)]) if i != c.number])  # fmt: skip
-        else:
-            c.close(results[c.number])
+    with walks.apart(low):
+        for c in sorted(carries, key=lambda c: c.mode == "in place"):
+            if isinstance(c, ListCarry):
+                c.close(results[c.number], [x for i, x in enumerate(results[: len(carries)]) if i != c.number])  # fmt: skip
+            else:
+                c.close(results[c.number])
     low.release(results)
 
 

@@ -129,7 +129,7 @@ def used(graph: Graph) -> set[Value]:
 
 def on_lists(node: Node) -> bool:
     """Whether an op is one of lists and optionals."""
-    return node.op == "tg.handle_zeros" or node.op.startswith(("tg.list_", "tg.optional_"))
+    return node.op.startswith(("tg.list_", "tg.optional_", "tg.handle_"))
 
 
 def place(node: Node) -> Group:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.types import DTYPE_NAMES, TensorType, Type
 from ..kernels.loop_ir import LONGEST
-from . import ahead
+from . import ahead, list_sums
 from .extents import unknown
 from .groups import LIST_UPDATES, one_element, overwrites
 from .indices import index_of
@@ -364,6 +364,7 @@ RULES: dict[str, Callable[[Any, Node], Any]] = {
     "tg.list_slice": sliced,
     "tg.list_spread": spread,
     "tg.handle_zeros": _zeros,
+    "tg.handle_add": list_sums.add,
     "tg.list_extend": _extend,
     "tg.list_stack": _stack,
     "tg.list_concat": _concat,

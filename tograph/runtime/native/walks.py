@@ -39,6 +39,14 @@ def over(low: Lowering, size: Sequence[int]) -> Iterator[list[str]]:
 
 
 @contextmanager
+def apart(low: Lowering) -> Iterator[None]:
+    """What is found inside counts there only: not every path comes through the blocks that are written there."""
+    outside, low.found = low.found, dict(low.found)
+    yield
+    low.found = outside
+
+
+@contextmanager
 def where(code: Code, condition: str) -> Iterator[None]:
     """What is written inside happens where the condition is true."""
     then, on = code.fresh("chosen"), code.fresh("on")

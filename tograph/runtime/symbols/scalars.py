@@ -157,7 +157,9 @@ class _Staged:
         if op is None or method != "__call__" or kwargs or not all(map(_counts_as_python, others)):
             found = BESIDE_ARRAYS[0](ufunc, inputs) if method == "__call__" and not kwargs else NotImplemented  # fmt: skip
             return self._no_array(f"numpy.{ufunc.__name__}") if found is NotImplemented else found
-        return op(*[x.item() if isinstance(x, (np.generic, np.ndarray)) else x for x in inputs])
+        return of_numpy(
+            op(*[x.item() if isinstance(x, (np.generic, np.ndarray)) else x for x in inputs])
+        )
 
     def __array__(self, *args, **kwargs):
         found = content(self.node.value(current_graph()))
@@ -265,5 +267,35 @@ class StagedBool(_Whole, torch.SymBool):
     """A Python bool known when the graph runs."""
 
 
-for _kind, _name in ((StagedInt, "int"), (StagedFloat, "float"), (StagedBool, "bool")):
+def _logical(op: str):
+    plain = getattr(StagedBool, f"__{op}__")
+
+    def method(self, other):
+        return of_numpy(plain(self, bool(other) if isinstance(other, np.bool_) else other))
+
+    return method
+
+
+class NumpyBool(StagedBool):
+    """A bool that numpy gave: ``~`` negates it, where that of a bool of Python is an int; ``&``, ``|`` and ``^`` keep it one."""
+
+    def __invert__(self):
+        return of_numpy(staged(combine("not", self.node)))
+
+
+for _op in ("and", "or", "xor", "rand", "ror", "rxor"):
+    setattr(NumpyBool, f"__{_op}__", _logical(_op))
+
+
+def of_numpy(x: Any) -> Any:
+    """A result of a function or number of numpy."""
+    return NumpyBool(x.node) if isinstance(x, StagedBool) else x
+
+
+for _kind, _name in (
+    (StagedInt, "int"),
+    (StagedFloat, "float"),
+    (StagedBool, "bool"),
+    (NumpyBool, "bool"),
+):
     _kind.__name__ = _kind.__qualname__ = _name  # what Python's messages call it
