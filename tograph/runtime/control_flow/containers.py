@@ -19,7 +19,7 @@ def mutable(x: Any) -> bool:
     return (
         type(x) in _CONTAINERS
         or (isinstance(x, StagedList) and not x.frozen)
-        or (pytrees.has_identity(x) and pytrees.parts_of(x) is not None)
+        or pytrees.has_identity(x)
     )
 
 
@@ -77,7 +77,9 @@ def containers(x: Any, path: Path = (), around: tuple[Any, ...] = ()) -> Iterato
     if found is None or found[0] == "staged" or structure.OUTSIDE[0](x):
         return
     for i, part in enumerate(found[1]):
-        yield from containers(part, (*path, i), around)
+        kind = type(part)
+        if pytrees.has_parts(kind) or is_union(part) or kind in _CONTAINERS:
+            yield from containers(part, (*path, i), around)
 
 
 def leads_back(x: Any, around: tuple[Any, ...] = (), done: set[int] | None = None) -> bool:
