@@ -24,7 +24,7 @@ import torch
 
 from ...errors import StagingError
 from ..graph.ir import Value
-from ..graph.types import INT, ScalarType, Type
+from ..graph.types import INT, ScalarType, TensorType, Type
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import Ref, user_location
@@ -88,7 +88,11 @@ class Tree:
     @functools.cached_property
     def types(self) -> tuple[Type, ...]:
         """See ``leaf_types``."""
-        return tuple(t for p in self.parts for t in leaf_types(p))
+        return tuple([t for p in self.parts for t in leaf_types(p)])
+
+    @functools.cached_property
+    def has_tensors(self) -> bool:
+        return any(isinstance(t, TensorType) for t in self.types)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +110,10 @@ class Choice:
     def types(self) -> tuple[Type, ...]:
         """See ``leaf_types``."""
         return (INT, *(t for o in self.options for t in leaf_types(o)))
+
+    @functools.cached_property
+    def has_tensors(self) -> bool:
+        return any(isinstance(t, TensorType) for t in self.types)
 
 
 Spec = Leaf | Const | Tree | Choice | Again
@@ -198,6 +206,13 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
 
 def is_staged_list(spec: Spec) -> bool:
     return isinstance(spec, Tree) and (spec.aux == "staged" or isinstance(spec.aux, STAGED.records))
+
+
+def has_tensors(spec: Spec) -> bool:
+    """Whether some graph value of a spec is a tensor."""
+    if isinstance(spec, (Tree, Choice)):
+        return spec.has_tensors
+    return isinstance(spec, Leaf) and not spec.fixed and isinstance(spec.type, TensorType)
 
 
 def leaf_types(spec: Spec) -> list[Type]:
