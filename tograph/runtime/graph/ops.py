@@ -131,6 +131,11 @@ class Op:
     aliases: bool = True
 
     @functools.cached_property
+    def by_arguments(self) -> bool:
+        """Whether its arguments decide if it may fail."""
+        return divides(self.name) or self.name in TO_INTEGER or self.name in FAILS_BY_VALUE
+
+    @functools.cached_property
     def failing(self) -> Effects:
         """The effects where the arguments let it fail."""
         return self.effects | MAY_FAIL

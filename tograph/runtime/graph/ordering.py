@@ -7,6 +7,7 @@ graphs'. From them come the control inputs of nodes, and whether a node that nob
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,8 @@ def control_outputs(graph: Graph) -> list[Node]:
 def op_effects(op: str, args: tuple) -> ops.Effects:
     """The effects of an op without regions, given its arguments."""
     row = ops.lookup(op)
+    if not row.by_arguments:
+        return row.effects
     if ops.divides(op):
         return row.failing if _divides_integers(args) else row.effects
     if op in ops.TO_INTEGER:  # NaN and infinities are no integers
@@ -106,7 +109,7 @@ def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
     effects = [node_effects(n, known) for n in graph.nodes]
     homes = Homes(graph, effects)
     position = {v: i for i, v in enumerate(graph.inputs)}
-    total = ops.PURE
+    every: dict[int, ops.Effects] = {}  # most are the rows' own, which are few
     for node, e in zip(graph.nodes, effects):
         if e.reads or e.writes or e.overwrites:
             taken = {homes.of(node.inputs[i]) for i in e.overwrites}
@@ -115,7 +118,8 @@ def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
             if taken:
                 found = tuple(i for v, i in position.items() if homes.of(v) in taken)
                 e = replace(e, overwrites=found)
-        total = total | e
+        every[id(e)] = e
+    total = functools.reduce(operator.or_, every.values(), ops.PURE)
     total = total.at(lambda found: tuple(sorted(set(found))))
     if known is not None:
         known[graph] = total
