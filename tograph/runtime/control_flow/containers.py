@@ -19,7 +19,7 @@ def mutable(x: Any) -> bool:
     return (
         type(x) in _CONTAINERS
         or (isinstance(x, StagedList) and not x.frozen)
-        or (pytrees.has_identity(x) and pytrees.parts_of(x) is not None)
+        or pytrees.has_identity(x)
     )
 
 
@@ -77,7 +77,8 @@ def containers(x: Any, path: Path = (), around: tuple[Any, ...] = ()) -> Iterato
     if found is None or found[0] == "staged" or structure.OUTSIDE[0](x):
         return
     for i, part in enumerate(found[1]):
-        yield from containers(part, (*path, i), around)
+        if pytrees.has_parts(type(part)) or is_union(part) or type(part) in _CONTAINERS:
+            yield from containers(part, (*path, i), around)
 
 
 def leads_back(x: Any, around: tuple[Any, ...] = (), done: set[int] | None = None) -> bool:
@@ -108,7 +109,8 @@ def themselves(x: Any, around: tuple[Any, ...] = ()) -> Iterator[Any]:
         found = pytrees.parts_of(option)
         if found is not None and found[0] != "staged" and not structure.OUTSIDE[0](option):
             for part in found[1]:
-                yield from themselves(part, (*around, x))
+                if pytrees.has_parts(type(part)) or is_union(part):  # as an ``Identity`` has
+                    yield from themselves(part, (*around, x))
 
 
 def own(x: Any) -> Any:

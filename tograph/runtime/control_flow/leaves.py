@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from ..graph.ir import Value
-from ..graph.types import TensorType, Type
+from ..graph.types import Type
 from ..symbols.journal import MISSING
 from ..values import either, joins, pytrees, structure
-from ..values.structure import UNSET, Choice, Const, Leaf, Spec, Tree, leaf_types
+from ..values.structure import UNSET, Choice, Leaf, Spec, Tree, leaf_types
 
 Path = tuple[Any, ...]
 
@@ -45,11 +45,9 @@ def leaf_paths(spec: Spec, path: Path = ()) -> Iterator[tuple[Path, Type]]:
 def leaf_objects(x: Any, spec: Spec) -> list[Any]:
     """The object of each graph value that ``x`` gives for ``spec``: a tensor, an ``Among`` of tensors, ``NEW``, or None."""
     nothing = [None] * len(leaf_types(spec))
-    if isinstance(spec, Const) or x is MISSING or x is UNSET:
+    if not structure.has_tensors(spec) or x is MISSING or x is UNSET:
         return nothing
     if isinstance(spec, Leaf):
-        if not nothing or not isinstance(spec.type, TensorType):
-            return nothing
         return [x if isinstance(x, torch.Tensor) else NEW]
     if isinstance(spec, Tree):
         found = pytrees.parts_of(x) if spec.aux != "staged" else None

@@ -206,7 +206,8 @@ def emit_while(
     kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
     test = _test_value(cond)
     outs = _body_outputs(loop, state, specs, carried, told, kinds)
-    duals.check_state(loop.graph, graph, initial, outs, user_location())
+    if loop.graph.duals:
+        duals.check_state(loop.graph, graph, initial, outs, user_location())
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)

@@ -189,21 +189,25 @@ def is_module_globals(place: Place) -> bool:
     )
 
 
-@contextmanager
-def replayed(region: Region):
+class replayed:
     """Inside, tensors, containers and objects have the content that the region left in them: its outputs are read."""
-    places = [
-        (p, content)
-        for p, content in region.changed.values()
-        if isinstance(p.keep, Storage) or p.key[0] in ("contents", "key", "attr")
-    ]
-    before = [p.get() for p, _ in places]
-    for place, content in places:
-        place._set(content)
-    try:
-        yield
-    finally:
-        for (place, _), old in reversed(list(zip(places, before, strict=True))):
+
+    __slots__ = ("_before", "_places")
+
+    def __init__(self, region: Region):
+        self._places = [
+            (p, content)
+            for p, content in region.changed.values()
+            if isinstance(p.keep, Storage) or p.key[0] in ("contents", "key", "attr")
+        ]
+
+    def __enter__(self) -> None:
+        self._before = [p.get() for p, _ in self._places]
+        for place, content in self._places:
+            place._set(content)
+
+    def __exit__(self, *error: object) -> None:
+        for (place, _), old in reversed(list(zip(self._places, self._before, strict=True))):
             place._set(old)
 
 
@@ -258,7 +262,8 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
     inner.inputs = own + [graph.captures[k] for k in keys]
     inner.input_names = inner.input_names[:lead] + [""] * len(keys)
     hooked.check(graph, outputs)
-    duals.check_leaving(graph, outputs, user_location())
+    if graph.duals:  # to ask where that is takes longer than the rest
+        duals.check_leaving(graph, outputs, user_location())
     inner.outputs = freed.leaving(graph, outputs)
     prune_region(inner)
     graph.closed = True

@@ -63,8 +63,9 @@ def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
     for place, contents in slots:
         held = [_bare(o) for c in contents for o in among(c)]
         if current_graph().root.apart:
-            seen = seen if seen is not None else before.also([p.get() for p in places])
-            contents = [partly(c, seen, memo) for c in contents]
+            if seen is None and any(map(_has_containers, contents)):
+                seen = before.also([p.get() for p in places])
+            contents = [partly(c, seen or (), memo) for c in contents]
         elif _are_told(held):
             seen = seen if seen is not None else before.also([p.get() for p in places])
             if all(all_known(c, seen) for c in contents):

@@ -89,8 +89,10 @@ class Effects:
         return not (self.random or self.io or self.may_fail or self.writes or self.diverges)
 
     def __or__(self, other: Effects) -> Effects:
-        if other is PURE or other == self:
+        if other is PURE or other is self or other == self:
             return self
+        if self is PURE:
+            return other
         return Effects(
             self.random or other.random,
             self.io or other.io,
@@ -107,8 +109,9 @@ class Effects:
         """The same effects with ``place`` applied to every tuple of positions."""
         if not (self.reads or self.writes or self.overwrites):
             return self
-        moved = {n: place(getattr(self, n)) for n in ("reads", "writes", "overwrites")}
-        return replace(self, **moved)
+        found = (self.reads, self.writes, self.overwrites)
+        reads, writes, overwrites = [place(p) if p else () for p in found]
+        return replace(self, reads=reads, writes=writes, overwrites=overwrites)
 
 
 PURE, MAY_FAIL, IO = Effects(), Effects(may_fail=True), Effects(io=True)
@@ -126,6 +129,21 @@ class Op:
     kernel: str
     outputs: int = 1
     aliases: bool = True
+
+    @functools.cached_property
+    def by_arguments(self) -> bool:
+        """Whether its arguments decide if it may fail."""
+        return divides(self.name) or self.name in TO_INTEGER or self.name in FAILS_BY_VALUE
+
+    @functools.cached_property
+    def failing(self) -> Effects:
+        """The effects where the arguments let it fail."""
+        return self.effects | MAY_FAIL
+
+    @functools.cached_property
+    def sure(self) -> Effects:
+        """The effects where they do not."""
+        return replace(self.effects, may_fail=False)
 
 
 _TABLE: dict[str, Op] = {}

@@ -7,6 +7,7 @@ graphs'. From them come the control inputs of nodes, and whether a node that nob
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
@@ -26,26 +27,18 @@ def control_outputs(graph: Graph) -> list[Node]:
 
 def op_effects(op: str, args: tuple) -> ops.Effects:
     """The effects of an op without regions, given its arguments."""
-    effects = ops.lookup(op).effects
+    row = ops.lookup(op)
+    if not row.by_arguments:
+        return row.effects
     if ops.divides(op):
-        return _failing(effects) if _divides_integers(args) else effects
+        return row.failing if _divides_integers(args) else row.effects
     if op in ops.TO_INTEGER:  # NaN and infinities are no integers
-        return _sure(effects) if _whole(args[0]) else effects
+        return row.sure if _whole(args[0]) else row.effects
     place = ops.FAILS_BY_VALUE.get(op)
     if place is None or len(args) <= place:
-        return effects
+        return row.effects
     fails = isinstance(args[place], Value) or not _allowed(op, args, args[place])
-    return _failing(effects) if fails else _sure(effects)
-
-
-@functools.cache
-def _failing(effects: ops.Effects) -> ops.Effects:
-    return effects | ops.MAY_FAIL
-
-
-@functools.cache
-def _sure(effects: ops.Effects) -> ops.Effects:
-    return replace(effects, may_fail=False)
+    return row.failing if fails else row.sure
 
 
 def _allowed(op: str, args: tuple, constant: Any) -> bool:
@@ -86,7 +79,7 @@ def node_effects(node: Node, known: Known | None = None) -> ops.Effects:
     """The effects of a node; those of a region op are the union of its graphs'."""
     if not node.regions:
         found = op_effects(node.op, node.args)
-        return _failing(found) if node.unsure else found
+        return found | ops.MAY_FAIL if node.unsure else found
     found = ops.PURE
     for name, graph in node.regions.items():
         if name != "gradient":  # it does not run with the node
@@ -116,7 +109,7 @@ def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
     effects = [node_effects(n, known) for n in graph.nodes]
     homes = Homes(graph, effects)
     position = {v: i for i, v in enumerate(graph.inputs)}
-    total = ops.PURE
+    every: dict[int, ops.Effects] = {}  # most are the rows' own, which are few
     for node, e in zip(graph.nodes, effects):
         if e.reads or e.writes or e.overwrites:
             taken = {homes.of(node.inputs[i]) for i in e.overwrites}
@@ -125,7 +118,8 @@ def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
             if taken:
                 found = tuple(i for v, i in position.items() if homes.of(v) in taken)
                 e = replace(e, overwrites=found)
-        total = total | e
+        every[id(e)] = e
+    total = functools.reduce(operator.or_, every.values(), ops.PURE)
     total = total.at(lambda found: tuple(sorted(set(found))))
     if known is not None:
         known[graph] = total

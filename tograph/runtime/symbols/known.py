@@ -7,7 +7,6 @@ with 0, packing a sequence reads its lengths. Such a number is computed at once,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -97,4 +96,5 @@ def _computes(node: Node) -> bool:
     """Whether a node does nothing but compute, or fail; of those that hold graphs, branches are followed."""
     if node.regions and node.op != "If":
         return False
-    return replace(node_effects(node), may_fail=False).pure
+    effects = node_effects(node)
+    return not (effects.random or effects.io or effects.writes or effects.diverges or effects.reads)

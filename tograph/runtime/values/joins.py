@@ -182,6 +182,15 @@ def _check_sets(options: list[Spec]) -> None:
 
 
 def _covers(a: Spec, b: Spec) -> bool:
+    """Whether the join of both is ``a`` and needs no tag."""
+    if isinstance(a, Const):
+        return isinstance(b, Const) and _same_const(a.value, b.value)
+    if isinstance(a, Leaf):
+        if not isinstance(b, Leaf):
+            return False
+        if a.fixed and b.fixed and _same_const(a.const, b.const):
+            return a.type == b.type or types.join(a.type, b.type) in (a.type, None)
+        return not a.fixed and types.join(a.type, b.type) == a.type
     merged = _merge(a, b)
     return merged is not None and equal(merged, a)
 

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import sys
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -23,24 +24,52 @@ from ..symbols.journal import MISSING
 
 def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     """(aux, parts) of a container or a simple object, or None when ``x`` is not one."""
-    cls = type(x)
+    return _taker(type(x))(x)
+
+
+def has_parts(cls: type) -> bool:
+    """Whether objects of a class may be taken apart."""
+    return _taker(cls) is not _nothing
+
+
+@functools.cache  # asked of each object in each value that a construct joins
+def _taker(cls: type) -> Callable[[Any], tuple[Any, list[Any]] | None]:
+    """How objects of a class are taken apart."""
     if cls in (list, tuple, deque):
-        return (getattr(x, "maxlen", None), list(x))
+        return _row
     if cls in (dict, OrderedDict, defaultdict):
-        return ((tuple(x), getattr(x, "default_factory", None)), list(x.values()))
+        return _table
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return (None, list(x))
+        return _fixed_row
     if issubclass(cls, torch.Size) or _is_structseq(cls):
-        return (None, list(x))
+        return _fixed_row
     if cls is slice:
-        return (None, [x.start, x.stop, x.step])
+        return _slice
     if hasattr(cls, "__tograph_flatten__"):
-        return x.__tograph_flatten__()
+        return lambda x: x.__tograph_flatten__()
     base = base_container(cls)
     if base is not None:
-        return _held(x, base)
-    if dataclasses.is_dataclass(cls) or is_plain_class(cls):
-        return attributes(x)
+        return lambda x: _held(x, base)
+    return attributes if dataclasses.is_dataclass(cls) or is_plain_class(cls) else _nothing
+
+
+def _row(x: Any) -> tuple[Any, list[Any]]:
+    return (getattr(x, "maxlen", None), list(x))
+
+
+def _fixed_row(x: Any) -> tuple[Any, list[Any]]:
+    return (None, list(x))
+
+
+def _table(x: Any) -> tuple[Any, list[Any]]:
+    return ((tuple(x), getattr(x, "default_factory", None)), list(x.values()))
+
+
+def _slice(x: Any) -> tuple[Any, list[Any]]:
+    return (None, [x.start, x.stop, x.step])
+
+
+def _nothing(x: Any) -> None:
     return None
 
 
@@ -122,8 +151,10 @@ def _held(x: Any, base: Any) -> tuple[Held, list[Any]]:
 
 
 def _attributes(x: Any) -> dict[str, Any]:
-    held = dict(getattr(x, "__dict__", ()))
-    return held | {s: v for s in slots_of(type(x)) if (v := getattr(x, s, MISSING)) is not MISSING}
+    held, slots = dict(getattr(x, "__dict__", ())), slots_of(type(x))
+    if slots:
+        held |= {s: v for s in slots if (v := getattr(x, s, MISSING)) is not MISSING}
+    return held
 
 
 def _held_by(made: Any, aux: Held, parts: list[Any]) -> Any:
@@ -154,7 +185,11 @@ def slots_of(cls: type) -> tuple[str, ...]:
 
 def has_identity(x: Any) -> bool:
     """Whether ``x`` is an object of a user's class that can change: who holds it sees the change."""
-    cls = type(x)
+    return _can_change(type(x))
+
+
+@functools.cache
+def _can_change(cls: type) -> bool:
     if base_container(cls) is not None:
         return True
     if issubclass(cls, (tuple, list, dict, deque, slice)) or hasattr(cls, "__tograph_flatten__"):
@@ -174,6 +209,7 @@ def _is_structseq(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
 
 
+@functools.cache
 def is_plain_class(cls: type) -> bool:
     """Whether objects of a class are their attributes and nothing more: a class that users write for data."""
     return _is_attributes(cls) and not any(

@@ -136,17 +136,25 @@ class _Walk:
         while todo:
             found: list[Any] = []
             for x in todo:
-                atom = atoms.get(type(x))
+                kind = type(x)
+                atom = atoms.get(kind)
                 if atom is None:
-                    atom = atoms[type(x)] = isinstance(x, _ATOMS)
-                if not atom and id(x) not in seen:
-                    if len(seen) >= limit:
+                    atom = atoms[kind] = isinstance(x, _ATOMS)
+                if atom:
+                    continue
+                key = id(x)
+                if key in seen:
+                    continue
+                if len(seen) >= limit:
+                    return
+                seen.add(key)
+                if wanted is not None and key in wanted:
+                    wanted.discard(key)
+                    if not wanted:
                         return
-                    seen.add(id(x))
-                    if wanted is not None and id(x) in wanted:
-                        wanted.discard(id(x))
-                        if not wanted:
-                            return
+                if kind is list or kind is tuple:
+                    found += x
+                else:
                     found += self._children(x)
             self.held.append(todo)
             todo = found or self._named()

@@ -15,6 +15,7 @@ spec says which parts are staged (each becomes a graph value) and which are cons
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ import torch
 
 from ...errors import StagingError
 from ..graph.ir import Value
-from ..graph.types import INT, ScalarType, Type
+from ..graph.types import INT, ScalarType, TensorType, Type
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import Ref, user_location
@@ -84,6 +85,15 @@ class Tree:
     outer: int | None = None
     cyclic: bool = False
 
+    @functools.cached_property
+    def types(self) -> tuple[Type, ...]:
+        """See ``leaf_types``."""
+        return tuple([t for p in self.parts for t in leaf_types(p)])
+
+    @functools.cached_property
+    def has_tensors(self) -> bool:
+        return any(isinstance(t, TensorType) for t in self.types)
+
 
 @dataclass(frozen=True, eq=False)
 class Again:
@@ -95,6 +105,15 @@ class Again:
 @dataclass(frozen=True, eq=False)
 class Choice:
     options: tuple[Spec, ...]
+
+    @functools.cached_property
+    def types(self) -> tuple[Type, ...]:
+        """See ``leaf_types``."""
+        return (INT, *(t for o in self.options for t in leaf_types(o)))
+
+    @functools.cached_property
+    def has_tensors(self) -> bool:
+        return any(isinstance(t, TensorType) for t in self.types)
 
 
 Spec = Leaf | Const | Tree | Choice | Again
@@ -151,19 +170,23 @@ def is_union(x: Any) -> bool:
     return type(x) is TaggedUnion
 
 
+_NUMBERS = {kind: ScalarType(kind) for kind in (bool, int, float)}
+
+
 def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
     """The spec of a Python value, with everything in it a constant that can be."""
+    kind = type(x)
+    if kind in (bool, int, float):
+        return Leaf(_NUMBERS[kind], x)
     if isinstance(x, torch.Tensor):
         return Leaf(tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x)), x)
     if isinstance(x, SYMBOLS):
-        return Leaf(ScalarType(x.node.kind), x)
-    if type(x) in (bool, int, float):
-        return Leaf(ScalarType(type(x)), x)
-    if isinstance(x, Handle):
+        return Leaf(_NUMBERS.get(x.node.kind) or ScalarType(x.node.kind), x)
+    if kind is Handle:
         return Leaf(x.type, x)
     if is_union(x):
-        return Choice(tuple(spec_of(o, seen) for o in x.options_))
-    if isinstance(x, Identity):
+        return Choice(tuple([spec_of(o, seen) for o in x.options_]))
+    if kind is Identity:
         return Const(x.value)
     if (
         x is None
@@ -177,11 +200,19 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
     if found is None or (has_identity(x) and OUTSIDE[0](x)):
         return Const(x)
     aux, parts = found
-    return Tree(type(x), aux, tuple(spec_of(p, (*seen, id(x))) for p in parts))
+    seen = (*seen, id(x))
+    return Tree(kind, aux, tuple([spec_of(p, seen) for p in parts]))
 
 
 def is_staged_list(spec: Spec) -> bool:
     return isinstance(spec, Tree) and (spec.aux == "staged" or isinstance(spec.aux, STAGED.records))
+
+
+def has_tensors(spec: Spec) -> bool:
+    """Whether some graph value of a spec is a tensor."""
+    if isinstance(spec, (Tree, Choice)):
+        return spec.has_tensors
+    return isinstance(spec, Leaf) and not spec.fixed and isinstance(spec.type, TensorType)
 
 
 def leaf_types(spec: Spec) -> list[Type]:
@@ -190,6 +221,4 @@ def leaf_types(spec: Spec) -> list[Type]:
         return [] if spec.fixed else [spec.type]
     if isinstance(spec, (Const, Again)):
         return []
-    if isinstance(spec, Tree):
-        return [t for p in spec.parts for t in leaf_types(p)]
-    return [INT] + [t for o in spec.options for t in leaf_types(o)]
+    return list(spec.types)
