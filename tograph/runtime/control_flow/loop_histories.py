@@ -19,7 +19,8 @@ from ..symbols.journal import Location as Place
 from ..symbols.journal import Missing
 from ..symbols.mapped import check_unmapped
 from ..values import flattening, pytrees, structure
-from ..writes import histories, list_histories, rebasing, stale
+from ..writes import histories, iterations, list_histories, rebasing, stale
+from . import reaching
 from .regions import Region
 
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
@@ -108,6 +109,7 @@ class LoopHistories:
         self.rewritten: dict[Storage, torch.Tensor] = {}
         self.settled = False
         self.hopeless: set[Name] = set()  # see ``recomputed``
+        self.told: dict[Name, reaching.Reached] = {}
         for place, content in zip(state, contents):
             self.add(place.key, content)
 
@@ -120,7 +122,7 @@ class LoopHistories:
             self.keys.add(key)
         found = [x for x in tensors_of(content) if x.requires_grad]
         tensors = enumerate(tensors_of(content))
-        self.computed |= {(key, i) for i, x in tensors if not (histories.is_leaf(x) or _mixed(x))}
+        self.computed |= {(key, i) for i, x in tensors if not (iterations.is_leaf(x) or _mixed(x))}
         if _graded(content):
             self.graded.add(key)
         known = set(map(_identity, self.outside))
@@ -147,11 +149,31 @@ class LoopHistories:
             self.depends |= _dependent(list(self.entry.items()), ())
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
-        self.earlier = histories.Earlier(outside, self.location, frozenset(self.depends))
+        self.earlier = iterations.Earlier(outside, self.location, frozenset(self.depends))
         self.earlier.hopeless = self.hopeless
+        self.earlier.reaching = self._reaching().of
         current_graph().settled = self.settled
         for storage, owner in self.rewritten.items():
             _written_before(storage, owner, self.location)
+
+    def _reaching(self) -> reaching.Reaching:
+        """What state is computed from, as far as a trace has told."""
+        return reaching.Reaching(self.earlier.outside, {} if self.owners else self.told)
+
+    def _tell(self, contents: Sequence[tuple[Any, Any]]) -> bool:
+        """Take over what an iteration computes its state from; whether a gradient that was taken in it would have been another one."""
+        named = [
+            ((k, i), x) for k, c in contents if not _staged(c) for i, x in enumerate(tensors_of(c))
+        ]
+        found = reaching.told(named, self.earlier.outside, self.earlier)
+        self.told = {}
+        for name, new in found.items():
+            entry = self._entry(name)
+            if new is not None and entry is not False:
+                own = [] if entry is None else [reaching.key_of(entry)]
+                self.told[name] = new.union(own)
+        again = self._reaching()
+        return any(again.of(names) != said for names, said in self.earlier.looked)
 
     def unsettled(self, loop: Region) -> bool:
         """The state is known: whether what follows from that asks for another trace, for an error that it may be."""
@@ -178,7 +200,7 @@ class LoopHistories:
                 return x
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 graded = place.key in self.graded
-                told = histories.Told(name, name not in self.computed, graded, self._entry(name))
+                told = iterations.Told(name, name not in self.computed, graded, self._entry(name))
                 return self.earlier.state(x, graph.graph.inputs.index(value), told)
             return x
 
@@ -235,7 +257,8 @@ class LoopHistories:
         new = [x for key, x in found.items() if key not in known]
         told = (keys, computed, graded, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
-        same = told == (self.keys, self.computed, self.graded, self.depends)
+        told_more = self._tell(contents)
+        same = told == (self.keys, self.computed, self.graded, self.depends) and not told_more
         carries = keys or self.owners  # a history from one iteration to the next
         if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
             return False
@@ -286,14 +309,14 @@ def _dependent(
     found = [
         ((k, i), x) for k, c in contents for i, x in enumerate(tensors_of(c)) if x.requires_grad
     ]
-    computed = {x.grad_fn for x in before if not histories.is_leaf(x)}
+    computed = {x.grad_fn for x in before if not iterations.is_leaf(x)}
     of_before = {x.grad_fn for x in before}
     made: set[tuple[Name, Name]] = set()
     for name, x in found:
         made |= {(name, other) for other, y in found if name != other and _edge(x) == _edge(y)}
         if x.grad_fn is None:
             continue
-        nodes = histories.behind([x])
+        nodes = iterations.behind([x])
         edges = _edges(nodes)
         for other, y in found:
             if _edge(y) == _edge(x):
