@@ -7,7 +7,6 @@ from torch.nn import functional as F
 import tograph as tg
 from tograph.errors import GradientError
 
-
 pytestmark = pytest.mark.filterwarnings("ignore:Using backward")
 
 

@@ -108,6 +108,7 @@ class LoopHistories:
         self.entered = 0  # of how many places that is known
         self.rewritten: dict[Storage, torch.Tensor] = {}
         self.settled = False
+        self.again = False  # see ``iterations.Earlier``
         self.hopeless: set[Name] = set()  # see ``recomputed``
         self.told: dict[Name, reaching.Reached] = {}
         for place, content in zip(state, contents):
@@ -146,11 +147,11 @@ class LoopHistories:
         if len(self.entry) != self.entered:
             for x in [x for content in self.entry.values() for x in tensors_of(content)]:
                 _check_view(x, self.location)
-            self.depends |= _dependent(list(self.entry.items()), ())
+            self.depends |= reaching.dependent(_named(self.entry.items()), ())
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
         self.earlier = iterations.Earlier(outside, self.location, frozenset(self.depends))
-        self.earlier.hopeless = self.hopeless
+        self.earlier.hopeless, self.earlier.again = self.hopeless, self.again
         self.earlier.reaching = self._reaching().of
         current_graph().settled = self.settled
         for storage, owner in self.rewritten.items():
@@ -240,7 +241,7 @@ class LoopHistories:
             return False
         keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
         contents = [(p.key, loop.content(p)) for p in state]
-        depends = self.depends | _dependent(contents, self.earlier.made)
+        depends = self.depends | reaching.dependent(_named(contents), self.earlier.made)
         computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
         graded = self.graded | {k for k, c in contents if _graded(c)}
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
@@ -302,40 +303,10 @@ def tell_writes(node: Node, graph: FuncGraph) -> None:
         asked.op, asked.args = "py.ge", (body.inputs[last.index], 0)
 
 
-def _dependent(
-    contents: Sequence[tuple[Any, Any]], before: Sequence[Any]
-) -> set[tuple[Name, Name]]:
-    """Which of the tensors of a state were computed from which others, or are these. ``before``: what stood for the state of the iterations before."""
-    found = [
-        ((k, i), x) for k, c in contents for i, x in enumerate(tensors_of(c)) if x.requires_grad
-    ]
-    computed = {x.grad_fn for x in before if not iterations.is_leaf(x)}
-    of_before = {x.grad_fn for x in before}
-    made: set[tuple[Name, Name]] = set()
-    for name, x in found:
-        made |= {(name, other) for other, y in found if name != other and _edge(x) == _edge(y)}
-        if x.grad_fn is None:
-            continue
-        nodes = iterations.behind([x])
-        edges = _edges(nodes)
-        for other, y in found:
-            if _edge(y) == _edge(x):
-                continue
-            direct = _edge(y) in edges
-            inside = hasattr(y.grad_fn, "call") and y.grad_fn in nodes
-            if direct or inside or (y.grad_fn in of_before and not computed.isdisjoint(nodes)):
-                made.add((name, other))
-    return made
-
-
-def _edges(nodes: Iterable[Any]) -> set[Any]:
-    """The values that nodes computed something from."""
-    found = {edge for node in nodes for edge in node.next_functions}
-    return found | {id(v) for n in nodes if (v := getattr(n, "variable", None)) is not None}
-
-
-def _edge(x: torch.Tensor) -> Any:
-    return id(x) if x.grad_fn is None else (x.grad_fn, x.output_nr)
+def _named(contents: Iterable[tuple[Any, Any]]) -> list[tuple[Name, torch.Tensor]]:
+    """The tensors in a state that require grad, with their names."""
+    found = [((k, i), x) for k, c in contents for i, x in enumerate(tensors_of(c))]
+    return [(name, x) for name, x in found if x.requires_grad]
 
 
 def _memory(x: torch.Tensor) -> int:

@@ -80,3 +80,34 @@ def _walk(x: torch.Tensor, edges: Mapping[Any, Any], leaves: set[Any], before: s
             continue
         todo += [(n, i) for n, i in node.next_functions]
     return frozenset(found)
+
+
+def dependent(found: Sequence[tuple[Name, torch.Tensor]], before: Sequence[Any]) -> set[tuple[Name, Name]]:  # fmt: skip
+    """Which of the tensors ``found`` in a state were computed from which others, or are these. ``before``: what stood for the state of the iterations before."""
+    computed = {x.grad_fn for x in before if not iterations.is_leaf(x)}
+    of_before = {x.grad_fn for x in before}
+    made: set[tuple[Name, Name]] = set()
+    for name, x in found:
+        made |= {(name, other) for other, y in found if name != other and _edge(x) == _edge(y)}
+        if x.grad_fn is None:
+            continue
+        nodes = iterations.behind([x])
+        edges = _edges(nodes)
+        for other, y in found:
+            if _edge(y) == _edge(x):
+                continue
+            direct = _edge(y) in edges
+            inside = hasattr(y.grad_fn, "call") and y.grad_fn in nodes
+            if direct or inside or (y.grad_fn in of_before and not computed.isdisjoint(nodes)):
+                made.add((name, other))
+    return made
+
+
+def _edges(nodes: Iterable[Any]) -> set[Any]:
+    """The values that nodes computed something from."""
+    found = {edge for node in nodes for edge in node.next_functions}
+    return found | {id(v) for n in nodes if (v := getattr(n, "variable", None)) is not None}
+
+
+def _edge(x: torch.Tensor) -> Any:
+    return id(x) if x.grad_fn is None else (x.grad_fn, x.output_nr)

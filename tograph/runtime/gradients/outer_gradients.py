@@ -107,7 +107,8 @@ def _with_leaves(
     """
     states = {i: inputs[i].grad_fn for i in asked}
     known = all(fn.told.entry is not False for fn in states.values())
-    if create or not (known and all(fn.told.leaf for fn in states.values())):
+    again = any(fn.earlier.again for fn in states.values())
+    if create or again or not (known and all(fn.told.leaf for fn in states.values())):
         needed = create or not known
         if _ask_anew(iterations.led(iterations.behind(outputs), list(states.values())), needed):
             return [x * 0 if create else torch.zeros_like(x) for x in inputs]

@@ -75,6 +75,7 @@ class Earlier:
         self.reaching: Callable[[Sequence[Any]], list[bool]] = lambda names: [True] * len(self.outside)  # fmt: skip
         self.looked: list[tuple[list[Any], list[bool]]] = []  # what that was asked, and said
         self.anew: list[Any] = []  # see ``outer_gradients.Anew``
+        self.again = False  # rather compute anew what is differentiated than ask which leaf it is
         self.hopeless: set[Any] = set()  # of names: what cannot be computed anew
         self._shown: list[Any] = []
         self.body = current_graph()
