@@ -118,6 +118,24 @@ def without_create_graph(net, xs, ys, n):
     return s.sum() + t
 
 
+def of_two_names(net, xs, ys, n):
+    s = t = xs[0, 0] * net.weight[0]
+    for _ in range(n):
+        (g,) = torch.autograd.grad((s * t * net.bias).sum(), s, create_graph=True)
+        if g.norm() < 0.01:
+            break
+        s = t = s - 0.1 * g
+    return s.sum() + t.sum()
+
+
+def leaves_of_two_names(net, xs, ys, n):
+    s = t = xs[0, 0].clone().requires_grad_()
+    for _ in range(n):
+        (g,) = torch.autograd.grad((s * t).sum(), s)
+        s = t = (s - 0.1 * g).detach().requires_grad_()
+    return s.detach()
+
+
 def value(w, net):
     return ((net.weight * w - 1) ** 2).sum() + (w**4).sum() * 0.1
 
@@ -284,7 +302,7 @@ def line_search_of_leaves(net, xs, ys, n):
 
 PROGRAMS = [
     adapted, with_a_break, newton, a_batch_for_each, in_branches, another_one_before, one_by_another, without_create_graph, left_before_the_end, returned_from_the_middle, newton_with_a_break,
-    accepted_or_not, trust_region, by_either_branch, a_batch_in_a_branch, one_by_another_with_a_break, in_a_loop, line_search, line_search_of_leaves,
+    accepted_or_not, trust_region, by_either_branch, a_batch_in_a_branch, of_two_names, leaves_of_two_names, one_by_another_with_a_break, in_a_loop, line_search, line_search_of_leaves,
 ]  # fmt: skip
 
 

@@ -180,6 +180,7 @@ class LoopHistories:
         """The state is known: whether what follows from that asks for another trace, for an error that it may be."""
         again = (loop.graph.frees or loop.graph.shares) and not self.settled
         self.settled = self.settled or again
+        self.again = self.again or loop.graph.shares  # what is computed anew is not of another name
         return again
 
     def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:

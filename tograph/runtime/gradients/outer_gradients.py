@@ -27,7 +27,12 @@ def run(
 ) -> list[Any]:
     """The gradients of ``inputs``, as of ``run_backward``."""
     if iterations.led_to_before(outputs, inputs):
-        raise _of_first(_ONE, user_location())
+        nodes = iterations.behind(outputs)
+        states = [inputs[i].grad_fn for i in iterations.asked(nodes, inputs)]
+        again = any(fn.earlier.again for fn in states)
+        if not (again and _ask_anew(iterations.led(nodes, states), False)):
+            raise _of_first(_ONE, user_location())
+        return _any(inputs, create)
     return _run(outputs, grads, inputs, create, unused)
 
 
@@ -86,6 +91,11 @@ _ONE = (
 )
 
 
+def _any(inputs: Sequence[Any], create: bool) -> list[Any]:
+    """What has the type of gradients, in a trace that is not the last one."""
+    return [x * 0 if create else torch.zeros_like(x) for x in inputs]
+
+
 def _of_first(text: str, location: Location | None) -> GradientError:
     """An error which there may not be where the first iteration is apart: those behind it make their own state."""
     error = GradientError(text, location)
@@ -111,7 +121,7 @@ def _with_leaves(
     if create or again or not (known and all(fn.told.leaf for fn in states.values())):
         needed = create or not known
         if _ask_anew(iterations.led(iterations.behind(outputs), list(states.values())), needed):
-            return [x * 0 if create else torch.zeros_like(x) for x in inputs]
+            return _any(inputs, create)
         if needed:
             raise _of_first(_REFUSED, user_location())
     for fn in states.values():
