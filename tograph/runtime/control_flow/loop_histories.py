@@ -255,7 +255,10 @@ class LoopHistories:
             if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
         ]
         known = set(map(_identity, (*self.outside, *self.owners.values())))
-        found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
+        written = {
+            id(p.keep) for p, _ in loop.changed.values() if isinstance(p.keep, Storage)
+        }  # see ``owners``
+        found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
         new = [x for key, x in found.items() if key not in known]
         told = (keys, computed, graded, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
@@ -337,7 +340,22 @@ def _may_have(content: Any, graph: FuncGraph) -> bool:
 
 def _identity(x: torch.Tensor) -> Any:
     """Which tensor this is: objects that show the same storage in the same way are one."""
-    return (id(x.storage_), len(x.chain)) if isinstance(x, structure.SymTensor) else id(x)
+    return (
+        (id(x.storage_), tuple(map(_step, x.chain)))
+        if isinstance(x, structure.SymTensor)
+        else id(x)
+    )
+
+
+def _step(view: Any) -> Any:
+    return view.func, view.index, *map(_constant, (*view.args, *view.kwargs.items()))
+
+
+def _constant(x: Any) -> Any:
+    """A constant as something that is equal where it is, and anything else as itself."""
+    if isinstance(x, (list, tuple)):
+        return tuple(map(_constant, x))
+    return (type(x), x) if type(x) in (int, float, bool, str, type(None)) else id(x)
 
 
 def _values(content: Any, graph: FuncGraph) -> set[Value]:
