@@ -169,6 +169,7 @@ class GradientError(StagingError, NotImplementedError):
     """A gradient that cannot be taken."""
 
     apart = False  # whether it can be with the first iteration of the loop around apart
+    again = False  # whether it can be of what an iteration computes anew
 
 
 class CreationError(StagingError, ValueError):

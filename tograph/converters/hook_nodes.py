@@ -20,7 +20,7 @@ from ..runtime.graph.ir import Value
 from ..runtime.library import custom, hooks
 from ..runtime.symbols.funcgraph import Ref, current_graph, user_location
 from ..runtime.symbols.symbolic import SymTensor, value_of
-from ..runtime.writes import histories
+from ..runtime.writes import iterations
 
 _TOLD = 4  # with more cotangents than that each is a tensor
 
@@ -74,7 +74,7 @@ class HookNodes:
         changed = set(nodes[self.start :])
         for user in changed:
             user.replace_inputs(lambda v: through.get(v, v))
-        for call in dict.fromkeys(getattr(n, "call", None) for n in histories.behind(ys)):
+        for call in dict.fromkeys(getattr(n, "call", None) for n in iterations.behind(ys)):
             if call is not None:  # of an op with regions: it knows what it was given by the values
                 call.inputs = [through.get(v, v) if call.node in changed else v for v in call.inputs]  # fmt: skip
         nodes[self.start : self.start] = made

@@ -329,8 +329,6 @@ _runs(torch.func.jvp, jvp)
 _runs(torch.func.linearize, linearize)
 _functional = torch.autograd.functional
 takes_functions(
-    _functional.jacobian,
-    _functional.hessian,
     _functional.vjp,
     _functional.jvp,
     _functional.hvp,

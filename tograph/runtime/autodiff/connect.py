@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
+from ..control_flow import recomputed
 from ..gradients.engine import run_backward
 from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.ordering import node_effects
@@ -348,4 +349,11 @@ def GIVE_TOKENS(node: Node, graph: FuncGraph) -> None:
     """Give a node inputs that stand for the leaves which it makes. Set by ``given_leaves``."""
 
 
+def connected(value: Value, graph: FuncGraph) -> Any:
+    """An output that a recorded node got since, connected to the inputs of the node."""
+    assert value.node is not None
+    return Call(value.node, graph).outputs([value.index])[0]
+
+
 funcgraph.CONNECT = connect
+recomputed.CONNECTED = connected

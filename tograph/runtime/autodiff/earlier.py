@@ -21,27 +21,49 @@ from ...errors import GradientError
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import graph_effects
 from ..graph.rewrite import copied
-from ..graph.types import BOOL, INT, ListType, TensorType
+from ..graph.types import BOOL, INT, ListType, TensorType, Type
+from ..inference.infer import tensor_type
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import as_symbolic, value_of
-from ..writes import histories
+from ..writes import iterations
 from . import loops
 from .alternatives import zeros
 from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
 from .made_leaves import MadeLeaves
+from .orders import Orders
 from .parting import Parts, part
 from .trips import Trip
 
 
-def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Sequence[Any]) -> None:
-    """Extend a ``While`` that is not recorded yet; ``keys`` say what its captured inputs stand for."""
+def expand(node: Node, graph: FuncGraph, earlier: iterations.Earlier, keys: Sequence[Any]) -> None:
+    """Extend a ``While`` that is not recorded yet; ``keys`` say what its captured inputs stand for.
+
+    Nodes whose state is not computed from what others give come first: for the others, these are then ops like any other.
+    """
+    while found := _found(node.regions["body"], earlier):
+        every = {n.args[0].places for n in found}
+        for chosen in (every, *({x} for x in sorted(every) if len(every) > 1)):
+            if _extended(
+                node, graph, earlier, keys, [n for n in found if n.args[0].places in chosen]
+            ):
+                break
+        else:
+            raise GradientError(_RISING, earlier.location)
+
+
+def _extended(
+    node: Node,
+    graph: FuncGraph,
+    earlier: iterations.Earlier,
+    keys: Sequence[Any],
+    found: list[Node],
+) -> bool:
+    """Extend it for some of its nodes; False where what they go through is computed from what such a node gives."""
     carried, body = node.kwargs["carried"], node.regions["body"]
-    found = _found(body, earlier)
-    places = {i for n in found for i in n.kwargs["places"]}
-    if not places:
-        return
+    places = {i for n in found for i in n.args[0].places}
+    again = any(n.grad for n in found)
     made = MadeLeaves(node, graph)
     for n in found:
         made.follow(n.kwargs["leaves"], n.location)
@@ -55,29 +77,45 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
     routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
     need = [*state, *fixed, *made.histories]
-    p = part(differentiate(body, need, state, fill=state, again=False), range(carried), True)
+    joint = differentiate(body, need, state, fill=state, again=again)
+    if _rises(joint.backward, earlier):
+        return False
+    p = part(joint, range(carried), True)
     _with_reads(p.forward, reads)
     sums = [need[k] for k in p.present if len(state) <= k < len(state) + len(fixed)]
-    if any(n.kwargs["again"] for n in found) and (
-        sums or any(i in state for r in routes for i in r)
-    ):
-        raise GradientError(
-            "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into "
-            "earlier iterations. Take it after the loop, or detach() the state at the start of the body.",
-            earlier.location,
-        )
     leaves = made.kept(p, [need[k] for k in p.present])
     trip = Trip(p, node, state, sums, indexed=True, defer=False, leaves=leaves).graph
     context = _carry(node, graph, p, once)
     _Expansion(
-        earlier, trip, routes, state, sums, leaves.places, p.kept, [v.type for v in context]
+        earlier,
+        trip,
+        routes,
+        state,
+        sums,
+        leaves.places,
+        p.kept,
+        [v.type for v in context],
+        carried,
+        places,
     ).run(node.regions["body"], context)
+    return True
 
 
-def _found(graph: Graph, earlier: histories.Earlier) -> list[Node]:
+def _rises(nodes: Sequence[Node], earlier: iterations.Earlier) -> bool:
+    """Whether a trip backwards goes through what such a node gives, in a way that is one of a higher order."""
+    graph = Graph("backward")
+    graph.nodes = list(nodes)
+    return bool(_found(graph, earlier))
+
+
+def _found(graph: Graph, earlier: iterations.Earlier) -> list[Node]:
     """The nodes for one loop, in nested regions too."""
-    own = [n for n in graph.nodes if n.op == histories.EARLIER and n.kwargs["loop"] == earlier.loop]
+    own = [n for n in graph.nodes if _is_for(n, earlier)]
     return own + [n for m in graph.nodes for r in m.regions.values() for n in _found(r, earlier)]
+
+
+def _is_for(node: Node, earlier: iterations.Earlier) -> bool:
+    return node.op == iterations.EARLIER and node.args[0].loop == earlier.loop
 
 
 def _route(
@@ -85,7 +123,7 @@ def _route(
     node: Node,
     graph: FuncGraph,
     keys: Sequence[Any],
-    earlier: histories.Earlier,
+    earlier: iterations.Earlier,
     taken: set[int],
 ) -> list[int]:
     """The inputs of the loop by which a tensor enters it, but for those by which one of the same value does (``taken``)."""
@@ -168,7 +206,7 @@ class _Expansion:
     ``leaves``: the state whose leaves gradients are asked of. ``kept``: the inputs that it needs besides. ``kinds``: of the context.
     """
 
-    earlier: histories.Earlier
+    earlier: iterations.Earlier
     trip: Graph
     routes: list[list[int]]
     state: list[int]
@@ -176,6 +214,21 @@ class _Expansion:
     leaves: list[int]
     kept: list[int]
     kinds: list[Any]
+    carried: int
+    places: set[int]
+
+    def __post_init__(self) -> None:
+        saved = len(self.trip.inputs) - len(self.trip.outputs) - len(self.kept)
+        self.orders = Orders(
+            self.earlier.loop,
+            self._first,
+            [tensor_type(as_symbolic(x).meta) for x in self.earlier.outside],
+            self.kinds,
+            [1 + j for j in range(saved)],
+            [self.carried + j for j in range(saved)],
+            [1 + saved + i for i in self.kept if i not in self.state],
+            [[1 + saved + i for i in route] for route in self.routes],
+        )
 
     def run(self, graph: Graph, context: list[Value]) -> None:
         """Replace the nodes in a graph; ``context`` is what stands there for (count, lists, inputs of the body)."""
@@ -183,11 +236,11 @@ class _Expansion:
         nodes: list[Node] = []
         for node in graph.nodes:
             node.replace_inputs(lambda v: made.get(v, v))
-            if node.op == histories.EARLIER and node.kwargs["loop"] == self.earlier.loop:
+            if _is_for(node, self.earlier) and self.places.issuperset(node.args[0].places):
                 block = Graph("block")
-                outs = self._loop(block, node, context)
+                outs = self._put(block, node, context)
                 for n in block.nodes:
-                    n.grad, n.location = False, node.location
+                    n.grad, n.location = node.grad, node.location
                 nodes += block.nodes
                 made.update(zip(node.outputs, outs))
                 continue
@@ -202,13 +255,32 @@ class _Expansion:
         graph.nodes = nodes
         graph.outputs = [made.get(v, v) for v in graph.outputs]
 
-    def _loop(self, graph: Graph, node: Node, context: list[Value]) -> list[Value]:
-        """The ``While`` through the iterations so far, and from it the cotangents of the tensors outside."""
+    def _put(self, graph: Graph, node: Node, context: list[Value]) -> list[Any]:
+        past, given, outside = node.args
+        if past.order > 1:
+            return self.orders.put(graph, past, given, outside, context)
+        starts, leaves = dict(zip(past.places, given)), node.kwargs["leaves"]
+        return self._loop(graph, starts, leaves, context, node.grad)
+
+    def _first(self, graph: Graph, places: Sequence[int], given: list[Value], context: list[Value]) -> list[Value]:  # fmt: skip
+        return self._loop(graph, dict(zip(places, given)), (), context, True)
+
+    def _loop(
+        self,
+        graph: Graph,
+        given: dict[int, Value],
+        leaves: Sequence[int],
+        context: list[Value],
+        again: bool,
+    ) -> list[Value]:
+        """The ``While`` through the iterations so far, and from it the cotangents of the tensors outside.
+
+        It ends when all cotangents are zeros, but not where it is to be differentiated (``again``): by these, too.
+        """
         trip = copied(self.trip, ordered=True)
         carried = len(trip.outputs)
         saved = len(trip.inputs) - carried - len(self.kept)
         count, lists, inputs = context[0], context[1 : 1 + saved], context[1 + saved :]
-        given = dict(zip(node.kwargs["places"], node.args))
         starts = [given.get(i) or _zeros(graph, inputs[i]) for i in self.state]
         totals: list[Any] = [_zeros(graph, inputs[i]) for i in self.sums]
         for i in self.leaves:
@@ -219,23 +291,23 @@ class _Expansion:
             (count, *starts, *totals, *lists, *fixed),
             {"carried": carried},
             [v.type for v in trip.inputs[:carried]],
-            regions={"cond": _more(trip, len(starts)), "body": trip},
+            regions={"cond": _more(trip, 0 if again else len(starts)), "body": trip},
         )
         graph.nodes.append(loop)
         by_input = dict(zip([*self.state, *self.sums], loop.outputs[1:]))
         found = [
             self._total(graph, [by_input[i] for i in route if i in by_input], out)
-            for route, out in zip(self.routes, node.outputs)
+            for route, out in zip(self.routes, self.orders.outside)
         ]
         first = 1 + len(starts) + len(self.sums)
-        for i in node.kwargs["leaves"]:
+        for i in leaves:
             g, open_ = loop.outputs[first + 2 * self.leaves.index(i) :][:2]
             found += [g, append(graph, "py.not", open_, type=BOOL)]
         return found
 
-    def _total(self, graph: Graph, parts: list[Value], out: Value) -> Value:
+    def _total(self, graph: Graph, parts: list[Value], kind: Type) -> Value:
         if not parts:
-            return zeros(graph, out.type, None)
+            return zeros(graph, kind, None)
         total = parts[0]
         for part_ in parts[1:]:
             total = append(graph, "aten.add.Tensor", total, part_, type=total.type)
@@ -276,4 +348,9 @@ def _more(trip: Graph, count: int) -> Graph:
     return cond
 
 
-histories.EXPAND = expand
+_RISING = (
+    "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into earlier iterations, and through the gradients that "
+    "these have taken: each is of a higher order than the one before. Detach what the state is computed of, or take the gradient after the loop."
+)
+
+iterations.EXPAND = expand

@@ -14,7 +14,7 @@ import torch
 from ..library import grads
 from ..library.beside import NONE, Beside
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
-from ..writes import histories
+from ..writes import iterations
 from .connect import Call
 from .paths import Terms, Way, Ways, through
 
@@ -77,7 +77,7 @@ def _ways(
         else reached.get(x.grad_fn, {}).get(x.output_nr, False)
         for x in inputs
     ]
-    for i in histories.asked(order, inputs):  # what an iteration computed of a leaf leads to it
+    for i in iterations.asked(order, inputs):  # what an iteration computed of a leaf leads to it
         found[i] = True
     mixed = [x for x in graph.root.retained if getattr(x, "mixed_", "") and x.grad_fn in reached]
     ends_at = [reached[x.grad_fn].get(x.output_nr, False) for x in mixed]

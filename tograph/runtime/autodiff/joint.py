@@ -24,7 +24,7 @@ from ..recording.tracing import recording
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.symbolic import same
-from ..writes import freed, histories
+from ..writes import freed, iterations
 from ..writes.freed import executed
 from ..writes.stale import bump, settle
 from .objects import plain_object, value_in, zeros_like
@@ -274,7 +274,7 @@ def _place_of(formula: Any, func: FuncGraph) -> Location | None:
     """The line of the first op whose history a node of torch's autograd is in."""
     for node in func.graph.nodes if formula is not None else ():
         found = [func.sources[v] for v in node.outputs if v in func.sources]
-        if node.location is not None and formula in histories.behind(found):
+        if node.location is not None and formula in iterations.behind(found):
             return node.location
     return None
 

@@ -16,7 +16,7 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import lead
 from ..graph.types import ListType
 from ..symbols.funcgraph import user_location
-from ..writes import histories
+from ..writes import iterations
 from .passing import inputs_of
 
 _READS = ("tg.list_get", "tg.list_pop")
@@ -28,14 +28,14 @@ def check_items(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor])
         call = getattr(x.grad_fn, "call", None)
         if call is None or call.node.op not in _READS:
             continue
-        used = histories.used(outputs, lambda node, own=x.grad_fn: node is own)
+        used = iterations.used(outputs, lambda node, own=x.grad_fn: node is own)
         beside = {e for e in used if not isinstance(e, tuple) or e[0] is not x.grad_fn}
-        if histories.edge(x) not in used or not beside.isdisjoint(_items(x.grad_fn)):
+        if iterations.edge(x) not in used or not beside.isdisjoint(_items(x.grad_fn)):
             raise GradientError(_REFUSED, user_location())
 
 
 def _items(read: Any) -> Iterator[Any]:
-    """The tensors, as of ``histories.edge``, that an item which a node reads may be, and the lists that it may be read from."""
+    """The tensors, as of ``iterations.edge``, that an item which a node reads may be, and the lists that it may be read from."""
     todo, done = [read], set()
     while todo:
         node = todo.pop()
@@ -53,7 +53,7 @@ def _items(read: Any) -> Iterator[Any]:
                 yield before, n
             elif _puts(call.node) or value in put:
                 leaf = getattr(before, "variable", None)
-                yield (before, n) if leaf is None else histories.edge(leaf)
+                yield (before, n) if leaf is None else iterations.edge(leaf)
         if call.node.regions:
             yield from ((node, k) for k in range(len(node.indices)))
 

@@ -62,7 +62,9 @@ class MadeLeaves:
                 try:
                     self.places[i] = self._made(((body, None),), body.outputs[i], body.inputs[i])
                 except NotFollowed:
-                    raise GradientError(_REFUSED, location) from None
+                    error = GradientError(_REFUSED, location)
+                    error.again = True  # what was computed of it may be computed anew
+                    raise error from None
 
     def leaves_of(self, region: Graph, v: Value, state: Value | None) -> dict[Value, Flag]:
         """Let the leaves that a value of a region of the node may be have histories; each with whether it is that one."""

@@ -18,7 +18,7 @@ from ..graph.rewrite import ALTERNATIVES, add_input, add_state, lead
 from ..graph.types import BOOL
 from ..library import grads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
-from ..writes import histories
+from ..writes import iterations
 from .connect import Call
 from .graphs import append
 
@@ -53,9 +53,9 @@ def _beside(
         return
     # What a node computed of a leaf that it gives leads through it, too.
     own = value.node in current_graph().root.tokens
-    used = histories.used(outputs, lambda node: node is y.grad_fn and not own)
+    used = iterations.used(outputs, lambda node: node is y.grad_fn and not own)
     for v in before:
-        if histories.edge(graph.sources[v]) in used:
+        if iterations.edge(graph.sources[v]) in used:
             flag = Flags({v: True}).of(graph.graph, value)
             if isinstance(flag, Value):
                 yield graph.sources[v], current_graph().resolve(Ref(flag, graph))
@@ -76,7 +76,7 @@ def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
     found = []
     for v in dict.fromkeys(v for v in _origins(value) if v in graph.sources):
         x = graph.sources[v]
-        if x.requires_grad and histories.is_leaf(x) and hasattr(x, "grad"):
+        if x.requires_grad and iterations.is_leaf(x) and hasattr(x, "grad"):
             flag = Flags({v: True}).of(graph.graph, value)
             if isinstance(flag, Value):
                 found.append((getattr(x, "shown_", x), Ref(flag, graph)))

@@ -239,6 +239,16 @@ def _sum_of_two(args, out, gs):
     return gs[0], gs[0]
 
 
+def _earlier(args, out, gs):
+    """The gradient of an order is the next one."""
+    past, given, outside = args
+    cotangents = [_like(g, out(i)) for i, g in enumerate(gs)]
+    kinds = [type_of(x) for x in (*given, *outside)]
+    args = (past.next, [*given, *cotangents], list(outside))
+    made = emit_many("tg.earlier", args, {"leaves": ()}, kinds)
+    return None, made[: len(given)], made[len(given) :]
+
+
 # Ops that depend on their arguments in a way that the graph does not know.
 UNKNOWN = dict.fromkeys(
     ("tg.py_call", "tg.py_item", "tg.recursion"),
@@ -247,6 +257,7 @@ UNKNOWN = dict.fromkeys(
 )
 
 RULES: dict[str, Rule] = {
+    "tg.earlier": _earlier,
     "tg.handle_add": _sum_of_two,
     "tg.list_spread": _spread,
     "tg.list_split_like": _split_like,

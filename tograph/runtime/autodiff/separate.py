@@ -15,7 +15,7 @@ from ...errors import GradientError
 from ..graph.ir import Graph, Node, Value
 from ..library import grads
 from ..symbols.funcgraph import current_graph, user_location
-from ..writes import histories
+from ..writes import iterations
 from .dependence import NOTHING, Dependence, output_dependences
 from .list_items import check_items
 
@@ -40,7 +40,7 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], ev
     if not asked:
         return
     edges: list[Any] = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
-    edges += [e for n in histories.behind(outputs) for e in n.next_functions if e[0] is not None]
+    edges += [e for n in iterations.behind(outputs) for e in n.next_functions if e[0] is not None]
     for fn, place in dict.fromkeys(edges):
         call = getattr(fn, "call", None)
         _, wanted = asked.get(getattr(call, "node", None), (None, set()))

@@ -19,7 +19,8 @@ from ..symbols.journal import Location as Place
 from ..symbols.journal import Missing
 from ..symbols.mapped import check_unmapped
 from ..values import flattening, pytrees, structure
-from ..writes import histories, list_histories, rebasing, stale
+from ..writes import histories, iterations, list_histories, rebasing, stale
+from . import reaching
 from .regions import Region
 
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
@@ -107,7 +108,9 @@ class LoopHistories:
         self.entered = 0  # of how many places that is known
         self.rewritten: dict[Storage, torch.Tensor] = {}
         self.settled = False
+        self.again = False  # see ``iterations.Earlier``
         self.hopeless: set[Name] = set()  # see ``recomputed``
+        self.told: dict[Name, reaching.Reached] = {}
         for place, content in zip(state, contents):
             self.add(place.key, content)
 
@@ -120,7 +123,7 @@ class LoopHistories:
             self.keys.add(key)
         found = [x for x in tensors_of(content) if x.requires_grad]
         tensors = enumerate(tensors_of(content))
-        self.computed |= {(key, i) for i, x in tensors if not (histories.is_leaf(x) or _mixed(x))}
+        self.computed |= {(key, i) for i, x in tensors if not (iterations.is_leaf(x) or _mixed(x))}
         if _graded(content):
             self.graded.add(key)
         known = set(map(_identity, self.outside))
@@ -144,19 +147,40 @@ class LoopHistories:
         if len(self.entry) != self.entered:
             for x in [x for content in self.entry.values() for x in tensors_of(content)]:
                 _check_view(x, self.location)
-            self.depends |= _dependent(list(self.entry.items()), ())
+            self.depends |= reaching.dependent(_named(self.entry.items()), ())
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
-        self.earlier = histories.Earlier(outside, self.location, frozenset(self.depends))
-        self.earlier.hopeless = self.hopeless
+        self.earlier = iterations.Earlier(outside, self.location, frozenset(self.depends))
+        self.earlier.hopeless, self.earlier.again = self.hopeless, self.again
+        self.earlier.reaching = self._reaching().of
         current_graph().settled = self.settled
         for storage, owner in self.rewritten.items():
             _written_before(storage, owner, self.location)
+
+    def _reaching(self) -> reaching.Reaching:
+        """What state is computed from, as far as a trace has told."""
+        return reaching.Reaching(self.earlier.outside, {} if self.owners else self.told)
+
+    def _tell(self, contents: Sequence[tuple[Any, Any]]) -> bool:
+        """Take over what an iteration computes its state from; whether a gradient that was taken in it would have been another one."""
+        named = [
+            ((k, i), x) for k, c in contents if not _staged(c) for i, x in enumerate(tensors_of(c))
+        ]
+        found = reaching.told(named, self.earlier.outside, self.earlier)
+        self.told = {}
+        for name, new in found.items():
+            entry = self._entry(name)
+            if new is not None and entry is not False:
+                own = [] if entry is None else [reaching.key_of(entry)]
+                self.told[name] = new.union(own)
+        again = self._reaching()
+        return any(again.of(names) != said for names, said in self.earlier.looked)
 
     def unsettled(self, loop: Region) -> bool:
         """The state is known: whether what follows from that asks for another trace, for an error that it may be."""
         again = (loop.graph.frees or loop.graph.shares) and not self.settled
         self.settled = self.settled or again
+        self.again = self.again or loop.graph.shares  # what is computed anew is not of another name
         return again
 
     def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
@@ -178,7 +202,7 @@ class LoopHistories:
                 return x
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 graded = place.key in self.graded
-                told = histories.Told(name, name not in self.computed, graded, self._entry(name))
+                told = iterations.Told(name, name not in self.computed, graded, self._entry(name))
                 return self.earlier.state(x, graph.graph.inputs.index(value), told)
             return x
 
@@ -218,7 +242,7 @@ class LoopHistories:
             return False
         keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
         contents = [(p.key, loop.content(p)) for p in state]
-        depends = self.depends | _dependent(contents, self.earlier.made)
+        depends = self.depends | reaching.dependent(_named(contents), self.earlier.made)
         computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
         graded = self.graded | {k for k, c in contents if _graded(c)}
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
@@ -231,11 +255,15 @@ class LoopHistories:
             if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
         ]
         known = set(map(_identity, (*self.outside, *self.owners.values())))
-        found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
+        written = {
+            id(p.keep) for p, _ in loop.changed.values() if isinstance(p.keep, Storage)
+        }  # see ``owners``
+        found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
         new = [x for key, x in found.items() if key not in known]
         told = (keys, computed, graded, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
-        same = told == (self.keys, self.computed, self.graded, self.depends)
+        told_more = self._tell(contents)
+        same = told == (self.keys, self.computed, self.graded, self.depends) and not told_more
         carries = keys or self.owners  # a history from one iteration to the next
         if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
             return False
@@ -279,40 +307,10 @@ def tell_writes(node: Node, graph: FuncGraph) -> None:
         asked.op, asked.args = "py.ge", (body.inputs[last.index], 0)
 
 
-def _dependent(
-    contents: Sequence[tuple[Any, Any]], before: Sequence[Any]
-) -> set[tuple[Name, Name]]:
-    """Which of the tensors of a state were computed from which others, or are these. ``before``: what stood for the state of the iterations before."""
-    found = [
-        ((k, i), x) for k, c in contents for i, x in enumerate(tensors_of(c)) if x.requires_grad
-    ]
-    computed = {x.grad_fn for x in before if not histories.is_leaf(x)}
-    of_before = {x.grad_fn for x in before}
-    made: set[tuple[Name, Name]] = set()
-    for name, x in found:
-        made |= {(name, other) for other, y in found if name != other and _edge(x) == _edge(y)}
-        if x.grad_fn is None:
-            continue
-        nodes = histories.behind([x])
-        edges = _edges(nodes)
-        for other, y in found:
-            if _edge(y) == _edge(x):
-                continue
-            direct = _edge(y) in edges
-            inside = hasattr(y.grad_fn, "call") and y.grad_fn in nodes
-            if direct or inside or (y.grad_fn in of_before and not computed.isdisjoint(nodes)):
-                made.add((name, other))
-    return made
-
-
-def _edges(nodes: Iterable[Any]) -> set[Any]:
-    """The values that nodes computed something from."""
-    found = {edge for node in nodes for edge in node.next_functions}
-    return found | {id(v) for n in nodes if (v := getattr(n, "variable", None)) is not None}
-
-
-def _edge(x: torch.Tensor) -> Any:
-    return id(x) if x.grad_fn is None else (x.grad_fn, x.output_nr)
+def _named(contents: Iterable[tuple[Any, Any]]) -> list[tuple[Name, torch.Tensor]]:
+    """The tensors in a state that require grad, with their names."""
+    found = [((k, i), x) for k, c in contents for i, x in enumerate(tensors_of(c))]
+    return [(name, x) for name, x in found if x.requires_grad]
 
 
 def _memory(x: torch.Tensor) -> int:
@@ -342,7 +340,22 @@ def _may_have(content: Any, graph: FuncGraph) -> bool:
 
 def _identity(x: torch.Tensor) -> Any:
     """Which tensor this is: objects that show the same storage in the same way are one."""
-    return (id(x.storage_), len(x.chain)) if isinstance(x, structure.SymTensor) else id(x)
+    return (
+        (id(x.storage_), tuple(map(_step, x.chain)))
+        if isinstance(x, structure.SymTensor)
+        else id(x)
+    )
+
+
+def _step(view: Any) -> Any:
+    return view.func, view.index, *map(_constant, (*view.args, *view.kwargs.items()))
+
+
+def _constant(x: Any) -> Any:
+    """A constant as something that is equal where it is, and anything else as itself."""
+    if isinstance(x, (list, tuple)):
+        return tuple(map(_constant, x))
+    return (type(x), x) if type(x) in (int, float, bool, str, type(None)) else id(x)
 
 
 def _values(content: Any, graph: FuncGraph) -> set[Value]:

@@ -22,7 +22,7 @@ from ..values.flattening import flatten
 from ..values.joins import option_of
 from ..values.listed import tensors_in
 from ..values.structure import UNSET, Leaf, Spec, leaf_types
-from ..writes import histories
+from ..writes import iterations
 from . import made_leaves, tensor_attributes
 from .carried import Carried
 from .joining import as_value, mind_iterations, note_rewritten, put_back
@@ -220,7 +220,7 @@ def emit_while(
     regions = {"cond": cond.graph.graph, "body": loop.graph.graph}
     node = Node("While", (*initial, *keys.values()), attributes, kinds, regions=regions)
     if loop.graph.differentiated:
-        histories.EXPAND(node, graph, known.earlier, list(keys))
+        iterations.EXPAND(node, graph, known.earlier, list(keys))
     every = [v.type for v in node.outputs]
     node = graph.add("While", node.args, node.kwargs, every, regions=node.regions)
     tell_writes(node, graph)

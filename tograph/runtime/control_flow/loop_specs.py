@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,3 +127,9 @@ def next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec
 def together(a: Spec, b: Spec, place: Place) -> Spec:
     """What covers two specs of a place that a loop carries: lists that grow, and strings and numbers of numpy that change, are the graph's."""
     return joins.texts(joins.numbers(growing(one_list(join(a, b), [a, b], place))))
+
+
+def rises(found: Sequence[int], rounds: int) -> bool:
+    """Whether a number rose in each of the last rounds."""
+    last = found[-rounds - 1 :]
+    return len(last) > rounds and all(a < b for a, b in itertools.pairwise(last))

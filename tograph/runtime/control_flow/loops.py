@@ -8,15 +8,12 @@ more; so the first round already takes the variables that the body assigns for n
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ...errors import (
-    TographError,
-)
+from ...errors import GradientError, TographError
 from ..graph.ir import Value
 from ..guarding import outer_numbers, reads
 from ..symbols.funcgraph import current_graph, user_location
@@ -41,7 +38,7 @@ from .loop_regions import (
     known_to_begin,
     trace_with_state,
 )
-from .loop_specs import LoopOptions, depth, endless, initial_spec, length, next_spec, opened
+from .loop_specs import LoopOptions, depth, endless, initial_spec, length, next_spec, opened, rises
 from .loop_tests import limited, predicate_value, removable, rotated
 from .number_state import NumberState
 from .recomputed import Recomputed
@@ -93,9 +90,15 @@ def staged_while(
         rounds = whole()
     if rounds is not None and parts and rounds.makes_state():
         rounds = behind()
-    if rounds is not None:
-        slot.leave(rounds.outcome())
+    if rounds is None:
+        return
+    slot.leave(rounds.outcome())
+    try:
         rounds.emit()
+    except GradientError as error:
+        if rounds.history.again or not error.again:
+            raise
+        _searched(functools.partial(start, again=True), [first], slot).emit()
 
 
 def _first_apart(test: Callable[[], Any], body: Callable[[], Any], places: Sequence[Place]) -> None:
@@ -140,7 +143,13 @@ class Rounds:
     anew: Recomputed | None = None
 
     def __init__(
-        self, test: Any, body: Any, places: Sequence[Place], options: LoopOptions, first: list[Any]
+        self,
+        test: Any,
+        body: Any,
+        places: Sequence[Place],
+        options: LoopOptions,
+        first: list[Any],
+        again: bool = False,
     ):
         self.test, self.body, self.options, self.first = test, body, options, first
         self.functions = (test, body)
@@ -155,6 +164,7 @@ class Rounds:
         contents = contents_of(self.state, self.told)
         self.specs = [initial_spec(c, p, options) for c, p in zip(contents, self.state)]
         self.carried, self.history = Carried(), LoopHistories(self.state, contents)
+        self.history.again = again
         self.guess = Guess(self.state, self.specs)
         self.numbers = NumberState()
         self.before = {p.key: s for p, s in zip(self.state, self.specs)}
@@ -260,7 +270,7 @@ class Rounds:
             if self.anew is None:
                 self.body = self.anew = Recomputed(self.body, self.history.location)
                 self.history.hopeless = self.anew.hopeless
-            if self.anew.ask(anew, self.state, self.history.depends):
+            if self.anew.ask(anew, self.state):
                 return True
         cells = None if self.anew is None else self.anew.grown()
         for cell in [c for c in cells or () if c.key not in self.before]:
@@ -322,7 +332,7 @@ class Rounds:
         """Whether each iteration makes something larger, so that the rounds take longer and longer: objects hold one more of their kind, as a
         tree that grows, or lists have more items, as one in a list that is replaced by longer ones.
         """
-        return _rises(self.depths, MAX_DEEPER) or _rises(self.lengths, MAX_LONGER)
+        return rises(self.depths, MAX_DEEPER) or rises(self.lengths, MAX_LONGER)
 
     def _joined(self, left: Sequence[Any]) -> list[Spec]:
         """The specs of the state joined with those of what an iteration left."""
@@ -371,23 +381,8 @@ class Rounds:
 
     def emit(self) -> None:
         """Record the loop."""
-        checkpoint = self.options.checkpoint
-        emit_while(
-            self.cond,
-            self.loop,
-            self.state,
-            self.specs,
-            self.carried,
-            self.told,
-            checkpoint,
-            self.history,
-        )
-
-
-def _rises(found: Sequence[int], rounds: int) -> bool:
-    """Whether a number rose in each of the last rounds."""
-    last = found[-rounds - 1 :]
-    return len(last) > rounds and all(a < b for a, b in itertools.pairwise(last))
+        found = (self.state, self.specs, self.carried, self.told, self.options.checkpoint, self.history)  # fmt: skip
+        emit_while(self.cond, self.loop, *found)
 
 
 def _leaf(place: Place) -> bool:

@@ -15,7 +15,7 @@ import torch
 from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.symbolic import SymTensor, value_of
 from ..values.structure import Spec
-from ..writes import histories
+from ..writes import iterations
 from .leaves import leaf_objects
 
 
@@ -24,7 +24,7 @@ def made_in(x: Any, graph: FuncGraph) -> bool:
     if not isinstance(x, SymTensor) or not x.requires_grad or x.given_ or x.born < graph.born:
         return False
     node = x.ref.value.node if x.ref is not None else None  # what stands for an input has none
-    return histories.is_leaf(x) and (x.asked_ or (node is not None and not node.regions))
+    return iterations.is_leaf(x) and (x.asked_ or (node is not None and not node.regions))
 
 
 def join(x: Any, outcomes: Sequence[Any]) -> None:
@@ -83,7 +83,7 @@ def in_parts(made: Sequence[Any], outcomes: Sequence[Any], spec: Spec, graphs: S
 def _is_own(x: Any) -> bool:
     if not isinstance(x, SymTensor) or not x.requires_grad:
         return False
-    earlier = not x.is_leaf and histories.is_leaf(x)
+    earlier = not x.is_leaf and iterations.is_leaf(x)
     return bool(x.mixed_) or earlier or made_in(x, current_graph())
 
 

@@ -23,7 +23,7 @@ from ..symbols.root import Root
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, found_outside
 from ..values.structure import TaggedUnion, is_union
-from ..writes import histories
+from ..writes import iterations
 from . import outer_gradients
 
 
@@ -115,7 +115,7 @@ def left(x: Any) -> Any:
 
 def own(owner: torch.Tensor) -> Any:
     """``owner.grad`` of a tensor that is no other one."""
-    histories.check_graded(owner)
+    iterations.check_graded(owner)
     found = slot(owner)
     content = found.content
     options = content.options_ if is_union(content) else [content]

@@ -17,7 +17,7 @@ from ..graph.types import TensorType
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.symbolic import as_symbolic, wrap
 from ..values import flattening
-from ..writes import histories, list_histories
+from ..writes import iterations, list_histories
 from . import optional_grads
 from .engine import run_backward
 
@@ -26,19 +26,26 @@ def run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
     """The gradients of ``inputs``, as of ``run_backward``."""
-    if histories.led_to_before(outputs, inputs):
-        raise _of_first(_ONE, user_location())
+    if iterations.led_to_before(outputs, inputs):
+        nodes = iterations.behind(outputs)
+        states = [inputs[i].grad_fn for i in iterations.asked(nodes, inputs)]
+        again = any(fn.earlier.again for fn in states)
+        if not (again and _ask_anew(iterations.led(nodes, states), False)):
+            raise _of_first(_ONE, user_location())
+        return _any(inputs, create)
     return _run(outputs, grads, inputs, create, unused)
 
 
 def _run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
-    nodes = histories.behind(outputs)
-    asked = histories.asked(nodes, inputs)
+    nodes = iterations.behind(outputs)
+    if iterations.by_past(nodes, inputs):
+        raise GradientError(_BY_PAST, user_location())
+    asked = iterations.asked(nodes, inputs)
     if asked:
         return _with_leaves(outputs, grads, inputs, create, asked)
-    passed = [] if create else histories.passed(outputs)
+    passed = [] if create else iterations.passed(outputs)
     lists = list_histories.led_to(nodes)
     if not passed and not lists:
         return list(run_backward(outputs, grads, inputs, create, unused))
@@ -73,10 +80,20 @@ _REFUSED = (
     "iteration made, in a way that is not followed. Compute the value in the iteration that takes the gradient, at the start of the body."
 )
 
+_BY_PAST = (
+    "a gradient of a gradient that was taken inside of a staged loop, and went through the loop's state back into earlier iterations, is one with respect to that state. "
+    "Take it with respect to what the iteration computes of the state (`h = h * 1` at the start of the body), if that is what is meant, or to tensors from outside of the loop."
+)
+
 _ONE = (
     "a gradient that is taken inside of a staged loop is one with respect to state of the loop that is, in the first iteration, a tensor which the "
     "differentiated value was also computed from by another name. Begin the loop with a tensor of its own (`a = w.clone()` for `a = w`)."
 )
+
+
+def _any(inputs: Sequence[Any], create: bool) -> list[Any]:
+    """What has the type of gradients, in a trace that is not the last one."""
+    return [x * 0 if create else torch.zeros_like(x) for x in inputs]
 
 
 def _of_first(text: str, location: Location | None) -> GradientError:
@@ -100,10 +117,11 @@ def _with_leaves(
     """
     states = {i: inputs[i].grad_fn for i in asked}
     known = all(fn.told.entry is not False for fn in states.values())
-    if create or not (known and all(fn.told.leaf for fn in states.values())):
+    again = any(fn.earlier.again for fn in states.values())
+    if create or again or not (known and all(fn.told.leaf for fn in states.values())):
         needed = create or not known
-        if _ask_anew(histories.led(histories.behind(outputs), list(states.values())), needed):
-            return [x * 0 if create else torch.zeros_like(x) for x in inputs]
+        if _ask_anew(iterations.led(iterations.behind(outputs), list(states.values())), needed):
+            return _any(inputs, create)
         if needed:
             raise _of_first(_REFUSED, user_location())
     for fn in states.values():
@@ -112,7 +130,7 @@ def _with_leaves(
     # The engine comes to the iterations before only where something from before the loop is asked for.
     outside = [fn.earlier.outside[0] for fn in states.values()]
     every = [*inputs, *entries.values(), *outside]
-    found = _passing(outputs, grads, every, histories.passed(outputs))
+    found = _passing(outputs, grads, every, iterations.passed(outputs))
     before = dict(zip(entries, found[len(inputs) :]))
     for i, fn in states.items():
         answer = fn.earlier.asked[fn.index]

@@ -762,7 +762,7 @@ register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NON
 register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE, aliases=False)
 
 
-def _earlier(*cotangents, places, loop, again):
+def _earlier(past, given, outside, leaves):
     raise NotImplementedError("a gradient through earlier iterations outside of a loop")
 
 
@@ -772,7 +772,7 @@ def _wrote_earlier(x):
 
 # Only while a loop is recorded: see ``histories`` and ``loop_histories``.
 register("tg.wrote_earlier", run=_wrote_earlier, effects=PURE, gradient=NONE, kernel=NONE)
-register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
+register("tg.earlier", run=_earlier, effects=PURE, gradient=REPLAY, kernel=NONE, outputs=2)
 # No gradient passes what is ``freed``: see the module of that name.
 register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register("tg.written", run=_written, effects=PURE, gradient=REPLAY, kernel=NONE)

@@ -23,7 +23,7 @@ from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
-from ..writes import freed, histories, hooked, stale, torn
+from ..writes import freed, hooked, iterations, stale, torn
 from . import custom, outer_histories
 from .beside import NONE, Beside, together
 
@@ -237,7 +237,7 @@ def backward(
         current_graph().note_gradient()  # in a loop, they may where its state is known
         raise RuntimeError(optional_grads.UNREACHED)
     every = inputs is None
-    with _behind_hooks([x for x in wrt if every and not histories.is_leaf(x)]) as retained:
+    with _behind_hooks([x for x in wrt if every and not iterations.is_leaf(x)]) as retained:
         found, beside = followed(outs, cotangents, wrt, keep, create_graph, True, every, retained) if wrt else ([], NONE)  # fmt: skip
     some, ways = WAYS(outs, wrt, beside, every)
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
@@ -314,14 +314,14 @@ def _retain(x: torch.Tensor) -> None:
 def staged(out: torch.Tensor) -> bool:
     """Whether a staged construct, or another op that is not torch's own, is in the history of a tensor."""
     return any(
-        isinstance(n, torch.autograd.function.BackwardCFunction) for n in histories.behind([out])
+        isinstance(n, torch.autograd.function.BackwardCFunction) for n in iterations.behind([out])
     )
 
 
 def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The leaves, and tensors with ``retain_grad``, that the history of ``outs`` leads to, in order."""
     found: dict[int, torch.Tensor] = {id(o): o for o in outs if o.requires_grad and o.is_leaf}
-    seen = histories.behind(outs)
+    seen = iterations.behind(outs)
     for node in seen:
         leaf = getattr(node, "variable", None)
         token = getattr(leaf, "token_", None)
@@ -332,7 +332,7 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         elif leaf is not None:
             leaf = getattr(leaf, "shown_", leaf)
             found[id(leaf)] = leaf
-    found.update((id(x), x) for x in histories.leaves_led_to(seen))
+    found.update((id(x), x) for x in iterations.leaves_led_to(seen))
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     return list(found.values())
 

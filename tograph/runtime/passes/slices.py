@@ -33,9 +33,9 @@ def led_to(graph: Graph, start: Collection[Value]) -> set[Value]:
 
 
 def between(graph: Graph, end: Value, cut: Collection[Value], given: Collection[Value]) -> Slice | None:  # fmt: skip
-    """The slice; None where ``end`` is not computed from ``cut``, or by what does more than compute."""
+    """The slice, which has no nodes where ``end`` is one of ``cut``; None where ``end`` is not computed from these, or by what does more than compute."""
     led, free = led_to(graph, cut), _free(graph, given)
-    if end not in led or end in cut:
+    if end not in led:
         return None
     ends, nodes, sources = {*cut, *given}, set[Node](), dict[Value, None]()
     todo = [end]
@@ -54,7 +54,7 @@ def between(graph: Graph, end: Value, cut: Collection[Value], given: Collection[
     made.nodes = [copy_node(n, env) for n in graph.nodes if n in nodes]
     made.outputs = [env[end]]
     prune(made)
-    used = {v for n in made.nodes for v in n.inputs}
+    used = {v for n in made.nodes for v in n.inputs} | set(made.outputs)
     kept = [v for v in sources if env[v] in used]
     made.inputs, made.input_names = [env[v] for v in kept], [""] * len(kept)
     return Slice(made, kept)

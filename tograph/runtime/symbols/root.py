@@ -128,7 +128,7 @@ class Root:
     held: dict[Storage, list[Any]] = field(default_factory=dict)  # see ``writes.histories.hold``
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
-    earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
+    earlier: list[Any] = field(default_factory=list)  # ``iterations.Earlier``
     # Leaves that regions made, each with the value that stands for them.
     joined: list[Any] = field(default_factory=list)
     # By node and output: the tensors that stand for leaves which regions made, see ``autodiff.given_leaves``.

@@ -1,0 +1,321 @@
+"""The autograd history of what a loop carries as state.
+
+Inside the body a tensor has the history of the iterations before it. ``Earlier`` makes a placeholder that requires grad
+where eager's tensor would. A gradient that goes on from it to tensors outside of the loop becomes a node ``tg.earlier``:
+cotangents of the state at the start of an iteration -> cotangents of those tensors, by way of all iterations
+before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards. With ``create_graph`` it is a function of the
+cotangents and of the tensors outside: its gradient is a node of a higher order (``Past``). A leaf that an earlier
+iteration made is not outside: a gradient with respect to it that other state may lead to (``asked``) is another result of that node.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ...errors import GradientError, Location
+from ..graph.ir import Node, Value
+from ..graph.types import BOOL
+from ..inference.infer import tensor_type
+from ..inference.shapes import Meta
+from ..symbols import duals
+from ..symbols.funcgraph import FuncGraph, current_graph, user_location
+from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
+
+EARLIER = "tg.earlier"
+_loops = itertools.count()
+
+
+class Told(NamedTuple):
+    """Of a placeholder: its name; whether each iteration begins with one that the code made a leaf; which may have a gradient already."""
+
+    name: Any
+    leaf: bool
+    graded: bool
+    entry: Any = None  # what was there before the loop
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a node ``tg.earlier`` gives, for the iterations before one of a ``loop``, as ``places`` of the state lead into them.
+
+    Of the first order: cotangents of the places -> those of the tensors outside. Of a higher one: what the order below takes, and a cotangent for each of its
+    results -> the cotangents of what that takes, and of the tensors outside.
+    """
+
+    loop: int
+    places: tuple[int, ...]
+    order: int = 1
+
+    @property
+    def next(self) -> Past:
+        return replace(self, order=self.order + 1)
+
+
+class Earlier:
+    """The iterations before one, in the trace of a loop's body: what its state depends on are the tensors ``outside``."""
+
+    def __init__(
+        self,
+        outside: Sequence[torch.Tensor],
+        location: Location | None,
+        depends: frozenset[tuple[Any, Any]] = frozenset(),
+    ):
+        self.outside, self.location, self.loop = list(outside), location, next(_loops)
+        self.pending: dict[int, Any] = {}
+        self.depends = depends  # names of state, and of the state that it was computed from
+        self.made: list[torch.Tensor] = []
+        self.held: list[tuple[torch.Tensor, Any]] | None = None  # see ``outer_gradients``
+        self.asked: dict[int, tuple[Any, Any]] = {}  # by input of the body: see ``asked``
+        self.reaching: Callable[[Sequence[Any]], list[bool]] = lambda names: [True] * len(self.outside)  # fmt: skip
+        self.looked: list[tuple[list[Any], list[bool]]] = []  # what that was asked, and said
+        self.anew: list[Any] = []  # see ``outer_gradients.Anew``
+        self.again = False  # rather compute anew what is differentiated than ask which leaf it is
+        self.hopeless: set[Any] = set()  # of names: what cannot be computed anew
+        self._shown: list[Any] = []
+        self.body = current_graph()
+        self.body.root.earlier.append(self)
+        with torch.enable_grad():
+            given = [
+                duals.primal_of(x, recorded=False) for x in self.outside
+            ]  # in a body the state has no tangents
+            self._end = _Earlier.apply(self, *given) if given else None
+
+    def state(self, x: Any, index: int, told: Told) -> Any:
+        """The placeholder ``x`` of the body's input ``index`` as a tensor with the history of the iterations before."""
+        with torch.enable_grad():
+            made = _LoopState.apply(self, index, torch.Tensor.requires_grad_(x), self._end)
+        made.grad_fn.told = told
+        self.made.append(made)
+        if told.leaf:
+            x.shown_ = made
+            self._shown.append(x)
+        return made
+
+    def behind_lists(self, before: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What lists of the state may depend on; ``before``: what carries those from before the loop."""
+        return [*before, *([] if self._end is None else [self._end])]
+
+    def come_to(self, names: Sequence[Any]) -> list[bool]:
+        """Which of the tensors outside state may have been computed from."""
+        found = self.reaching(names)
+        self.looked.append((list(names), found))
+        return found
+
+    def release(self) -> None:
+        """The trace is over: no tensor is kept, since its history keeps this object."""
+        for x in self._shown:
+            del x.shown_
+        for held in (self.outside, self.made, self._shown):
+            held.clear()
+        self._end = None
+
+
+class _LoopState(torch.autograd.Function):
+    """Notes the cotangent of a placeholder for ``_Earlier``, whose backward comes after those of all placeholders."""
+
+    @staticmethod
+    def forward(ctx: Any, earlier: Earlier, index: int, x: Any, end: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.earlier, ctx.index = earlier, index
+        return same(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        if grad is None:
+            return None, None, None, None
+        ctx.earlier.pending[ctx.index] = ctx.told.name, grad
+        return None, None, grad if ctx.told.leaf else None, torch.zeros(())
+
+
+class _Earlier(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, earlier: Earlier, *outside: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.earlier = earlier
+        with _disable_current_modes():
+            return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> Any:
+        earlier: Earlier = ctx.earlier
+        pending, earlier.pending = earlier.pending, {}
+        graph = current_graph()
+        if not pending:  # only lists led here
+            return None, *[None] * len(earlier.outside)
+        names, grads = zip(*pending.values())
+        given = [value_of(g, graph) for g in grads]
+        metas = [as_symbolic(x).meta for x in earlier.outside]
+        again = torch.is_grad_enabled()
+        outside = [value_of(x, graph) for x in earlier.outside] if again else []
+        past, leaves = Past(earlier.loop, tuple(pending)), {"leaves": tuple(earlier.asked)}
+        kinds: list[Any] = [tensor_type(m) for m in metas]
+        for i in earlier.asked:
+            kinds += [earlier.body.graph.inputs[i].type, BOOL]
+        node = graph.add(EARLIER, (past, given, outside), leaves, kinds)
+        node.location = node.location or user_location()
+        made = [_result(v, m, graph) for v, m in zip(node.outputs, metas)]
+        answers = iter(node.outputs[len(made) :])
+        earlier.asked = {i: (next(answers), next(answers)) for i in earlier.asked}
+        some = earlier.come_to(names)
+        if earlier.held is None:
+            return None, *(g if s else None for g, s in zip(made, some))
+        held = [x.grad_fn is not None for x in earlier.outside]
+        found = zip(earlier.outside, made, held, some)
+        earlier.held += [(x, g) for x, g, h, s in found if h and s]
+        return None, *(g if s and not h else None for g, h, s in zip(made, held, some))
+
+
+def _result(value: Value, meta: Meta, graph: FuncGraph) -> Any:
+    """The tensor that carries a value in autograd, if any does."""
+    found = graph.sources.get(value)
+    return wrap(value, meta, graph) if found is None else found
+
+
+def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
+    """The nodes of torch's autograd that ``outs`` lead to, in the order of a walk."""
+    seen: dict[Any, None] = {}
+    todo = [o.grad_fn for o in outs if o.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen[node] = None
+            todo += [n for n, _ in node.next_functions if n is not None]
+    return seen
+
+
+def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
+    """The iterations that a gradient may pass to what was computed before their loop."""
+    nodes = [n for n in behind(outs) if isinstance(n, _Earlier._backward_cls)]
+    return [n.earlier for n in nodes if any(x.grad_fn is not None for x in n.earlier.outside)]
+
+
+def name_of(node: Any) -> Any:
+    """The name of the state that a node of autograd stands for; None where it is not known."""
+    return node.told.name if _is_state(node) else None
+
+
+def by_past(nodes: Iterable[Any], inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether ``nodes`` go through a gradient of earlier iterations, and one of ``inputs`` is state that these may have used there."""
+    loops = {x.grad_fn.earlier.loop for x in inputs if _is_state(x.grad_fn)}
+    calls = [n.call.node for n in nodes if hasattr(n, "call")] if loops else ()
+    return any(_has_past(node, loops) for node in calls)
+
+
+def _has_past(node: Node, loops: set[int]) -> bool:
+    if node.op == EARLIER:
+        return node.args[0].loop in loops
+    return any(_has_past(n, loops) for r in node.regions.values() for n in r.nodes)
+
+
+def is_leaf(x: torch.Tensor) -> bool:
+    """Whether eager's tensor is a leaf."""
+    if x.requires_grad and x._base is not None and x._base.requires_grad:
+        return False  # not asked of torch, which computes the history of a view anew after a write
+    return x.is_leaf or (_is_state(x.grad_fn) and x.grad_fn.told.leaf)
+
+
+def check_graded(x: torch.Tensor) -> None:
+    """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
+    if _is_state(x.grad_fn) and x.grad_fn.told.graded:
+        error = GradientError(
+            "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
+            "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
+            user_location(),
+        )
+        error.apart = True  # what has a gradient may be from before the loop
+        raise error
+    if isinstance(x, SymTensor) and x.graded_:
+        raise GradientError(
+            "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
+            "is needed of it there, and set it to None.",
+            user_location(),
+        )
+
+
+def asked(nodes: Iterable[Any], inputs: Sequence[torch.Tensor]) -> list[int]:
+    """Which of ``inputs`` are state of a loop from which an earlier iteration computed other state that ``nodes`` lead to."""
+    states = [n for n in nodes if _is_state(n)]
+    wanted = [(i, x.grad_fn) for i, x in enumerate(inputs) if _is_state(x.grad_fn)]
+    return [i for i, fn in wanted if any(_led(node, fn) for node in states)]
+
+
+def led(nodes: Iterable[Any], leaves: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Which of ``nodes`` are state that an earlier iteration computed from which of ``leaves``."""
+    found = [n for n in nodes if _is_state(n)]
+    return [(n, fn) for fn in leaves for n in found if _led(n, fn)]
+
+
+def _led(node: Any, leaf: Any) -> bool:
+    """Whether an earlier iteration may have computed the state of ``node`` from that of ``leaf``."""
+    same = leaf.earlier is node.earlier and leaf is not node
+    return same and (node.told.name, leaf.told.name) in node.earlier.depends
+
+
+def led_to_before(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether one of ``inputs`` is state that in the first iteration is a tensor which ``outputs`` were also computed from by another name: ``a * w`` behind ``a = w``."""
+    for fn in [x.grad_fn for x in inputs if _is_state(x.grad_fn)]:
+        entry, body = fn.told.entry, fn.earlier.body
+        if isinstance(entry, torch.Tensor) and edge(entry) in _used_first(outputs, fn):
+            if body.settled:
+                return True
+            body.shares = True  # what leads there may be state, too
+    return False
+
+
+def _used_first(outputs: Sequence[torch.Tensor], state: Any) -> set[Any]:
+    """The tensors that ``outputs`` were computed from in the first iteration, otherwise than by way of ``state``."""
+
+    def beside(node: Any) -> bool:
+        return _is_state(node) and node.earlier is state.earlier
+
+    found = used(outputs, beside)
+    states = [e[0] for e in found if isinstance(e, tuple) and beside(e[0]) and e[0] is not state]
+    entries = [s.told.entry for s in states]
+    return found | {edge(e) for e in entries if isinstance(e, torch.Tensor)}
+
+
+def used(outputs: Sequence[torch.Tensor], ends_at: Callable[[Any], bool]) -> set[Any]:
+    """The tensors that ``outputs`` were computed from, as of ``edge``: not what is behind nodes that it ``ends_at``."""
+    found = {edge(o) for o in outputs if o.requires_grad}
+    todo: list[Any] = [o.grad_fn for o in outputs if o.grad_fn is not None]
+    done = set(todo)
+    while todo:
+        node = todo.pop()
+        if (leaf := getattr(node, "variable", None)) is not None:
+            found.add(edge(leaf))
+        if not ends_at(node):
+            following = [e for e in node.next_functions if e[0] is not None]
+            found.update(following)
+            todo += {n for n, _ in following} - done
+            done.update(todo)
+    return found
+
+
+def edge(x: torch.Tensor) -> Any:
+    """What is the same for objects that are one tensor to autograd."""
+    if x.grad_fn is not None:
+        return x.grad_fn, x.output_nr
+    return id(x.storage_ if isinstance(x, SymTensor) else x)
+
+
+def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
+    """The leaves among the state of loops from which earlier iterations computed other state that ``nodes`` lead to."""
+    states = [n for n in nodes if _is_state(n)]
+    leaves = [
+        x for e in dict.fromkeys(n.earlier for n in states) for x in e.made if x.grad_fn.told.leaf
+    ]
+    return [x for x in leaves if any(_led(node, x.grad_fn) for node in states)]
+
+
+def _is_state(node: Any) -> bool:
+    return isinstance(node, _LoopState._backward_cls)
+
+
+def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) -> None:
+    """Give a ``While`` loops for the nodes of ``earlier`` in its body. Set by ``autodiff``."""
