@@ -63,7 +63,7 @@ class Variable(torch.Tensor):
         pass
 
     @property
-    def name(self) -> str | None:  # type: ignore[override]
+    def name(self) -> str | None:
         """The name that the variable was given; it means nothing to tograph."""
         return self.name_
 
