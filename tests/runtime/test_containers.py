@@ -1,5 +1,7 @@
 """``TensorArray``, ``TensorList``, ``Optional`` and ``Variable``: the same errors in a function and outside."""
 
+import copy
+
 import pytest
 import torch
 
@@ -156,3 +158,22 @@ def test_an_array_to_which_nothing_was_written(where, method, grown):
         empty, made = where(f)(torch.tensor(n))
         assert empty.shape == (0,) and empty.dtype == FLOAT
         assert made.shape == (grown if n else made.shape) and made.numel() == 4 * bool(n)
+
+
+def test_the_name_of_a_variable():
+    v = tg.Variable(1.0, name="rate")
+    assert v.name == copy.deepcopy(v).name == "rate" and tg.Variable(1.0).name is None
+    assert tg.function(lambda x: (x * v, v.name))(ONE)[1] == "rate"
+
+
+@pytest.mark.parametrize(
+    "made", [lambda x: array(len(x)), tg.TensorList.from_tensor, lambda x: array(0).unstack(x)]
+)
+def test_length_and_truth(made):
+    def ask(x):
+        cells = made(x)
+        return len(cells) + 1, 1 if cells else 2
+
+    for x, expected in ((TWO, (3, 1)), (TWO[:0], (1, 2))):
+        assert ask(x) == tg.function(ask)(x) == expected
+        assert tg.function(ask, input_signature=[tg.TensorSpec([None], FLOAT)])(x) == expected

@@ -80,6 +80,30 @@ def test_functions_of_c_get_what_is_given():
         tg.function(len)([], 2)
 
 
+class Unnamed:
+    """Methods whose object has a name of the user's own."""
+
+    by = 3.0
+
+    @tg.function(input_signature=[ROW])
+    def times(this, x, more=1.0):  # noqa: N805
+        return x * this.by * more
+
+    @staticmethod
+    @tg.function(input_signature=[ROW, ROW])
+    def add(x, y):
+        return x + y
+
+
+def test_the_object_of_a_method_may_have_any_name():
+    unnamed, x = Unnamed(), torch.ones(2)
+    assert unnamed.times(x).tolist() == unnamed.times([1.0, 1.0]).tolist() == [3.0, 3.0]
+    assert Unnamed.times(unnamed, x, 2.0).tolist() == [6.0, 6.0]
+    assert unnamed.add(x, [2.0, 3.0]).tolist() == [3.0, 4.0]
+    with pytest.raises(TypeError, match="does not fit"):
+        unnamed.times(torch.ones(2, 2))
+
+
 def test_a_bound_method_has_its_function():
     scale = Scale()
     assert scale.times.__func__ is Scale.times

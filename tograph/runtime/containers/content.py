@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...errors import SignatureError, StructureError
+from ...errors import GraphBoolError, SignatureError, StructureError
 from ..graph import ops
 from ..graph.types import INT, ListType, TensorType, Type
 from ..inference.infer import meta_of, tensor_type
@@ -89,3 +89,13 @@ class Content:
             return len(self.content)
         graph = current_graph()
         return scalar(graph.emit("tg.list_size", self._value(), type=INT), graph)
+
+    __tograph_len__ = _count
+
+    def __len__(self) -> int:
+        if self._staged():
+            raise GraphBoolError(
+                f"the length of a {type(self).__name__} is known only when the graph runs: use size()",
+                user_location(),
+            )
+        return len(self.content)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...errors import GraphBoolError, StructureError
+from ...errors import StructureError
 from ..graph import ops
 from ..graph.types import ListType, TensorType, join
 from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
@@ -172,16 +172,6 @@ class TensorList(Content):
             )
         )
         return TensorList(t.dtype, shape, content)
-
-    def __len__(self) -> int:
-        if self._staged():
-            raise GraphBoolError(
-                "the length of a TensorList is known only when the graph runs: use size()",
-                user_location(),
-            )
-        return len(self.content)
-
-    __tograph_len__ = size
 
     def __repr__(self) -> str:
         return f"TensorList({self.dtype}, {self.content!r})"

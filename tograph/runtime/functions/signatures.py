@@ -37,15 +37,24 @@ def specified(
 ) -> list[inspect.Parameter]:
     """The parameters that an ``input_signature`` has entries for, in order: all but the object of a method.
 
-    A function is taken for a method by the name of its first parameter, where it is in the body of a class or has an entry too few;
-    what a method that is bound already says of its parameters is without the object.
+    A function in the body of a class is taken for a method by the name of its first parameter, or where all other parameters without
+    a default have entries and that one has none; elsewhere by both. What a method that is bound already says of its parameters is
+    without the object.
     """
     params = list(signature.parameters.values())
-    if not params or params[0].name not in _OBJECTS or not inspect.isfunction(f):
+    if not params or not inspect.isfunction(f):
         return params
     around = f.__qualname__.rpartition(".")[0]
     in_class = bool(around) and not around.endswith("<locals>")
-    return params[1:] if in_class or len(specs) < len(params) else params
+    named, fewer = params[0].name in _OBJECTS, len(specs) < len(params)
+    is_method = (named or _is_one_short(params, specs)) if in_class else (named and fewer)
+    return params[1:] if is_method else params
+
+
+def _is_one_short(params: Sequence[inspect.Parameter], specs: Sequence[Any]) -> bool:
+    """Whether the specs are those of all parameters without a default but one."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return len(specs) + 1 == sum(p.kind in kinds and p.default is p.empty for p in params)
 
 
 _OBJECTS = ("self", "cls")

@@ -20,7 +20,7 @@ class Variable(torch.Tensor):
     """A tensor with a value that functions may assign. It is a ``torch.Tensor`` and takes part in autograd.
 
     ``value``: a tensor, a number, a list, or a function that gives one. ``dtype``: of the variable, that of the value by
-    default. ``requires_grad``: for floating variables.
+    default. ``requires_grad``: for floating variables. ``name``: an attribute for people to read.
 
     Example::
 
@@ -61,6 +61,11 @@ class Variable(torch.Tensor):
 
     def __init__(self, *args: Any, **kwargs: Any):
         pass
+
+    @property
+    def name(self) -> str | None:
+        """The name that the variable was given; it means nothing to tograph."""
+        return self.name_
 
     def read_value(self) -> torch.Tensor:
         """A snapshot of the value: later assignments do not change it."""
