@@ -1,5 +1,6 @@
 """The quick key of a call against the full one, and calls that go by it."""
 
+import dataclasses
 import enum
 import itertools
 import warnings
@@ -218,3 +219,53 @@ def test_nested_tensors_are_refused():
     for args in ((x,), ([x],)):
         with pytest.raises(tg.errors.UnsupportedOpError, match="no nested ones"):
             tg.function(lambda v: v)(*args)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    x: torch.Tensor
+    name: str = "a"
+    rest: list = dataclasses.field(default_factory=list)
+
+    def scaled(self, k):
+        return dataclasses.replace(self, x=self.x * k)
+
+
+def grown(s):
+    while s.x.sum() < 20:
+        s = s.scaled(2)
+    s.rest.append(s.x + 1)
+    return s
+
+
+def test_frozen_dataclasses_with_tensors_are_structures():
+    f = tg.function(grown)
+    for i in range(1, 5):
+        given = [Sample(torch.full((2,), float(i))) for _ in range(2)]
+        found, wanted = f(given[0]), grown(given[1])
+        torch.testing.assert_close([found.x, *found.rest], [wanted.x, *wanted.rest])
+        assert found.name == wanted.name
+        torch.testing.assert_close(given[0].rest, given[1].rest)
+    assert f.trace_count == 1
+    f(Sample(torch.ones(2), "b"))
+    f(Sample(torch.ones(3)))
+    assert f.trace_count == 3
+
+
+def test_a_frozen_dataclass_is_one_object_in_a_call():
+    s = Sample(torch.ones(2))
+    both = tg.function(lambda a, b: (a, a is b, a.x is b.x))
+    for one, other in ((s, s), (s, Sample(s.x))):
+        found = both(one, other)
+        assert found[0] is s and found[1:] == (one is other, True)
+    x = torch.ones(2, requires_grad=True)
+    tg.function(lambda s: (s.scaled(3).x).sum())(Sample(x)).backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_frozen_dataclasses_without_tensors_are_objects():
+    f = tg.function(lambda x, s: x * len(s.name))
+    s = Sample("no tensor")
+    for _ in range(3):
+        f(torch.ones(2), s)
+    assert f.trace_count == 1

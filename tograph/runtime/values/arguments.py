@@ -24,7 +24,7 @@ from ..inference.shapes import SYMBOLS
 from . import tables
 from .exact import exact, exact_keys
 from .growing import StagedList
-from .pytrees import HEAP, parts_of, rebuild
+from .pytrees import HEAP, is_frozen, parts_of, rebuild
 from .specs import TensorSpec
 from .structure import Handle
 
@@ -155,10 +155,29 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
     return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
 
 
+def _is_structure(x: Any) -> bool:
+    """Whether an object of a class is what it holds: the class says so, or it is a frozen dataclass with tensors, made for each call."""
+    kind = type(x)
+    return hasattr(kind, "__tograph_flatten__") or (is_frozen(kind) and _holds_tensors(x))
+
+
+def _holds_tensors(x: Any) -> bool:
+    if isinstance(x, (torch.Tensor, TensorSpec)):
+        return True
+    kind = type(x)
+    inside = kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields"))
+    _, parts = parts_of(x) or (None, ()) if inside or is_frozen(kind) else (None, ())
+    return any(map(_holds_tensors, parts))
+
+
 def _object_key(x: Any, flat: Flat, name: str) -> Any:
     kind = type(x)
-    if hasattr(kind, "__tograph_flatten__"):
-        aux, parts = x.__tograph_flatten__()
+    if _is_structure(x):
+        if is_frozen(kind):  # one that is passed twice is one object
+            if id(x) in flat.containers:
+                return ("same", flat.containers[id(x)])
+            flat.containers[id(x)] = len(flat.containers)
+        aux, parts = parts_of(x) or (None, [])
         return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
     if isinstance(x, Handle):
         return ("handle", x.type)
@@ -243,7 +262,7 @@ def replace_tensors(
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec)) or kind in _NUMBERS or _of_numpy(x):
         return take(x)
-    if kind is list or kind in _MAPPINGS:
+    if kind is list or kind in _MAPPINGS or is_frozen(kind):
         known = next((made for made, real in spares if real is x), None)
         if known is not None:
             return known
@@ -259,11 +278,11 @@ def replace_tensors(
         )
     elif isinstance(x, tuple) and hasattr(kind, "_fields"):
         made = kind._make(replace_tensors(v, take, spares, tabled) for v in x)
-    elif hasattr(kind, "__tograph_flatten__"):
+    elif _is_structure(x):
         aux, parts = parts_of(x) or (None, [])
         made = rebuild(kind, aux, [replace_tensors(p, take, spares, tabled) for p in parts])
     else:
         return x
-    if kind is list or kind in _MAPPINGS:
+    if kind is list or kind in _MAPPINGS or is_frozen(kind):
         spares.append((made, x))
     return made

@@ -200,8 +200,14 @@ def _can_change(cls: type) -> bool:
 @functools.cache
 def is_value_class(cls: type) -> bool:
     """Whether objects of a class cannot change and are rebuilt from their parts: tuples and frozen dataclasses."""
-    frozen = getattr(cls, "__dataclass_params__", None)
-    return issubclass(cls, tuple) or (frozen is not None and frozen.frozen)
+    return issubclass(cls, tuple) or is_frozen(cls)
+
+
+@functools.cache
+def is_frozen(cls: type) -> bool:
+    """Whether a class is a frozen dataclass."""
+    parameters = getattr(cls, "__dataclass_params__", None)
+    return parameters is not None and parameters.frozen and not issubclass(cls, tuple)
 
 
 def _is_structseq(cls: type) -> bool:
