@@ -92,6 +92,11 @@ MISTAKES = {
         errors.StructureError,
         "the cond of while_loop returned None",
     ),
+    "while_condition_of_a_tuple": (
+        lambda x: tg.while_loop(lambda v: (v < 3,), lambda v: v + 1, (x,)),
+        errors.StructureError,
+        "the cond of while_loop returned a tuple",
+    ),
     "while_vars": (
         lambda x: tg.while_loop(lambda v: v < 3, lambda v: v + 1, x),
         errors.StructureError,

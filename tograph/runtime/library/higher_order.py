@@ -148,6 +148,11 @@ def _condition(go: Any) -> Any:
         raise StructureError(
             "the cond of while_loop returned None: return the condition", user_location()
         )
+    if isinstance(go, (list, tuple, dict)):  # which are true for ever
+        raise StructureError(
+            f"the cond of while_loop returned a {type(go).__name__}: return the condition alone, one bool",
+            user_location(),
+        )
     return go
 
 
