@@ -340,11 +340,9 @@ def _may_have(content: Any, graph: FuncGraph) -> bool:
 
 def _identity(x: torch.Tensor) -> Any:
     """Which tensor this is: objects that show the same storage in the same way are one."""
-    return (
-        (id(x.storage_), tuple(map(_step, x.chain)))
-        if isinstance(x, structure.SymTensor)
-        else id(x)
-    )
+    if not isinstance(x, structure.SymTensor):
+        return id(x)
+    return id(x.storage_), tuple(map(_step, x.chain))
 
 
 def _step(view: Any) -> Any:
@@ -352,10 +350,17 @@ def _step(view: Any) -> Any:
 
 
 def _constant(x: Any) -> Any:
-    """A constant as something that is equal where it is, and anything else as itself."""
+    """A constant, or a number from outside of the loop, as something that is equal where it is; of a number that each trace of the body has anew its type."""
     if isinstance(x, (list, tuple)):
         return tuple(map(_constant, x))
-    return (type(x), x) if type(x) in (int, float, bool, str, type(None)) else id(x)
+    if type(x) in (int, float, bool, str, type(None)):
+        return type(x), x
+    ref, graph = getattr(getattr(x, "node", None), "ref", None), current_graph()
+    while ref is not None and graph is not None:
+        if ref.graph is graph:
+            return id(ref.value)
+        graph = graph.outer
+    return type(x)
 
 
 def _values(content: Any, graph: FuncGraph) -> set[Value]:
