@@ -43,6 +43,15 @@ def test_as_numpy(use):
             same(converted(X, n), gathered(use, X, n))
 
 
+def test_percentiles_out_of_range_and_of_nan():
+    f = tg.function(lambda x, n, q: gathered(lambda a, k, s: np.percentile(a, q), x, n))
+    for q in (-1, 100.5):
+        with pytest.raises(ValueError, match="Percentiles must be in the range"):
+            f(X, torch.tensor(4), q)
+    g = tg.function(lambda x: np.percentile([x[0].item(), x[1].item()], 50))
+    assert np.isnan(g(torch.tensor([torch.nan, 1.0]))) and g(torch.tensor([2.0, 1.0])) == 1.5
+
+
 @pytest.mark.parametrize(
     "use",
     [lambda a, k, s: np.ptp(a), lambda a, k, s: np.percentile(a, 50), lambda a, k, s: np.average(a, weights=a)],

@@ -117,17 +117,30 @@ def _round(x: torch.Tensor, decimals: int = 0) -> Any:
     return torch.round(x * scale) / scale if decimals > 0 else torch.round(x / scale) * scale
 
 
-def _quantile(scale: float) -> Callable[..., Any]:
+def _quantile(scale: float, words: str) -> Callable[..., Any]:
     """``np.quantile`` (of 1) or ``np.percentile`` (of 100), between neighbours in proportion."""
 
     def of(x: torch.Tensor, q: Any) -> Any:
-        at = beside(q)
-        if at is None or x.dim() != 1:
+        given = beside(q)
+        if given is None or x.dim() != 1:
             return NotImplemented
+        part = given.to(torch.float64) / scale
+        require(((part >= 0) & (part <= 1)).all().item(), ValueError(words))
         require(x.shape[0] > 0, _EMPTY)
-        return torch.quantile(x.to(torch.float64), at.to(torch.float64) / scale)
+        return call(_at, x.to(torch.float64), part)
 
     return of
+
+
+def _at(x, part):
+    """The items at parts of the way through the sorted ones, NaN where one of them is."""
+    at = part * (x.shape[0] - 1)
+    low, ordered = at.floor().long(), torch.sort(x).values
+    a, b = ordered[low], ordered[torch.clamp(low + 1, max=x.shape[0] - 1)]
+    return torch.where(x.isnan().any(), torch.nan, torch.lerp(a, b, at - low))
+
+
+DECIDING.add(_at)
 
 
 def _average(x: torch.Tensor, *, weights: Any = None) -> Any:
@@ -221,8 +234,8 @@ _form(np.dot, np.matmul, np.inner, of=_dot, arrays=2)
 _form(np.outer, of=lambda a, b: torch.outer(*together([a.reshape(-1), b.reshape(-1)])), arrays=2)
 _form(np.where, of=_where, arrays=3)
 _form(np.clip, of=_clip)
-_form(np.quantile, of=_quantile(1.0))
-_form(np.percentile, of=_quantile(100.0))
+_form(np.quantile, of=_quantile(1.0, "Quantiles must be in the range [0, 1]"))
+_form(np.percentile, of=_quantile(100.0, "Percentiles must be in the range [0, 100]"))
 _form(np.average, of=_average, options=["weights"])
 _form(np.ptp, of=_spread)
 _form(np.append, of=_appended, arrays=2)
