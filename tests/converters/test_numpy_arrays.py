@@ -19,7 +19,7 @@ USES = [
     lambda a, k, s: (np.average(a), np.average(k), np.average(a, weights=np.array(k) + 1)),
     lambda a, k, s: (np.append(a, 1.0), np.concatenate([a, k]), np.concatenate((a, [1.0, s])), np.stack([k, k]), np.stack([a, k], axis=1), np.hstack([a, k])),
     lambda a, k, s: (np.allclose(a, a), np.isclose(a, k), np.isclose(a, s, atol=1.0), np.array_equal(a, a), np.array_equal(a, k), np.array_equal(a, a[1:])),
-    lambda a, k, s: (np.sin(a), np.exp(k), np.maximum(a, 0), np.minimum(a, k), np.abs(k), np.square(a), np.floor(a), np.hypot(a, k), np.isfinite(a)),
+    lambda a, k, s: (np.sin(a), np.exp(k), np.maximum(a, 0), np.minimum(a, k), np.abs(k), np.fabs(k), np.log10(np.abs(a)), np.square(a), np.floor(a), np.hypot(a, k), np.isfinite(a)),
     lambda a, k, s: (np.dot(a, k), np.dot(k, k), np.inner(a, a), np.outer(a, k), np.matmul(a, a)),
 ]  # fmt: skip
 

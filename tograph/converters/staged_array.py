@@ -115,13 +115,9 @@ class StagedArray(StagedSequence):
     __hash__: Any = None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """A function of numpy of one array of f64, or an operator beside a number of numpy."""
-        one = _OF_ONE.get(ufunc.__name__)
-        if method != "__call__" or options:
-            self._refuse()
-        if len(inputs) == 1 and one is not None and self.tensor.dtype == torch.float64:
-            return StagedArray(one(self.tensor))
-        found = beside_arrays(ufunc, inputs)
+        """An operator of numpy beside an array or a number of numpy; functions of each item have forms (``numpy_arrays``)."""
+        known = method == "__call__" and not options
+        found = beside_arrays(ufunc, inputs) if known else NotImplemented
         return self._refuse() if found is NotImplemented else found
 
     def __matmul__(self, other: Any) -> Any:
@@ -142,9 +138,6 @@ class StagedArray(StagedSequence):
         return self._refuse()
 
 
-_OF_ONE: dict[str, Callable[..., torch.Tensor]] = {
-    n: getattr(torch, n) for n in ("sqrt", "exp", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "square", "isnan", "isfinite", "floor", "ceil")
-} | {"absolute": torch.abs, "fabs": torch.abs}  # fmt: skip
 _OF_TWO: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod, "power": operator.pow,
     "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,

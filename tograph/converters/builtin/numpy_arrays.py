@@ -219,6 +219,7 @@ for _name in ("floor", "ceil", "trunc"):
     _each(_name, (torch.float64,), whole=False)
 for _name in ("abs", "square", "maximum", "minimum"):
     _each(_name, _NUMBERS, whole=True)
+_form(np.fabs, of=lambda x: torch.abs(x.to(torch.float64)))
 _CLOSENESS = ("rtol", "atol", "equal_nan")
 _form(np.sort, of=lambda x: torch.sort(x).values)
 _form(np.argsort, of=lambda x: torch.argsort(x, stable=True))
