@@ -20,6 +20,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from ..transpiler.scope import names_of
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import name
 from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
@@ -30,6 +31,17 @@ _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted"
 
 
 class Comprehensions(Converter):
+    globals: frozenset[str] = frozenset()  # what the function around declares global
+
+    def visit_FunctionDef(self, node):
+        around = self.globals
+        if not getattr(node, "generated", False):
+            self.globals = names_of(node).declared_global
+        try:
+            return self.generic_visit(node)
+        finally:
+            self.globals = around
+
     def visit_ListComp(self, node):
         return self._rewrite(
             node,
@@ -43,8 +55,12 @@ class Comprehensions(Converter):
         return self._rewrite(node, "set_comp", "set()", "result_.add(value_)", {"value_": node.elt})
 
     def visit_DictComp(self, node):
-        holes = {"key_": node.key, "value_": node.value}
-        return self._rewrite(node, "dict_comp", "{}", "result_[key_] = value_", holes)
+        """The key is evaluated before the value, which an assignment to an item would do after it."""
+        step, holes = "result_[key_] = value_", {"key_": node.key, "value_": node.value}
+        if not _is_item(node.key, node.generators):
+            step = f"key_ = k_\n{step}"
+            holes |= {"key_": self.context.namer.fresh("key"), "k_": node.key}
+        return self._rewrite(node, "dict_comp", "{}", step, holes)
 
     def visit_GeneratorExp(self, node):
         return self._function(
@@ -171,6 +187,16 @@ class Comprehensions(Converter):
         definition.body = [s for s in body if not isinstance(s, gast.Pass)]
         definition.generated = True
         bound = walrus_names(node) if has_walrus(node) else []
-        if bound:
-            definition.body.insert(0, gast.copy_location(gast.Nonlocal(bound), node))
+        outer = [n for n in bound if n not in self.globals]
+        for kind, names_ in ((gast.Global, sorted(self.globals.intersection(bound))), (gast.Nonlocal, outer)):  # fmt: skip
+            if names_:
+                definition.body.insert(0, gast.copy_location(kind(names_), node))
         return definition
+
+
+def _is_item(key: gast.expr, generators: list[gast.comprehension]) -> bool:
+    """Whether a key is the same before and after the value is evaluated: a constant, or what a loop binds."""
+    targets = (n for g in generators for n in walk(g.target) if isinstance(n, gast.Name))
+    return isinstance(key, gast.Constant) or (
+        isinstance(key, gast.Name) and key.id in {t.id for t in targets}
+    )

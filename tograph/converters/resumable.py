@@ -84,9 +84,10 @@ class Resumable(Converter):
         self.result, self.sent = fresh("result"), fresh("sent")
         self.yields, self.kept = 0, [self.place, self.item, self.result]
         scope = names_of(tree)
+        made = {n.name for n in own_nodes(tree) if getattr(n, "generated", False)}
         first = [tree.body[0]] if is_docstring(tree.body[0]) else []
         body = self._block(self.block(tree.body[len(first) :]))
-        self.kept += sorted(scope.locals - set(scope.params))
+        self.kept += sorted(scope.locals - made - set(scope.params))
         resume = self._resume(tree, body, scope)
         tree.body = first + self._declared(tree) + self._around(tree, resume)
         return tree
@@ -101,7 +102,7 @@ class Resumable(Converter):
             place_=self.place,
             body_=body,
         )[0]
-        shared = sorted({*self.kept, *scope.locals, *scope.declared_nonlocal})
+        shared = sorted({*self.kept, *scope.params, *scope.declared_nonlocal})
         heads: list[gast.stmt] = [gast.Nonlocal(shared)]
         if scope.declared_global:
             heads.append(gast.Global(sorted(scope.declared_global)))
@@ -159,7 +160,9 @@ class Resumable(Converter):
         plain: list[gast.stmt] = []
         for i, s in enumerate(block):
             if i not in held:
-                (plain if i < held[-1] else out).append(s)
+                # What a comprehension became is called where it stands and does nothing itself.
+                made_here = getattr(s, "generated", False)
+                (plain if i < held[-1] and not made_here else out).append(s)
                 continue
             if plain:
                 out += self._afresh(plain, plain[0])
