@@ -20,7 +20,7 @@ from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values.pytrees import base_container, blank, has_identity
 from . import outside_world, special_results, standard, union
 from .call_rules import is_user_function, module_rule
-from .iterators import advancing
+from .iterators import advancing, gives_items
 from .left_alone import shows_staged
 from .registry import BUILTINS
 
@@ -110,7 +110,9 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     ):
         outside_world.called(cls, args, kwargs)
         reads.passed([a for a in args if hasattr(type(a), "__next__")])
-        return noted(_of_library(cls, args, kwargs))
+        made = _of_library(cls, args, kwargs)
+        gives_items(made)
+        return noted(made)
     if not _is_written(init.__code__) or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))
     if raised:  # its arguments are kept before ``__init__`` says otherwise

@@ -55,7 +55,7 @@ def _indexed(sequence):
     while True:
         try:
             item = sequence[i]
-        except IndexError:
+        except (IndexError, StopIteration):
             return
         yield item
         i += 1

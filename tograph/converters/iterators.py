@@ -1,8 +1,8 @@
 """Iterators of converted code: where each of them is may become state of a staged construct.
 
 ``iter``, ``zip``, ``map``, ``enumerate`` and ``reversed`` of sequences give a ``SequenceIterator``: its items are picked by a number,
-which a branch that is not taken, or that is traced again, finds as it was. What other iterators gave cannot be given back: an ``Advancing`` one
-counts what was taken, and is refused wherever that is not what the program has taken. One from outside of the function (``Outer``) is
+which a branch that is not taken, or that is traced again, finds as it was. An ``Advancing`` one keeps what another iterator gave, such as
+that of a file, for who takes it again; where that is made of tensors it cannot be taken again, and is refused. One from outside of the function (``Outer``) is
 advanced for good while tracing, which a trace does at every call: never in a staged branch or loop.
 """
 
@@ -13,13 +13,16 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from ..errors import StagingError
-from ..runtime.guarding import reads
+from ..runtime.guarding import guards, reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
+from .staging import is_staged_key
 
 # The positions of an iterator that a staged ``break`` has left, and of a generator that was taken whole.
 LOST, DONE = -1, -2
@@ -36,7 +39,10 @@ def place_now(iterator: Any) -> int:
 def moved(iterator: Any, position: Any) -> None:
     """Set the position, as a change of the regions that the iterator was not made in."""
     if journal.depth() > iterator.depth:
-        journal.record(locations.attribute(iterator, "position"))
+        place = locations.attribute(iterator, "position")
+        if isinstance(iterator, Kept):  # what the program has tells whether a region made it
+            place.keep = iterator.iterator
+        journal.record(place)
     iterator.position = position
 
 
@@ -70,6 +76,7 @@ class SequenceIterator:
     def __next__(self):
         at = place_now(self)
         if at >= len(self.items) or (isinstance(self.items, View) and not self.items.reaches(at)):
+            moved(self, _MANY)  # an iterator that has ended gives nothing of what is appended later
             raise StopIteration
         moved(self, at + 1)
         return self.items[at]
@@ -112,10 +119,14 @@ _MANY = 2**62
 
 
 class Advancing:
-    """Any other iterator: ``taken`` items were taken from it while tracing, ``position`` of them by the program."""
+    """Any other iterator: ``taken`` of its items were taken while tracing, ``position`` of them by the program.
+
+    ``items``: those that a region which was undone may take again.
+    """
 
     def __init__(self, iterator: Iterator[Any]):
         self.iterator, self.position, self.taken, self.depth = iterator, 0, 0, journal.depth()
+        self.items: dict[int, Any] = {}
         self.sources = _taken_from(iterator)  # one that has ended does not tell any more
 
     def __tograph_holds__(self) -> list[Any]:
@@ -125,12 +136,21 @@ class Advancing:
         return self
 
     def __next__(self):
-        if place_now(self) != self.taken:
-            raise lost("an iterator")
-        item = next(self.iterator)
-        self.taken += 1
-        moved(self, self.taken)
+        at = place_now(self)
+        if at < self.taken:
+            item = self._again(at)
+        else:
+            item = next(self.iterator)
+            self.taken += 1
+            if journal.depth() > self.depth and _is_plain(item):
+                self.items[at] = item
+        moved(self, at + 1)
         return item
+
+    def _again(self, at: int) -> Any:
+        if at not in self.items:
+            raise lost("an iterator")
+        return self.items[at]
 
     def lose(self) -> None:
         """A staged ``break`` left it, and what it takes its items from, at a place that only the run knows."""
@@ -139,6 +159,10 @@ class Advancing:
             if isinstance(x, Outer):
                 x.lose()
             moved(x, LOST)
+
+
+class Kept(Advancing):
+    """The items of an object that the program has itself, such as a file."""
 
 
 class Outer:
@@ -175,11 +199,14 @@ def from_outside(x: Any) -> Any:
         return x
     source = watch.source_of(x)
     if source is None:
-        return x
+        return watch.iterators.get(id(x), x)
     watch.advanced(x)
     if id(x) not in watch.iterators:
         watch.iterators[id(x)] = Outer(x, source.label)
     return watch.iterators[id(x)]
+
+
+HELD = (SequenceIterator, Advancing, Outer)
 
 
 def _taken_from(x: Any) -> list[Any]:
@@ -190,7 +217,7 @@ def _taken_from(x: Any) -> list[Any]:
             if id(part) in seen:
                 continue
             seen.add(id(part))
-            if isinstance(part, (SequenceIterator, Advancing, Outer)):
+            if isinstance(part, HELD):
                 found.append(part)
             elif type(part) is tuple or (isinstance(part, Iterator) and type(part).__module__ in ("builtins", "itertools")):  # fmt: skip
                 todo.append(part)
@@ -231,7 +258,30 @@ def _is_sequence(x: Any) -> bool:
     return type(x) in (list, tuple, range)
 
 
+_PLAIN = (*guards.ATOMS, complex)
+
+
+def _is_plain(item: Any) -> bool:
+    """Whether an item is the same for who takes it again: texts and numbers, what is made of them, and objects without attributes."""
+    if type(item) in (list, tuple):
+        return all(map(_is_plain, item))
+    if type(item) is dict:
+        return all(_is_plain(x) for pair in item.items() for x in pair)
+    if isinstance(item, _PLAIN):
+        return True
+    return not (isinstance(item, torch.Tensor) or is_staged_key(item) or hasattr(item, "__dict__"))
+
+
+def gives_items(made: Any) -> None:
+    """Note an iterator that code which is not converted made, such as a file: ``from_outside`` finds what keeps its items."""
+    watch = reads.current()
+    if watch is None or not hasattr(type(made), "__next__") or isinstance(made, HELD):
+        return
+    if id(made) not in watch.iterators and watch.source_of(made) is None:
+        watch.iterators[id(made)] = Kept(made)
+
+
 def advancing(x: Any) -> Any:
     """An iterator as converted code holds it."""
-    held = isinstance(x, (SequenceIterator, Advancing, Outer)) or not is_tracing()
+    held = isinstance(x, HELD) or not is_tracing()
     return x if held else Advancing(x)

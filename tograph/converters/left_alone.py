@@ -32,6 +32,7 @@ from . import outside_world, union
 from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
+from .iterators import gives_items
 from .registry import HIGHER_ORDER, STREAM_METHODS, TENSOR_METHODS, form_of, hashable
 from .resolved import resolved
 
@@ -90,6 +91,7 @@ def _run_alone(f, args, kwargs):
     try:
         found = unconverted.run(f, args, kwargs)
         outside_world.opened(found)
+        gives_items(found)
         _refuse_shown(found, f)
         return found
     except (GraphBoolError, TypeError, ValueError, RuntimeError) as error:

@@ -89,15 +89,21 @@ def _tried(a: Any, b: Any, method: str, reflected: str, same_type: bool) -> Any:
     if same_type or type(a) is not type(b):
         order.append((right, b, a))
         base = getattr(type(a), reflected, None)
-        if issubclass(type(b), type(a)) and type(b) is not type(a) and right is not base:
+        if issubclass(type(b), type(a)) and type(b) is not type(a) and (same_type or right is not base):
             order.reverse()
     for function, x, y in order:
-        if function is not None:
-            fields = compared_fields(function, x)
-            result = call(function, x, y) if fields is None else _by_fields(function, fields, x, y)
-            if result is not NotImplemented:
-                return result
+        if function is not None and (result := _called(function, x, y)) is not NotImplemented:
+            return result
     return NotImplemented
+
+
+def _called(function: Any, x: Any, y: Any) -> Any:
+    """What one method gives: a user's, one that ``dataclasses`` made, or what every object has."""
+    if function is object.__ne__:
+        result = _called(type(x).__eq__, x, y)
+        return result if result is NotImplemented else not_(result)
+    fields = compared_fields(function, x)
+    return call(function, x, y) if fields is None else _by_fields(function, fields, x, y)
 
 
 def _by_fields(function: Any, fields: tuple[str, ...], x: Any, y: Any) -> Any:
@@ -188,8 +194,6 @@ def _comparison(name: str) -> Any:
             return order
         if not (defines_operators(type(a)) or defines_operators(type(b))):
             return function(a, b)
-        if name == "ne" and type(a).__ne__ is object.__ne__:
-            return not_(eq(a, b))
         result = _tried(a, b, f"__{name}__", f"__{reflected}__", True)
         if result is not NotImplemented:
             return result

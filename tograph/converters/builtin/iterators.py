@@ -35,7 +35,7 @@ def iter_(x, *rest):
         x = call(begin, x)
         return x if method_of(x, "__next__") is not None else iter(x)
     outer = None if rest else from_outside(x)
-    if isinstance(outer, Outer):
+    if isinstance(outer, (Advancing, Outer)):
         return x  # ``iter`` of an iterator is that itself
     x = x if rest else iterator_of(x)
     if isinstance(x, torch.Tensor) and is_staged(x):
