@@ -21,6 +21,7 @@ from ..runtime.values import facts
 from ..runtime.values.flattening import choose
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import UNSET, is_union
+from ..runtime.values.tables import is_table
 from .calls import call
 from .comparisons import contains
 from .conditional_expression import if_exp
@@ -191,33 +192,53 @@ class match_star:
 _SEQUENCE, _MAPPING = 1 << 5, 1 << 6  # bits of a class: `collections.abc` counts it as one
 
 
+_TEXTS = (str, StagedString, bytes, bytearray, torch.Tensor)  # no sequences for ``match``
+
+
 def _counts_as(x, bit: int) -> bool:
     """Whether Python takes an object for a sequence or mapping; what stands for one in a trace is one."""
-    return bool(type(x).__flags__ & bit) or type(x).__module__.startswith("tograph.")
+    if not type(x).__module__.startswith("tograph."):
+        return bool(type(x).__flags__ & bit)
+    if bit == _MAPPING:
+        return hasattr(x, "keys")
+    return hasattr(x, "__getitem__") and not (isinstance(x, (dict, set)) or is_table(x))
 
 
 def match_sequence(*patterns):
     star = next((i for i, p in enumerate(patterns) if isinstance(p, match_star)), None)
 
     def match(subject, captures):
-        excluded = isinstance(subject, (str, StagedString, bytes, bytearray, dict, set, torch.Tensor))  # fmt: skip
-        if excluded or not hasattr(subject, "__getitem__") or not _counts_as(subject, _SEQUENCE):
+        if isinstance(subject, _TEXTS) or not _counts_as(subject, _SEQUENCE):
             return False
         if isinstance(subject, StagedList) and subject.handle is not None:
             return _listed(subject, patterns, star, captures)
-        count, fixed = len(subject), len(patterns) - (star is not None)
-        if count != fixed if star is None else count < fixed:
+        rows = [p for i, p in enumerate(patterns) if i != star]
+        if star == 0 and not rows:  # any sequence will do
+            if patterns[0].name is not None:
+                captures[patterns[0].name] = call(list, subject)
+            return True
+        count = call(len, subject)
+        if isinstance(count, SYMBOLS):
+            return _listed(subject, patterns, star, captures)
+        if count != len(rows) if star is None else count < len(rows):
             return False
-        items, rows = list(subject), list(patterns)
-        if star is not None:
-            after = len(patterns) - star - 1
-            end = count - after
-            if patterns[star].name is not None:
-                captures[patterns[star].name] = items[star:end]
-            items, rows = items[:star] + items[end:], rows[:star] + rows[star + 1 :]
+        items = _items(subject, count, star, rows, patterns, captures) if rows else []
         return _all([lambda p=p, x=x: p(x, captures) for p, x in zip(rows, items)])
 
     return over_options(match)
+
+
+def _items(subject, count, star, rows, patterns, captures) -> list[Any]:
+    """The items that have a pattern of their own. Where no name gets the others, Python reads them by index, and these alone."""
+    if star is None:
+        return call(list, subject)
+    after = len(patterns) - star - 1
+    if patterns[star].name is None:
+        at = [i if i < star else count - after + i - star for i in range(len(rows))]
+        return [getitem(subject, i) for i in at]
+    items = call(list, subject)
+    captures[patterns[star].name] = items[star : count - after]
+    return items[:star] + items[count - after :]
 
 
 def _listed(subject, patterns, star, captures):
@@ -239,8 +260,11 @@ def _listed(subject, patterns, star, captures):
 
 def match_mapping(keys, patterns, rest):
     def match(subject, captures):
-        if not (hasattr(subject, "keys") and hasattr(subject, "__getitem__") and _counts_as(subject, _MAPPING)):  # fmt: skip
+        if not _counts_as(subject, _MAPPING):
             return False
+        for i, k in enumerate(keys):
+            if k in keys[:i]:
+                raise ValueError(f"mapping pattern checks duplicate key ({k!r})")
         if any(k not in subject for k in keys):
             return False
         if rest is not None:
@@ -266,6 +290,23 @@ def _field(subject, attr, pattern, captures):
     return [lambda: call(hasattr, subject, attr), lambda: pattern(part, captures)]
 
 
+def _positional(cls: type, count: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The attributes that positional sub-patterns of a class are for; TypeError as Python raises it."""
+    fields = getattr(cls, "__match_args__", ()) if count else ()
+    if type(fields) is not tuple:
+        raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(fields).__name__})")  # fmt: skip
+    if count > len(fields):
+        raise TypeError(f"{cls.__name__}() accepts {len(fields)} positional sub-patterns ({count} given)")  # fmt: skip
+    seen: list[str] = []
+    for attr in (*fields[:count], *names):
+        if type(attr) is not str:
+            raise TypeError(f"__match_args__ elements must be strings (got {type(attr).__name__})")
+        if attr in seen:
+            raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {attr!r}")
+        seen.append(attr)
+    return fields
+
+
 _SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
@@ -278,11 +319,7 @@ def match_class(cls, patterns, names, kwd):
         if patterns and cls in _SELF:
             tests.append(lambda: patterns[0](subject, captures))
         else:
-            fields = getattr(cls, "__match_args__", ())
-            if len(patterns) > len(fields):
-                raise TypeError(
-                    f"{cls.__name__}() accepts {len(fields)} positional sub-patterns ({len(patterns)} given)"
-                )
+            fields = _positional(cls, len(patterns), names)
             for attr, p in zip(fields, patterns):
                 if not hasattr(subject, attr):
                     return False
