@@ -192,6 +192,7 @@ class Generator:
         if at == 0 and (self._begun is None or self._taken):
             # Also where a branch took from it, and what that branch did was put back.
             self._begun, self._taken = self._native(*self._args, **self._kwargs), 0
+            journal.begun(self._begun)
         if at != self._taken:
             raise lost("a generator")
         return self._begun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..runtime.guarding.reads import made_class
 from ..runtime.values.structure import UNSET
-from . import builtin  # noqa: F401  registers the staged forms of built-ins
+from . import builtin, exit_stacks  # noqa: F401  register the staged forms of built-ins
 from .asserts import assert_stmt
 from .attribute_writes import delattr_, setattr_
 from .attributes import attr

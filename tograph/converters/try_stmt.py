@@ -228,8 +228,8 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
         ended = True
     except control_flow.Unreachable:
         return attempt, True, False
-    except Exception:
-        pass  # Python raises it again in place, under Python's own try; what the graph did before it counts here
+    except Exception as error:
+        attempt.error = error  # what the graph did before it counts here
     except BaseException:
         attempt.undo()
         raise
@@ -237,7 +237,7 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
 
 
 def _tried(body, handlers, orelse, final, places) -> bool:
-    """Trace a ``try``; False where it is all Python's: its body raises while it is traced, and cannot fail when the graph runs.
+    """Trace a ``try``; False where it is all Python's: tograph refuses something in a body that cannot fail when the graph runs.
 
     The body is traced apart. It stays where nothing in it may fail when the graph runs, or where all that follows a failure is
     a ``finally`` that does nothing then, such as one that turns gradients on again. Else it is traced anew as a region.
@@ -254,6 +254,9 @@ def _tried(body, handlers, orelse, final, places) -> bool:
             _then(orelse, final, places)
         else:
             _python_try(lambda: None, (), orelse, final)
+        return True
+    if not failing and attempt.keep_failed():
+        _handled_by_python(attempt.fail, handlers, None, final, places)
         return True
     attempt.undo()
     if failing:

@@ -22,6 +22,7 @@ from typing import Any
 from ..errors import StagingError, TographError, refused
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
+from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.symbols.journal import Location
 from ..runtime.values import locations
@@ -29,19 +30,20 @@ from ..runtime.values.structure import is_union
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from . import union
-from .call_rules import DECIDING, is_user_function
+from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
 from .context_managers import context
 from .generators import Generator
 from .if_stmt import if_stmt
 from .places import places_of
-from .registry import handles
 from .staged_class import StagedClass
 from .try_stmt import attempted, handling, try_stmt
 
 # Takes the class, the exception and its traceback; a true result ends the exception.
 Exit = Callable[..., Any]
+# Classes of the standard library whose ``__exit__`` is a function here, and what empties their objects behind a ``with``.
+EXITS: dict[type, tuple[Exit, Callable[[Any], None]]] = {}
 
 
 def rewrite(pass_, node):
@@ -90,12 +92,11 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
         try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
     elif (generator := _generator_of(manager)) is not None:
         _through_generator(generator, body, places_of(names, body))
-    elif kind is contextlib.ExitStack:
-        _check_left(manager)
+    elif kind in EXITS:
         try:
             _with_exit(manager, body, names)
         finally:
-            vars(manager)[_LEFT] = True
+            EXITS[kind][1](manager)
     elif _user(kind):
         _with_exit(manager, body, names)
     elif kind is contextlib.nullcontext or type(kind.__exit__) is not types.FunctionType:
@@ -156,6 +157,10 @@ def _with_exit(manager: Any, body: Any, names: tuple[str, ...]) -> None:
         attempt.commit()
         leave(None, None, None)
         return
+    if not failing and attempt.keep_failed():
+        with _Python(leave):
+            attempt.fail()
+        return
     attempt.undo()
     if not failing:
         with _Python(leave):
@@ -207,15 +212,19 @@ class StagedTraceback:
 def enter(manager: Any) -> Any:
     """``manager.__enter__()``, converted where it is a user's."""
     found = getattr(type(manager), "__enter__", None)
-    return call(found, manager) if is_user_function(found) else manager.__enter__()
+    if is_user_function(found):
+        return call(found, manager)
+    if isinstance(manager, contextlib.AbstractContextManager) and hasattr(manager, "gen"):
+        journal.begun(manager.gen)
+    return manager.__enter__()
 
 
 def exit_of(manager: Any) -> Exit:
     """``manager.__exit__``, converted where it is a user's."""
     found = getattr(type(manager), "__exit__", None)
-    if type(manager) is contextlib.ExitStack:
-        entered = vars(manager)["_exit_callbacks"]
-        return lambda *error: call(_unwound, tuple(entered), *error)
+    if type(manager) in EXITS:
+        leave = EXITS[type(manager)][0]
+        return lambda *error: leave(manager, *error)
     if is_user_function(found):
         return lambda *error: call(found, manager, *error)
     return _from_outside(manager)
@@ -235,114 +244,3 @@ def _from_outside(manager: Any) -> Exit:
         return manager.__exit__(*error)
 
     return leave
-
-
-# ---- contextlib.ExitStack: what is pushed is called here, converted
-
-
-@handles(contextlib.ExitStack.enter_context)
-def enter_context(stack: Any, manager: Any) -> Any:
-    if not is_tracing():
-        return stack.enter_context(manager)
-    if is_union(manager):
-        raise StagingError(
-            "which manager an ExitStack enters depends on a staged condition: use a `with` statement for it, whose body then stands in each branch",
-            user_location(),
-        )
-    made = enter(manager)
-    _push(stack, exit_of(manager))
-    return made
-
-
-@handles(contextlib.ExitStack.push)
-def push(stack: Any, leave: Any) -> Any:
-    if not is_tracing():
-        return stack.push(leave)
-    _push(stack, exit_of(leave) if hasattr(type(leave), "__exit__") else _called(leave))
-    return leave
-
-
-def _called(f: Any) -> Exit:
-    return lambda *error: call(f, *error)
-
-
-@handles(contextlib.ExitStack.callback)
-def callback(stack: Any, f: Any, /, *args: Any, **kwargs: Any) -> Any:
-    if not is_tracing():
-        return stack.callback(f, *args, **kwargs)
-
-    def leave(*error: Any) -> None:
-        call(f, *args, **kwargs)
-
-    _push(stack, leave)
-    return f
-
-
-# Set on a stack as its `with` ends: what it holds stays in it, since the ways out of the body would each have to take it.
-_LEFT = "left__"
-
-
-def _check_left(stack: Any) -> None:
-    if _LEFT in vars(stack):
-        raise StagingError(
-            "an ExitStack is used again behind its `with`: make another one", user_location()
-        )
-
-
-@handles(contextlib.ExitStack.close)
-def close(stack: Any) -> None:
-    if _LEFT not in vars(stack):
-        stack.close()
-
-
-@handles(contextlib.ExitStack.pop_all)
-def pop_all(stack: Any) -> Any:
-    _check_left(stack)
-    return stack.pop_all()
-
-
-def _traceback_of(error: BaseException) -> Any:
-    return StagedTraceback() if isinstance(error, StagedException) else error.__traceback__
-
-
-handles(_traceback_of)(_traceback_of)
-
-
-def _unwound(callbacks, kind, error, traceback):
-    """What ``__exit__`` of an ``ExitStack`` does; whether it ends the exception."""
-    if not callbacks:
-        return False
-    *callbacks, (_, leave) = callbacks
-    try:
-        ended = leave(kind, error, traceback)
-    except BaseException as raised:
-        if not _unwound(callbacks, type(raised), raised, _traceback_of(raised)):
-            raise
-        return error is not None
-    if error is not None and ended:
-        _unwound(callbacks, None, None, None)
-        return True
-    return _unwound(callbacks, kind, error, traceback)
-
-
-DECIDING.add(_unwound)
-
-
-class _Pushed:
-    """What an ``ExitStack`` calls at its end."""
-
-    __tograph_callable__ = True
-
-    def __init__(self, leave: Exit):
-        self.leave = leave
-
-    def __tograph_holds__(self) -> list[Any]:
-        return [self.leave]
-
-    def __call__(self, *error: Any) -> Any:
-        return self.leave(*error)
-
-
-def _push(stack: Any, leave: Exit) -> None:
-    _check_left(stack)
-    call(stack._exit_callbacks.append, (True, _Pushed(leave)))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
+from ...errors import TographError
 from ..graph.ir import Node
 from ..graph.ordering import node_effects
 from ..graph.rewrite import count_nodes
@@ -34,6 +35,7 @@ class Attempt:
         self.freed = dict(self.graph.root.freed)
         self.unordered = conditional_items.unordered()
         self.guards = journal.guards()
+        self.error: BaseException | None = None  # what ended it
         self.log = journal.push(tried=True)
         for place in with_ambient(places):
             journal.record(place)
@@ -69,8 +71,24 @@ class Attempt:
         journal.pop(self.log)
         journal.adopt(self.log)
 
+    def keep_failed(self) -> bool:
+        """Keep what was done up to an exception of the program, which ``fail`` raises again: whether it is one.
+
+        What tograph refuses here may be right where nothing has to be undone: that is to be tried again.
+        """
+        if self.error is None or isinstance(self.error, TographError) or not journal.is_last(self.log):
+            return False
+        self.commit()
+        return True
+
+    def fail(self) -> NoReturn:
+        """Raise the exception that ended it."""
+        assert self.error is not None
+        raise self.error
+
     def undo(self) -> None:
         """Put everything back, and what an exception left open in it."""
+        self._close()
         journal.unwind(self.log)
         self.log.rollback()
         nodes = self.graph.graph.nodes
@@ -87,6 +105,14 @@ class Attempt:
         del self.graph.root.created[self.created :]
         self.graph.root.settled.clear()
         self.graph.root.settled.update(self.settled)
+
+    def _close(self) -> None:
+        """Close the generators that it has begun: what their ``finally`` does, which Python runs sooner or later, is undone with the rest."""
+        for found in self.log.begun:
+            generator = found()
+            with suppress(Exception):
+                if generator is not None:
+                    generator.close()
 
 
 def _size(node: Node) -> int:

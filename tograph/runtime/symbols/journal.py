@@ -11,6 +11,7 @@ Invariant: after ``rollback`` every recorded location has its content from befor
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -74,7 +75,7 @@ class Journal:
     change: variables, attributes and whole containers. ``noted``: every note of a change, with the content before it where that costs nothing to tell.
     ``variables``: the places among the entries that plain assignments change, of which only the first is noted.
     ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong. ``called``: it is a function that another
-    one calls, and runs where it stands.
+    one calls, and runs where it stands. ``begun``: Python's own generators that code in it has begun.
     """
 
     def __init__(self, tried: bool = False, called: bool = False) -> None:
@@ -86,6 +87,7 @@ class Journal:
         self.noted: list[tuple[Location, Any]] = []
         self.variables: list[Location] = []
         self.tried, self.called = tried, called
+        self.begun: list[weakref.ref] = []
 
     def add(self, location: Location, old: Any) -> None:
         """Note the content before the first change of a location."""
@@ -149,6 +151,11 @@ def push(tried: bool = False, called: bool = False) -> Journal:
     return journal
 
 
+def is_last(journal: Journal) -> bool:
+    """Whether no region is open in this one."""
+    return _stack.journals[-1] is journal
+
+
 def pop(journal: Journal) -> None:
     """End a region; its changes stay until rolled back."""
     last = _stack.journals.pop()
@@ -157,6 +164,12 @@ def pop(journal: Journal) -> None:
     if not _stack.journals:
         _stack.guarded.clear()
         _stack.undone.clear()
+
+
+def begun(generator: Any) -> None:
+    """Note that one of Python's own generators begins in the current region."""
+    if _stack.journals:
+        _stack.journals[-1].begun.append(weakref.ref(generator))
 
 
 def unwind(journal: Journal) -> None:
@@ -180,6 +193,7 @@ def adopt(journal: Journal) -> None:
             outer.steps[key] = joined_steps(before, journal.steps.get(key))
             outer.add(location, old)
         outer.noted += journal.noted
+        outer.begun += journal.begun
 
 
 def record(location: Location, step: Step | None = None) -> None:
