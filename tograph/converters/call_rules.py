@@ -145,7 +145,7 @@ def is_user_function(f: Any) -> bool:
     if module_rule(f.__globals__.get("__name__") or ""):
         return True
     # What a library's decorator made of a user's function calls it: ``torch.no_grad()``, a ``ContextDecorator``.
-    return is_unconverted(getattr(f, "__wrapped__", None)) and f.__code__ not in WRAPPERS
+    return is_user_function(getattr(f, "__wrapped__", None)) and f.__code__ not in WRAPPERS
 
 
 def missing_method(x: Any, key: Any) -> Any:

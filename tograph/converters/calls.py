@@ -71,7 +71,9 @@ class Calls(Converter):
         self.inside = 0  # functions around
 
     def visit_FunctionDef(self, node):
-        """Decorators are called by Python: what they return is what the name stands for."""
+        """Decorators are called by Python: what they return is what the name stands for. A call that makes one is a call as any other."""
+        made = [self.visit(d) if isinstance(d, gast.Call) else d for d in node.decorator_list]
+        node.decorator_list = made
         node.args = self.visit(node.args)
         outer = self.owner
         if not getattr(node, "generated", False) and self.inside:

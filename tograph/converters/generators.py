@@ -29,10 +29,10 @@ from ..runtime.symbols.funcgraph import is_tracing
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant, name
 from .call_rules import CONVERTED_CODE, MARK
-from .context import OPERATORS, Converter, own_nodes
+from .context import OPERATORS, Converter, has_yield, own_nodes
 from .iterators import DONE, LOST, lost, moved, place_now
 from .logical import not_
-from .resumable import Resumable, can_resume
+from .resumable import Resumable, can_resume, own_end
 from .staging import is_staged
 
 CHANNEL = "channel__"
@@ -65,6 +65,13 @@ class HandOver(Converter):
 
     def visit_Lambda(self, node):
         return node
+
+    def visit_Try(self, node):
+        """What is raised in it may be caught in it."""
+        return node if not has_yield(node) else self.generic_visit(node)
+
+    def visit_Raise(self, node):
+        return own_end(self, node)
 
     def visit_Expr(self, node):
         if isinstance(node.value, gast.Yield):
@@ -153,11 +160,25 @@ def with_forms(native: Any, push: Any, resume: Any) -> Any:
 _OWN = frozenset(["throw", "gi_frame", "gi_running", "gi_code", "gi_yieldfrom", "gi_suspended"])
 
 
+def ending(resume: Any) -> Any:
+    """A step of a generator, whose own StopIteration is an error (PEP 479)."""
+
+    def step(sent: Any) -> Any:
+        try:
+            return resume(sent)
+        except StopIteration as error:
+            raise RuntimeError("generator raised StopIteration") from error
+
+    CONVERTED_CODE.update([step.__code__])
+    return step
+
+
 class Pulled:
     """The variables of a generator that gives its items one by one, as the functions that ``resumable`` makes see them."""
 
     def __init__(self, resume: Any, begun: Any, ended: Any, current: Any, value: Any, end: Any):
-        self.resume, self.begun, self.ended, self.current = resume, begun, ended, current
+        self.resume = ending(resume)
+        self.begun, self.ended, self.current = begun, ended, current
         self.value, self.end = value, end
 
     def __tograph_holds__(self) -> list[Any]:
@@ -178,6 +199,7 @@ class Generator:
         self._native, self._push, self._args, self._kwargs = native, push, args, kwargs
         self._resume = resume
         self._begun: Any = None
+        self._made = native(*args, **kwargs)  # a call that does not fit fails here
         self.pulled_: Pulled | None = None
         self._taken = self.position = 0
         # Of the regions that it is made in: in a deeper one it may not advance.
@@ -191,7 +213,9 @@ class Generator:
             return iter(())
         if at == 0 and (self._begun is None or self._taken):
             # Also where a branch took from it, and what that branch did was put back.
-            self._begun, self._taken = self._native(*self._args, **self._kwargs), 0
+            made, self._made = self._made, None
+            self._begun = self._native(*self._args, **self._kwargs) if made is None else made
+            self._taken = 0
             journal.begun(self._begun)
         if at != self._taken:
             raise lost("a generator")

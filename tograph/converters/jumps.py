@@ -94,7 +94,8 @@ def tidy(block: list[gast.stmt]) -> list[gast.stmt]:
                 handler.body = tidy(handler.body)
         out.append(s)
         if not _completes(s):
-            break
+            # A ``yield`` makes the function a generator function wherever it stands.
+            return out + [r for r in block[i + 1 :] if _has_yield([r])]
     return out
 
 

@@ -269,7 +269,7 @@ def _is_stream(x: Any) -> bool:
     """Whether what is written to an object goes out, or to a text in memory from outside of the function."""
     if x is None or not is_tracing():
         return False
-    if isinstance(x, io.StringIO) and x is not current_graph().root.stdout and x is not sys.stderr:
+    if isinstance(x, io.StringIO) and not current_graph().root.is_standard(x):
         return reads.is_outside(x)
     return isinstance(x, io.TextIOWrapper) or x is sys.stdout or x is sys.stderr
 

@@ -69,6 +69,15 @@ def _can(s: gast.stmt) -> bool:
     return False
 
 
+def own_end(converter: Converter, node: gast.Raise) -> Any:
+    """A generator's own StopIteration is an error (PEP 479); that of the code which takes the items, and may run inside of it, is not."""
+    raised = node.exc.func if isinstance(node.exc, gast.Call) else node.exc
+    if raised is None or converter.context.resolve(raised) is not StopIteration:
+        return node
+    text = 'raise RuntimeError("generator raised StopIteration") from exc_'
+    return converter.fill(text, node, exc_=node.exc)
+
+
 def _simple(s: gast.stmt) -> bool:
     """Whether what is assigned is a variable: other targets are looked up before the ``yield``."""
     targets = s.targets if isinstance(s, gast.Assign) else [getattr(s, "target", None)]
@@ -77,6 +86,8 @@ def _simple(s: gast.stmt) -> bool:
 
 class Resumable(Converter):
     """Rewrites one generator function for which ``can_resume`` holds."""
+
+    tried = False  # whether the code stands in a ``try``
 
     def convert(self, tree):
         fresh = self.context.namer.fresh
@@ -133,7 +144,17 @@ class Resumable(Converter):
         made[-2].body.insert(0, gast.copy_location(gast.Nonlocal([self.place]), tree))
         return [resume, *made]
 
-    # ---- before: what is returned, and declarations
+    # ---- before: what is returned and raised, and declarations
+
+    def visit_Raise(self, node):
+        return node if self.tried else own_end(self, node)
+
+    def visit_Try(self, node):
+        """What is raised in it may be caught in it."""
+        around, self.tried = self.tried, True
+        node = self.generic_visit(node)
+        self.tried = around
+        return node
 
     def visit_Return(self, node):
         value = node.value or gast.copy_location(constant(None), node)

@@ -43,6 +43,7 @@ def _plain(function: Any, args: Any, kwargs: Any) -> Any:
     for name in names if args else ():
         method = getattr(type(args[0]), name, None)
         if is_user_function(method):
+            args = (*args, "") if function is format and len(args) == 1 else args
             return special_results.checked(name, args[0], call(method, *args, **kwargs))
     return function(*args, **kwargs)
 

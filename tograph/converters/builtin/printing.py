@@ -62,7 +62,7 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
     kwargs = {"sep": sep, "end": end, "flush": flush}
     kwargs = {k: v for k, v in kwargs.items() if v is not None and v is not False}
     kept = reads.is_outside(file)
-    file = prints.stream(file, kept)
+    file = prints.stream(file, kept) if graph.root.is_standard(file) else file
     if isinstance(file, io.StringIO):
         graph.root.told.append(file)
     if file is not None:  # one from outside is this very object, whose ``write`` may change it
@@ -73,8 +73,7 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
 
 def _own_write(file: Any) -> Callable[[Any], Any] | None:
     """How a file is written that the function itself has made; None for others."""
-    standard = file is None or file is sys.stderr or file is current_graph().root.stdout
-    if standard or reads.is_outside(file):
+    if file is None or current_graph().root.is_standard(file) or reads.is_outside(file):
         return None
     write = getattr(type(file), "write", None)
     if write is io.StringIO.write:

@@ -67,6 +67,7 @@ class Root:
     given: Sequence[Any] = ()
     told: list[Any] = field(default_factory=list)
     stdout: Any = field(default_factory=lambda: sys.stdout)
+    stderr: Any = field(default_factory=lambda: sys.stderr)
     real: frozenset[int] = frozenset()
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
     lent: list[tuple[Any, Any]] = field(default_factory=list)
@@ -145,6 +146,10 @@ class Root:
     reread: dict[Value, Value] = field(default_factory=dict)  # of a branch: the same from around
     packed: set[Graph] = field(default_factory=set)  # where hooks got what is saved
     drew: torch.Tensor | None = None  # see ``drew_from``
+
+    def is_standard(self, file: Any) -> bool:
+        """Whether a file is one of the standard streams as they were when the trace began."""
+        return file is self.stdout or file is self.stderr
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:
