@@ -111,6 +111,7 @@ DECIDING = {
 # Containers that the standard library writes in Python: what they do with the dicts and lists in them is converted.
 for _class in (collections.ChainMap, collections.UserDict, collections.UserList):
     DECIDING.update(f for f in vars(_class).values() if isinstance(f, types.FunctionType))
+DECIDING.add(collections.Counter.__delitem__)
 
 # Code that decorators of libraries make, which has a rule of its own.
 WRAPPERS: set[types.CodeType] = set()

@@ -157,7 +157,7 @@ def with_forms(native: Any, push: Any, resume: Any) -> Any:
 
 
 # What else Python's generators have.
-_OWN = frozenset(["throw", "gi_frame", "gi_running", "gi_code", "gi_yieldfrom", "gi_suspended"])
+_OWN = frozenset(["gi_frame", "gi_running", "gi_code", "gi_yieldfrom", "gi_suspended"])
 
 
 def ending(resume: Any) -> Any:
@@ -176,10 +176,11 @@ def ending(resume: Any) -> Any:
 class Pulled:
     """The variables of a generator that gives its items one by one, as the functions that ``resumable`` makes see them."""
 
-    def __init__(self, resume: Any, begun: Any, ended: Any, current: Any, value: Any, end: Any):
+    def __init__(self, resume: Any, begun: Any, ended: Any, current: Any, value: Any, end: Any, inner: Any):  # fmt: skip
         self.resume = ending(resume)
         self.begun, self.ended, self.current = begun, ended, current
-        self.value, self.end = value, end
+        self.value, self.end, self.inner = value, end, inner
+        self.stepped = False  # whether its next item was taken already, by what was thrown into it
 
     def __tograph_holds__(self) -> list[Any]:
         return list(vars(self).values())
@@ -233,13 +234,19 @@ class Generator:
         if not pulled.ended():
             pulled.resume(None)
         if pulled.ended():
-            raise StopIteration(pulled.value())
+            value = pulled.value()
+            raise StopIteration() if value is None else StopIteration(value)
         return pulled.current()
 
     def send(self, value: Any) -> Any:
         item = self._begin().send(value)
         self._advance()
         return item
+
+    def throw(self, *error: Any) -> Any:
+        begun = self._begin()
+        self._advance()
+        return begun.throw(*error)
 
     def close(self) -> None:
         self._begin().close()
@@ -250,12 +257,11 @@ class Generator:
         moved(self, self._taken)
 
     def __getattr__(self, name):
+        if name in ("__name__", "__qualname__"):
+            return getattr(self._native, name)
         if name not in _OWN:
             raise AttributeError(f"'generator' object has no attribute {name!r}")
-        begun = self._begin()
-        if name == "throw":
-            self._advance()
-        return getattr(begun, name)
+        return getattr(self._begin(), name)
 
     def __tograph_anew__(self) -> Callable[[], Any] | None:
         """What makes the generator of a call that returns it; None where items were taken."""

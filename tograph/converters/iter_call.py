@@ -44,8 +44,8 @@ def _stepped(iterator):
     while True:
         try:
             item = next(iterator)
-        except StopIteration:
-            return
+        except StopIteration as end:
+            return end.value
         yield item
 
 

@@ -147,6 +147,15 @@ class Advancing:
         moved(self, at + 1)
         return item
 
+    def by(self, method: str, *args: Any) -> Any:
+        """The next item of one that has such a method: ``send`` or ``throw``."""
+        if place_now(self) != self.taken:
+            raise lost("an iterator")
+        item = getattr(self.iterator, method)(*args)
+        self.taken += 1
+        moved(self, self.taken)
+        return item
+
     def _again(self, at: int) -> Any:
         if at not in self.items:
             raise lost("an iterator")

@@ -6,19 +6,21 @@ goes on where it is asked whether it has one. Each item is asked for by ``has_it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import StagingError
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import locations
+from ..runtime.values.structure import is_union
 from . import subscripts, union
 from .call_rules import DECIDING
 from .calls import call
 from .generators import Generator, Pulled
 from .iter_call import iterator_of
 from .iterables import Rows, StagedSequence, staged_source
-from .iterators import SequenceIterator, View, advancing
+from .iterators import SequenceIterator, View, advancing, lost
 from .registry import handles
 from .staging import is_staged
 from .steady import steady
@@ -31,10 +33,23 @@ class Taken:
 
     def __init__(self, iterator: Any):
         self.iterator, self.item, self.value = iterator, None, None
+        self.stepped: bool | None = None  # what ``goes_on`` is to tell, where it is known
 
     def goes_on(self) -> bool:
+        known, self.stepped = self.stepped, None
+        return self.step(lambda: next(self.iterator)) if known is None else known
+
+    def has(self, method: str) -> bool:
+        """Whether what it goes over has a method, such as ``throw``."""
+        return hasattr(getattr(self.iterator, "iterator", None), method)
+
+    def by(self, method: str, *args: Any) -> bool:
+        """The same by a method of what it goes over."""
+        return self.step(lambda: self.iterator.by(method, *args))
+
+    def step(self, take: Callable[[], Any]) -> bool:
         try:
-            self.item = next(self.iterator)
+            self.item = take()
         except StopIteration as end:
             self.value = end.value
             return False
@@ -62,7 +77,10 @@ def has_item(items: Any, index: Any, sent: Any = None) -> Any:
     """Whether there is another item; ``sent``: a value that goes on to the generator that gives it, but for its first."""
     if isinstance(items, Pulled):
         return call(_going_on, items, index, sent)
-    if sent is not None and (is_staged(index) or index > 0):
+    later = sent is not None and (is_staged(index) or index > 0)
+    if later and isinstance(items, Taken) and items.has("send"):
+        return items.by("send", sent)
+    if later:
         raise StagingError(
             "send() of a value on its way through `yield from` to what is no generator with staged conditions: use next()",
             user_location(),
@@ -121,7 +139,9 @@ def _advanced(iterator: SequenceIterator) -> Any:
 
 
 def _going_on(generator, index, sent):
-    if not generator.ended():
+    if generator.stepped:
+        generator.stepped = False
+    elif not generator.ended():
         generator.resume(None if sent is None or index == 0 else sent)
     return not generator.ended()
 
@@ -130,8 +150,13 @@ def _next(generator):
     if not generator.ended():
         generator.resume(None)
     if generator.ended():
-        raise StopIteration(generator.value())
+        raise end_of(generator.value())
     return generator.current()
+
+
+def end_of(value):
+    """How a generator ends that returns a value."""
+    return StopIteration() if value is None else StopIteration(value)
 
 
 def _next_or(generator, default):
@@ -146,11 +171,11 @@ def _sent(generator, value):
     if not generator.ended():
         generator.resume(value)
     if generator.ended():
-        raise StopIteration(generator.value())
+        raise end_of(generator.value())
     return generator.current()
 
 
-DECIDING.update((_going_on, _next, _next_or, _sent))
+DECIDING.update((_going_on, _next, _next_or, _sent, end_of))
 
 
 def next_item(generator: Pulled, *default: Any) -> Any:
@@ -170,4 +195,49 @@ def close(generator: Generator) -> None:
     if pulled is None:
         generator.close()
     else:
+        _close(pulled)
+
+
+def _close(pulled: Pulled) -> None:
+    """End a generator; first what it goes over by ``yield from``."""
+    inner = call(pulled.inner)
+    if isinstance(inner, Pulled):
+        _close(inner)
+    elif isinstance(inner, Taken) and inner.has("close"):
+        inner.iterator.iterator.close()
+    call(pulled.end)
+
+
+@handles(Generator.throw)
+def throw(generator: Generator, kind: Any, value: Any = None, trace: Any = None) -> Any:
+    """``generator.throw(error)`` of one that gives its items one by one; the item at which it stops next."""
+    pulled = generator.pulled()
+    if pulled is None:
+        return generator.throw(*(x for x in (kind, value, trace) if x is not None))
+    error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind() if value is None else kind(value)  # fmt: skip
+    _thrown(pulled, error)
+    if call(pulled.ended):
+        raise end_of(call(pulled.value))
+    return call(pulled.current)
+
+
+def _thrown(pulled: Pulled, error: BaseException) -> None:
+    """No ``yield`` of this form stands in a ``try``: what is thrown ends it, unless what it goes over by ``yield from`` catches it."""
+    inner = call(pulled.inner)
+    if is_union(inner):
+        raise lost("a generator")
+    if isinstance(error, GeneratorExit):
+        _close(pulled)
+        raise error
+    try:
+        if isinstance(inner, Pulled):
+            _thrown(inner, error)
+            inner.stepped = True
+        elif isinstance(inner, Taken) and inner.has("throw"):
+            inner.stepped = inner.by("throw", error)
+        else:
+            raise error
+    except BaseException:
         call(pulled.end)
+        raise
+    call(pulled.resume, None)

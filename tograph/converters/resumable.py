@@ -93,6 +93,7 @@ class Resumable(Converter):
         fresh = self.context.namer.fresh
         self.place, self.at, self.item = fresh("place"), fresh("at"), fresh("item")
         self.result, self.sent = fresh("result"), fresh("sent")
+        self.inner: list[tuple[int, str]] = []  # the places of ``yield from``, and what each goes over
         self.yields, self.kept = 0, [self.place, self.item, self.result]
         scope = names_of(tree)
         made = {n.name for n in own_nodes(tree) if getattr(n, "generated", False)}
@@ -136,12 +137,17 @@ class Resumable(Converter):
             "def value_():\n    return result_\n"
             "def begun_():\n    return place_ != 0\n"
             "def end_():\n    place_ = -1\n"
-            f"return {OPERATORS}.pulled(resume_, begun_, ended_, current_, value_, end_)"
+            "def inner_():\n    return None\n"
+            f"return {OPERATORS}.pulled(resume_, begun_, ended_, current_, value_, end_, inner_)"
         )
-        names = {f"{n}_": fresh(n) for n in ("begun", "ended", "current", "value", "end")}
+        names = {f"{n}_": fresh(n) for n in ("begun", "ended", "current", "value", "end", "inner")}
         holes = {"place_": self.place, "item_": self.item, "result_": self.result}
         made = self.fill(text, tree, resume_=resume.name, **names, **holes)
-        made[-2].body.insert(0, gast.copy_location(gast.Nonlocal([self.place]), tree))
+        made[-3].body.insert(0, gast.copy_location(gast.Nonlocal([self.place]), tree))
+        for number, items in self.inner:
+            text = "if place_ == number_:\n    return items_"
+            numbered: dict[str, Any] = {"number_": constant(number), "items_": items}
+            made[-2].body[-1:-1] = self.fill(text, tree, place_=self.place, **numbered)
         return [resume, *made]
 
     # ---- before: what is returned and raised, and declarations
@@ -265,6 +271,7 @@ class Resumable(Converter):
         loop = self.fill("for t_ in iter_:\n    yield t_", s, t_=each, iter_=s.value.value)[0]
         self.kept.append(each)
         items, made = self._for(loop, delegates=True)
+        self.inner.append((self.yields, items))
         if isinstance(s, gast.Expr):
             return made
         s.value = self.expression(f"{OPERATORS}.result_of(items_)", s, items_=items)

@@ -86,7 +86,8 @@ def dispatch(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any
 
 def is_made_by_parts(cls: type) -> bool:
     """Whether the ``__init__`` of a class is one that ``dataclasses`` generated and calls what is to be converted: factories, ``__post_init__``."""
-    if not dataclasses.is_dataclass(cls) or not cls.__init__.__code__.co_filename.startswith("<"):
+    code: Any = getattr(cls.__init__, "__code__", None)
+    if not dataclasses.is_dataclass(cls) or code is None or not code.co_filename.startswith("<"):
         return False
     fields = cls.__dataclass_fields__.values()
     return is_user_function(getattr(cls, "__post_init__", None)) or any(
@@ -121,6 +122,8 @@ def refuses_changes(method: Any, x: Any, name: str) -> bool:
 def construct_dataclass(call: Callable[..., Any], cls: Any, args: tuple, kwargs: dict) -> Any:
     """What the generated ``__init__`` does, with factories and ``__post_init__`` converted."""
     made = blank(cls)
+    own = is_user_function(cls.__setattr__) and not cls.__dataclass_params__.frozen
+    put = functools.partial(call, setattr) if own else object.__setattr__
     bound = inspect.signature(cls.__init__).bind(made, *args, **kwargs).arguments
     rest = []
     for name, field in cls.__dataclass_fields__.items():
@@ -131,24 +134,36 @@ def construct_dataclass(call: Callable[..., Any], cls: Any, args: tuple, kwargs:
             value = bound[name]
         elif field.default_factory is not dataclasses.MISSING:
             value = call(field.default_factory)
-        elif field.default is not dataclasses.MISSING:
+        elif field.default is not dataclasses.MISSING and (field.init or name in _slots(cls)):
             value = field.default
         else:
-            continue
+            continue  # the class has the default
         if kind == "_FIELD_INITVAR":
             rest.append(value)
         else:
-            object.__setattr__(made, name, value)
+            put(made, name, value)
     if hasattr(cls, "__post_init__"):
-        call(cls.__post_init__, made, *rest)
+        call(getattr(made, "__post_init__"), *rest)  # noqa: B009  it may be a static method
     return made
+
+
+def _slots(cls: type) -> set[str]:
+    found = [getattr(c, "__slots__", ()) for c in cls.__mro__]
+    return {n for names in found for n in ((names,) if isinstance(names, str) else names)}
 
 
 def replaced(call: Callable[..., Any], x: Any, changes: dict[str, Any]) -> Any:
     """``dataclasses.replace(x, **changes)``"""
-    for field in dataclasses.fields(x):
+    if isinstance(x, type) or not dataclasses.is_dataclass(x):
+        raise TypeError("replace() should be called on dataclass instances")
+    for field in type(x).__dataclass_fields__.values():
+        kind = field._field_type.name  # type: ignore[attr-defined]
+        if kind == "_FIELD_CLASSVAR":
+            continue
         if not field.init and field.name in changes:
             raise ValueError(f"field {field.name} is declared with init=False, it cannot be specified with replace()")  # fmt: skip
         if field.init and field.name not in changes:
+            if kind == "_FIELD_INITVAR" and field.default is dataclasses.MISSING:
+                raise ValueError(f"InitVar {field.name!r} must be specified with replace()")
             changes[field.name] = getattr(x, field.name)
     return call(type(x), **changes)

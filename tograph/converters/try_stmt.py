@@ -242,9 +242,11 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
         return attempt, True, False
     except Exception as error:
         attempt.error = error  # what the graph did before it counts here
-    except BaseException:
-        attempt.undo()
-        raise
+    except BaseException as error:  # an interrupt, or a SystemExit: what handlers are for it are Python's
+        if control_flow.may_fail(graph.nodes[before:]):
+            attempt.undo()
+            raise
+        attempt.error = error
     return attempt, control_flow.may_fail(graph.nodes[before:]), ended
 
 

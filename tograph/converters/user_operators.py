@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -89,12 +90,18 @@ def _tried(a: Any, b: Any, method: str, reflected: str, same_type: bool) -> Any:
     if same_type or type(a) is not type(b):
         order.append((right, b, a))
         base = getattr(type(a), reflected, None)
-        if issubclass(type(b), type(a)) and type(b) is not type(a) and (same_type or right is not base):
+        # By inheritance alone: what ``abc`` registers has no say here.
+        if type(a) in type(b).__mro__[1:] and (same_type or right is not base):
             order.reverse()
+    if method in ("__add__", "__mul__") and isinstance(left, types.WrapperDescriptorType) and isinstance(a, _SEQUENCES):
+        order.reverse()  # that of a sequence comes after what numbers have, such as a ``__radd__``
     for function, x, y in order:
         if function is not None and (result := _called(function, x, y)) is not NotImplemented:
             return result
     return NotImplemented
+
+
+_SEQUENCES = (str, bytes, bytearray, list, tuple, deque)
 
 
 def _called(function: Any, x: Any, y: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ def _plain(function: Any, args: Any, kwargs: Any) -> Any:
     if function is bool and len(args) == 1:
         held = union.truth(args[0], "bool")
         return call(bool, held) if is_staged(held) else bool(held)
+    if function is operator.index and isinstance(args[0], int):
+        return operator.index(args[0])  # of a subclass of int, whose ``__index__`` Python does not ask
     names = (f"__{function.__name__}__", *(("__repr__",) if function is str else ()))
     for name in names if args else ():
         method = getattr(type(args[0]), name, None)

@@ -44,7 +44,8 @@ def iter_(x, *rest):
         return SequenceIterator(list(x.unbind(0)))
     if isinstance(x, StagedRange):
         x = call(list, x)
-    if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
+    # An iterator of a list or tuple does not ask the ``__getitem__`` of a user's class.
+    if not rest and is_tracing() and isinstance(x, (list, tuple, range)) and method_of(x, "__getitem__") is None:  # fmt: skip
         return SequenceIterator(x)
     made = iter(x, *rest) if rest else iter(steady(x))
     return made if made is x else advancing(made)

@@ -175,7 +175,9 @@ def _text(function, conversion: str) -> None:
     run = unless_staged(function)(form)
 
     # A list of the graph, or one with staged items, is shown when the graph runs.
-    def text(*args):
+    def text(*args, **kwargs):
+        if kwargs:  # of ``str(object=x)``, or of an encoding
+            return text(kwargs["object"]) if [*kwargs] == ["object"] and not args else function(*args, **kwargs)  # fmt: skip
         args = tuple(map(text_options.as_text, args))
         if union.holds_union(args, {}):
             return union.apply(text, *args)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import dataclasses
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from ...runtime.guarding import reads, unconverted
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.recording import opaque
 from ...runtime.symbols import journal
-from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.symbols.funcgraph import USER_CODE, is_tracing
 from ...runtime.symbols.symbolic import SymTensor
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
@@ -94,10 +96,29 @@ def issubclass_(x, classes):
     return issubclass(x, classes)
 
 
+def _module_here() -> str | None:
+    """The module of the user's code that runs, as Python takes it from the frame that makes a class."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code not in USER_CODE:
+        frame = frame.f_back
+    return None if frame is None else frame.f_globals.get("__name__")
+
+
+def _new_class(name: str, bases: tuple, namespace: dict[str, Any], **kwargs: Any) -> type:
+    """``type(name, bases, namespace)``."""
+    module = _module_here()
+    return type(name, bases, {**({"__module__": module} if module else {}), **namespace}, **kwargs)
+
+
+@handles(collections.namedtuple)
+def namedtuple(*args, **kwargs):
+    return collections.namedtuple(*args, **{"module": _module_here(), **kwargs})
+
+
 @handles(type)
 def type_(x, *rest, **kwargs):
     if rest or kwargs:
-        return type(x, *rest, **kwargs)
+        return _new_class(x, *rest, **kwargs)
     if isinstance(x, StagedList):
         return x.__class__
     if type(x) is SymTensor:
