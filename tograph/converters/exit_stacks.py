@@ -43,26 +43,26 @@ def _push(stack: Any, leave: Exit) -> None:
 
 
 @handles(contextlib.ExitStack.enter_context)
-def enter_context(stack: Any, manager: Any) -> Any:
+def enter_context(stack: Any, cm: Any) -> Any:
     if not is_tracing():
-        return stack.enter_context(manager)
-    if is_union(manager):
+        return stack.enter_context(cm)
+    if is_union(cm):
         raise StagingError(
             "which manager an ExitStack enters depends on a staged condition: use a `with` statement for it, whose body then stands in each branch",
             user_location(),
         )
-    leave = exit_of(manager)
-    made = enter(manager)
+    leave = exit_of(cm)
+    made = enter(cm)
     _push(stack, leave)
     return made
 
 
 @handles(contextlib.ExitStack.push)
-def push(stack: Any, leave: Any) -> Any:
+def push(stack: Any, exit: Any) -> Any:
     if not is_tracing():
-        return stack.push(leave)
-    _push(stack, exit_of(leave) if hasattr(type(leave), "__exit__") else _called(leave))
-    return leave
+        return stack.push(exit)
+    _push(stack, exit_of(exit) if hasattr(type(exit), "__exit__") else _called(exit))
+    return exit
 
 
 def _called(f: Any) -> Exit:

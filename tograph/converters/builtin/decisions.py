@@ -116,37 +116,37 @@ def _normalized(function: Any, x: torch.Tensor, *args: Any) -> Any:
 
 
 @handles(F.group_norm)
-def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """``F.group_norm``"""
-    return _normalized(F.group_norm, x, num_groups, weight, bias, eps)
+    return _normalized(F.group_norm, input, num_groups, weight, bias, eps)
 
 
 @handles(F.batch_norm)
-def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # fmt: skip
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # fmt: skip
     """``F.batch_norm``. torch's op changes the statistics without saying so in its schema, and takes a plain number as momentum."""
     if not (is_tracing() and training) or running_mean is None:
         return _normalized(
-            F.batch_norm, x, running_mean, running_var, weight, bias, training, momentum, eps
+            F.batch_norm, input, running_mean, running_var, weight, bias, training, momentum, eps
         )
-    y = _normalized(F.batch_norm, x, None, None, weight, bias, True, 0.0, eps)
-    rest = [d for d in range(x.dim()) if d != 1]
+    y = _normalized(F.batch_norm, input, None, None, weight, bias, True, 0.0, eps)
+    rest = [d for d in range(input.dim()) if d != 1]
     with torch.no_grad():
-        wide = x.to(torch.promote_types(x.dtype, running_mean.dtype))
+        wide = input.to(torch.promote_types(input.dtype, running_mean.dtype))
         _follow(running_mean, wide.mean(rest), momentum)
         _follow(running_var, wide.var(rest), momentum)
     return y
 
 
 @handles(F.instance_norm)
-def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):  # fmt: skip
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):  # fmt: skip
     """``F.instance_norm``, in the same way: the statistics follow the mean over the instances."""
     if not (is_tracing() and use_input_stats) or running_mean is None:
-        return _normalized(F.instance_norm, x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # fmt: skip
-    y = _normalized(F.instance_norm, x, None, None, weight, bias, True, 0.0, eps)
-    rest = list(range(2, x.dim()))
+        return _normalized(F.instance_norm, input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # fmt: skip
+    y = _normalized(F.instance_norm, input, None, None, weight, bias, True, 0.0, eps)
+    rest = list(range(2, input.dim()))
     with torch.no_grad():
-        _follow(running_mean, x.mean(rest).mean(0), momentum)
-        _follow(running_var, x.var(rest).mean(0), momentum)
+        _follow(running_mean, input.mean(rest).mean(0), momentum)
+        _follow(running_var, input.var(rest).mean(0), momentum)
     return y
 
 

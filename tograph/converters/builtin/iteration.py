@@ -236,9 +236,7 @@ METHODS[str, "join"] = _join
 
 
 @handles(itertools.repeat)
-def repeat_(item, *times):
-    return (
-        call(meanings.repeated, item, *times)
-        if any(map(is_staged, times))
-        else itertools.repeat(item, *times)
-    )
+def repeat_(object, times=None):
+    if is_staged(times):
+        return call(meanings.repeated, object, times)
+    return itertools.repeat(object, *(() if times is None else (times,)))

@@ -102,16 +102,16 @@ METHODS[random.Random, "getrandbits"] = _drawn("getrandbits", int)
 
 
 @handles(random.Random.choice)
-def choice(generator, items):
-    n = call(len, items) if is_tracing() else 0
-    if not is_outside(generator, items, n) or not (is_staged(n) or n):
-        if is_union(items) and n:
-            return subscripts.getitem(items, drawn_now(generator, "_randbelow", n))
-        return drawn_now(generator, "choice", items)
+def choice(generator, seq):
+    n = call(len, seq) if is_tracing() else 0
+    if not is_outside(generator, seq, n) or not (is_staged(n) or n):
+        if is_union(seq) and n:
+            return subscripts.getitem(seq, drawn_now(generator, "_randbelow", n))
+        return drawn_now(generator, "choice", seq)
     if is_staged(n):
         call(_check_choice, n)
     at = number(int, lambda n: generator._randbelow(n), "choice", (n,))
-    return subscripts.getitem(items, at)
+    return subscripts.getitem(seq, at)
 
 
 def _check_choice(n):
