@@ -3,6 +3,7 @@
 import dataclasses
 import typing
 
+import pytest
 import torch
 
 import tograph as tg
@@ -39,3 +40,26 @@ def test_classes_in_a_function_keep_their_fields():
     assert actual[5] == expected[5] == ["a", "b"]
     for a, e in zip(actual[:5], expected[:5], strict=True):
         assert torch.equal(torch.as_tensor(a), torch.as_tensor(e))
+
+
+OUTSIDE = 5
+
+
+def test_declared_name_is_unbound():
+    def declared():
+        OUTSIDE: int
+        return OUTSIDE  # noqa: F821
+
+    def bound_in_a_branch(x):
+        y: torch.Tensor
+        if x > 0:
+            z: int
+            z = 3
+            y = x + z
+        else:
+            y = x - 1
+        return y
+
+    with pytest.raises(UnboundLocalError):
+        tg.function(declared)()
+    assert tg.function(bound_in_a_branch)(torch.tensor(1)) == 4

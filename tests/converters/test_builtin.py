@@ -1,5 +1,7 @@
 """len, range, int, float, bool, abs, min, max, sum, any, all, round, divmod, next."""
 
+import collections
+import dataclasses
 import itertools
 import math
 import operator
@@ -504,6 +506,93 @@ def rounded_tensor(x):
 def truth_of_a_text(x):
     some, maybe = f"{x}", f"{x}" if x > 0 else ""
     return bool(some), bool(maybe), not maybe, maybe and 1, maybe or 2
+
+
+class Formatted:
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+
+@cases((3,))
+def formats_of_a_class(n):
+    x = Formatted()
+    return format(x), format(x, "a"), f"{x}", f"{x:b}", "{:c}".format(x), str(object=5)
+
+
+class Seven(int):
+    def __index__(self):
+        return 7
+
+
+@cases((3,))
+def index_of_a_subclass_of_int(n):
+    return operator.index(Seven(8)), list(range(9))[Seven(8)], n
+
+
+@cases((3,), kinds=("python",))
+def classes_say_their_module(n):
+    made = type("Made", (), {"x": n})
+    point = collections.namedtuple("point", "x y")
+    return made.__module__, made.__name__, made().x, point.__module__, tuple(point(n, 1))
+
+
+@cases((3,), kinds=("python",))
+def names_of_repeat(n):
+    return list(itertools.repeat(object="a", times=n)), list(zip(range(2), itertools.repeat(n)))
+
+
+@cases((3,))
+def counters_lose_what_they_lack(n):
+    counter = collections.Counter("aba")
+    del counter["z"]
+    del counter["a"]
+    return dict(counter), counter["q"]
+
+
+@dataclasses.dataclass
+class Prepared:
+    x: int
+    hidden: int = dataclasses.field(default=4, init=False)
+    items: list = dataclasses.field(default_factory=list)
+
+    @staticmethod
+    def __post_init__():
+        print("made")
+
+
+@dataclasses.dataclass(init=False)
+class Bare:
+    x: int = 5
+
+
+@dataclasses.dataclass
+class Doubling:
+    x: int
+    items: list = dataclasses.field(default_factory=list)
+
+    def __setattr__(self, name, value):
+        print(name)
+        super().__setattr__(name, value)
+
+
+@dataclasses.dataclass
+class Begun:
+    x: int
+    by: dataclasses.InitVar[int]
+
+    def __post_init__(self, by):
+        self.x = self.x + by
+
+
+@cases((3,))
+def dataclasses_are_made_as_written(n):
+    prepared = Prepared(n)
+    try:
+        dataclasses.replace(Begun(n, 1), x=2)
+    except ValueError as error:
+        print(error)
+    again = dataclasses.replace(Begun(n, 1), x=2, by=5)
+    return "hidden" in vars(prepared), prepared.hidden, Bare().x, vars(Doubling(n)), again.x
 
 
 test_same = cases.test()

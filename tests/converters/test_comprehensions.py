@@ -220,4 +220,36 @@ def first_or_another(x):
     )
 
 
+SEEN = 0
+
+
+@cases((3,))
+def key_before_value(n):
+    items = iter(range(10))
+    return {next(items): next(items) + n for _ in range(3)}
+
+
+@cases((3,))
+def walrus_keys_and_values(n):
+    a, b = 1, 2
+    found = {(c := a): (a := b) + (b := a + c) - b for _ in range(6)}
+    return found, a, b, c, n
+
+
+@cases((3,), (5,))
+def walrus_of_a_global(n):
+    global SEEN
+    SEEN = 0
+    [SEEN := SEEN + i * n for i in range(3)]
+    return SEEN
+
+
+@cases((3,))
+def comprehensions_of_a_generator(n):
+    lists = ([y + n for y in range(x)] for x in range(3))
+    tables = ({y: y * n for y in range(x)} for x in range(3))
+    sums = (sum(y for y in range(x)) for x in range(4))
+    return next(lists), next(lists), next(tables), list(tables), next(sums), list(sums)
+
+
 test_same = cases.test()

@@ -1,6 +1,9 @@
 """Iterators that a staged branch or loop advances."""
 
+import csv
+import io
 import itertools
+import re
 
 import pytest
 import torch
@@ -431,3 +434,105 @@ def of_a_range(n, x):
 def test_next_of_a_range_that_the_run_knows(n):
     x = torch.tensor([1.0, -1.0, 2.0, 3.0])
     assert tg.function(of_a_range)(torch.tensor(n), x) == of_a_range(n, x)
+
+
+def matches():
+    return re.finditer("[ab]", "abc")
+
+
+def rows():
+    return csv.reader(["a,b", "c"])
+
+
+def lines():
+    return io.StringIO("a\nb\n")
+
+
+def texts(items):
+    return [x.group() if isinstance(x, re.Match) else x for x in items]
+
+
+def taken_in_a_body_that_may_fail(make, n):
+    items = make()
+    try:
+        found = texts(items)
+        y = 7 // n.item()
+    except ZeroDivisionError:
+        y = -1
+    return found, y
+
+
+def taken_in_both_branches(make, n):
+    items, first = make(), None
+    if n > 1:
+        found = texts(items)
+    else:
+        found = [None, *texts(items)]
+    return len(found), first, list(items)
+
+
+def taken_before_a_change(make, n):
+    items = make()
+    try:
+        found = texts(items)
+        getattr(items, "tell", int)()
+        return found, n
+    finally:
+        print("end")
+
+
+@pytest.mark.parametrize("make", [matches, rows, lines])
+@pytest.mark.parametrize(
+    "function", [taken_in_a_body_that_may_fail, taken_in_both_branches, taken_before_a_change]
+)
+def test_items_of_other_iterators_are_taken_again(function, make):
+    staged = tg.function(function)
+    for n in (2, 0, 1):
+        assert staged(make, torch.tensor(n)) == function(make, torch.tensor(n))
+
+
+def taken_in_one_branch(make, n):
+    items = make()
+    if n > 1:
+        next(items)
+    return list(items)
+
+
+@pytest.mark.parametrize("make", [matches, rows, lines])
+def test_place_that_only_the_run_knows(make):
+    with pytest.raises(StagingError, match="at a place that only the run knows"):
+        tg.function(taken_in_one_branch)(make, torch.tensor(1))
+
+
+class Reversed(list):
+    def __getitem__(self, i):
+        return "item"
+
+
+class Stops:
+    def __getitem__(self, i):
+        if i == 2:
+            raise StopIteration
+        return i
+
+
+def of_classes(n):
+    ended = iter([1, 2])
+    found = [*ended]
+    return found, list(ended), next(iter(Reversed([n]))), list(Stops()), [x for x in Stops()]
+
+
+def test_items_of_classes():
+    assert tg.function(of_classes)(3) == of_classes(3)
+
+
+def appended_at_the_end(n):
+    xs = [n]
+    items = iter(xs)
+    first, none = next(items), next(items, None)
+    xs.append(n)
+    return first, none, list(items)
+
+
+def test_list_iterator_that_has_ended():
+    assert tg.function(appended_at_the_end)(3) == (3, None, [])

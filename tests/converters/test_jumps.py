@@ -265,6 +265,23 @@ def break_leaves_target(n, k):
     return i
 
 
+@cases((3,), (1,))
+def yields_that_are_never_reached(n):
+    def empty():
+        return
+        yield n
+
+    def failing():
+        raise ValueError(n)
+        yield n
+
+    made = failing()
+    try:
+        return list(empty()), next(made)
+    except ValueError:
+        return "its first item"
+
+
 test_same = cases.test()
 
 

@@ -1,5 +1,6 @@
 """match: values, sequences, mappings, classes, guards, captures."""
 
+import collections.abc
 import dataclasses
 import enum
 from collections import OrderedDict, deque, namedtuple
@@ -300,6 +301,75 @@ def keys_and_attributes_of_some_paths(x):
             return found, u
         case _:
             return found, -5
+
+
+class Indexed:
+    """A sequence whose items nobody may go over."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, i):
+        return i * self.n
+
+
+collections.abc.Sequence.register(Indexed)
+
+
+class Both(collections.UserList, dict):
+    pass
+
+
+@cases((2,), (3,))
+def sequences_by_registration(n):
+    found = []
+    for subject in (Indexed(n), Both([1, n]), "text", {1: n}, [n]):
+        match subject:
+            case [*_]:
+                found.append("any")
+        match subject:
+            case [first, *_, last]:
+                found.append((first, last))
+            case [only]:
+                found.append(only)
+            case {1: value}:
+                found.append(value)
+    return found
+
+
+class Twice:
+    __match_args__ = ("a", "a")
+    a = None
+
+
+class Listed:
+    __match_args__ = ["a"]
+    a = None
+
+
+class Numbered:
+    __match_args__ = (3,)
+
+
+class Key:
+    NAME = "a"
+
+
+@cases((0,), (1,), (2,), (3,), (4,), kinds=("python",))
+def patterns_that_python_refuses(i):
+    subject = (Twice(), Listed(), Numbered(), {"a": 1}, {"a": 1, "b": 2})[i]
+    match subject:
+        case Twice(x, y):
+            return "twice"
+        case Listed(x):
+            return "listed"
+        case Numbered(x):
+            return "numbered"
+        case {Key.NAME: x, "a": y}:
+            return "keys"
 
 
 test_same = cases.test()

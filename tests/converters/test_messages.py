@@ -1,5 +1,7 @@
 """Log records, warnings and text written to files: at every run of the graph, in order, from taken branches only."""
 
+import contextlib
+import io
 import logging
 import sys
 import tempfile
@@ -123,3 +125,14 @@ def test_files(capsys):
         file.seek(0)
         assert file.read() == "a2bcabc"
     assert capsys.readouterr().out == "out"
+
+
+def test_redirected_streams():
+    def redirected(x):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            print("out")
+            print("err", file=sys.stderr)
+        return out.getvalue(), err.getvalue(), x + 1
+
+    assert tg.function(redirected)(1) == ("out\n", "err\n", 2)

@@ -159,4 +159,131 @@ def maps_and_numbers(x):
     return next(doubled, 0), next(numbered, None), next(numbered, None), next(kept, 0), list(kept)
 
 
+def stops(n):
+    yield n
+    raise StopIteration("of its own")
+
+
+def takes(items):
+    yield next(items)
+
+
+@cases((1,), (-1,))
+def own_stop_is_an_error(n):
+    found = []
+    for make in (lambda: stops(n), lambda: takes(iter([n]))):
+        gen = make()
+        found.append(next(gen))
+        try:
+            found.append(next(gen, "ended"))
+        except RuntimeError as error:
+            found.append(str(error))
+    try:
+        for x in stops(n):
+            found.append(x)
+    except RuntimeError as error:
+        found.append(str(error))
+    return found
+
+
+@cases((1,), (3,))
+def stop_of_the_loop_is_its_own(n):
+    try:
+        for x in stops(n):
+            raise StopIteration("of the loop")
+    except StopIteration as error:
+        return str(error)
+
+
+def catches(n):
+    try:
+        yield n
+    except ValueError:
+        yield n * 2
+    finally:
+        print("end")
+
+
+def delegates(n):
+    result = yield from catches(n)
+    yield result
+
+
+class Counts:
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.n = self.n - 1
+        if self.n < 0:
+            raise StopIteration(42)
+        return self.n
+
+
+def by_iterator(n):
+    yield (yield from Counts(n))
+
+
+@cases((1,))
+def throwing_and_closing(n):
+    one, other, plain = delegates(n), delegates(n), stops(n)
+    found = [next(one), one.throw(ValueError), next(one), next(other), next(plain)]
+    other.close()
+    print("closed")
+    try:
+        plain.throw(KeyError("thrown"))
+    except KeyError as error:
+        found.append(error.args)
+    return found, list(plain)
+
+
+@cases((2,), kinds=("python",))
+def result_of_a_users_iterator(n):
+    return list(by_iterator(n))
+
+
+def echoes(n):
+    got = yield n
+    while got is not None:
+        got = yield got * n
+
+
+def sends(n):
+    yield from echoes(n)
+
+
+@cases((2,))
+def sending_on(n):
+    gen = sends(n)
+    return next(gen), gen.send(3), gen.send(4), next(gen, "ended")
+
+
+def no_arguments():
+    yield 1
+
+
+@cases((2,))
+def arguments_fail_at_the_call(n):
+    try:
+        no_arguments(n)
+    except TypeError:
+        return "refused"
+
+
+@cases((2,))
+def yield_behind_a_raise(n):
+    def gen():
+        raise ValueError(n)
+        yield
+
+    made = gen()
+    try:
+        next(made)
+    except ValueError:
+        return "raised by the first item"
+
+
 test_same = cases.test()

@@ -1,6 +1,7 @@
 """try, except, finally, raise and with, under Python and under staged conditions."""
 
 import contextlib
+import io
 import sys
 
 import pytest
@@ -813,6 +814,42 @@ def effects_before_such_a_condition(x, log):
     while not x:
         x = x - 1
     return x
+
+
+@cases((1,))
+def body_that_fails_is_run_once(n):
+    items, log = iter(io.StringIO("a\nb\nc")), []
+    try:
+        log.append(next(items))
+        log.append([n][3])
+    except IndexError:
+        log.append(next(items))
+    finally:
+        log.append("end")
+    return log, list(items)
+
+
+@cases((1,), (0,))
+def interrupts(n):
+    try:
+        if n > 0:
+            raise KeyboardInterrupt
+        sys.exit(4)
+    except KeyboardInterrupt:
+        return "interrupt"
+    except SystemExit as error:
+        return str(error)
+
+
+@cases((1,), kinds=("python",))
+def groups_that_are_raised_again(n):
+    try:
+        try:
+            raise ExceptionGroup("found", [ValueError(n), TypeError(n)])
+        except* ValueError:
+            raise
+    except ExceptionGroup as error:
+        return error.message, [type(e).__name__ for e in error.exceptions]
 
 
 test_same = cases.test()

@@ -1,5 +1,7 @@
 """Operators and special methods of user classes with staged conditions inside; consumers of generators; list methods."""
 
+import abc
+import collections
 import functools
 
 import pytest
@@ -302,6 +304,52 @@ def super_in_classes_defined_inside(x):
 def lists_repeated_a_staged_number_of_times(x):
     n = int(x.sum())
     return [0] * n, n * [x.sum(), x.sum() + 1], len([1.5] * n)
+
+
+class Silent:
+    def __eq__(self, other):
+        print("eq")
+        return NotImplemented
+
+    __hash__ = None
+
+
+class Loud(Silent):
+    def __ne__(self, other):
+        print("ne")
+        return NotImplemented
+
+
+class Registered(metaclass=abc.ABCMeta):
+    def __eq__(self, other):
+        print("registered")
+        return NotImplemented
+
+    __hash__ = None
+
+
+Registered.register(Silent)
+
+
+@cases((1,))
+def methods_that_inequality_tries(n):
+    return Loud() != Silent(), Silent() != Loud(), Silent() != Silent(), Loud() != n
+
+
+@cases((1,))
+def registration_is_no_inheritance(n):
+    return (
+        Silent() == Registered(),
+        Registered() == Silent(),
+        Silent() == Loud(),
+        Loud() == Silent(),
+    )
+
+
+@cases((1,))
+def sequence_beside_a_reflected_method(n):
+    items = collections.UserList([n])
+    return [0] + items, "ab" + items, items + [2], 2 * items
 
 
 test_same = cases.test()

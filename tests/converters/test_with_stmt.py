@@ -310,6 +310,31 @@ def generators_that_are_defined_inside(x):
     return a, log, keeper.v, k is keeper
 
 
+@contextlib.contextmanager
+def announced(x):
+    print("in", x)
+    try:
+        yield
+    except KeyError as error:
+        print("caught", error)
+    print("out", x)
+
+
+@cases((3,), kinds=("python",))
+def managers_as_decorators(n):
+    @announced("plain")
+    def plain(x):
+        print("body", x)
+        return x + 1
+
+    @announced("failing")
+    def failing():
+        print("body")
+        raise KeyError(n)
+
+    return plain(n), plain(n + 1), failing()
+
+
 test_same = cases.test()
 
 

@@ -19,8 +19,10 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..runtime import control_flow
@@ -160,25 +162,38 @@ def with_forms(native: Any, push: Any, resume: Any) -> Any:
 _OWN = frozenset(["gi_frame", "gi_running", "gi_code", "gi_yieldfrom", "gi_suspended"])
 
 
-def ending(resume: Any) -> Any:
-    """A step of a generator, whose own StopIteration is an error (PEP 479)."""
+class _Ended(threading.local):
+    """The last generator that has ended, and what was raised there."""
 
-    def step(sent: Any) -> Any:
-        try:
-            return resume(sent)
-        except StopIteration as error:
-            raise RuntimeError("generator raised StopIteration") from error
+    last: tuple[Any, Any] = (None, None)
 
-    CONVERTED_CODE.update([step.__code__])
-    return step
+
+_ended = _Ended()
+
+
+def end_of(generator: Any, value: Any) -> StopIteration:
+    """How a generator ends, as what takes its items is told."""
+    made = StopIteration() if value is None else StopIteration(value)
+    _ended.last = generator, made
+    return made
+
+
+@contextmanager
+def own_stop_is_error(generator: Any) -> Iterator[None]:
+    """A step of a generator: a StopIteration that is not its end is an error (PEP 479)."""
+    try:
+        yield
+    except StopIteration as error:
+        if _ended.last[0] is generator and _ended.last[1] is error:
+            raise
+        raise RuntimeError("generator raised StopIteration") from error
 
 
 class Pulled:
     """The variables of a generator that gives its items one by one, as the functions that ``resumable`` makes see them."""
 
     def __init__(self, resume: Any, begun: Any, ended: Any, current: Any, value: Any, end: Any, inner: Any):  # fmt: skip
-        self.resume = ending(resume)
-        self.begun, self.ended, self.current = begun, ended, current
+        self.resume, self.begun, self.ended, self.current = resume, begun, ended, current
         self.value, self.end, self.inner = value, end, inner
         self.stepped = False  # whether its next item was taken already, by what was thrown into it
 
@@ -232,10 +247,10 @@ class Generator:
             self._advance()
             return item
         if not pulled.ended():
-            pulled.resume(None)
+            with own_stop_is_error(pulled):
+                pulled.resume(None)
         if pulled.ended():
-            value = pulled.value()
-            raise StopIteration() if value is None else StopIteration(value)
+            raise end_of(pulled, pulled.value())
         return pulled.current()
 
     def send(self, value: Any) -> Any:

@@ -14,7 +14,7 @@ from .generators import Generator
 from .iterables import staged_rest
 from .iterators import SequenceIterator, from_outside
 from .members import listing
-from .registry import TABLE_KEYS
+from .registry import TABLE_KEYS, handles
 
 
 def iterator_of(x):
@@ -45,8 +45,16 @@ def _stepped(iterator):
         try:
             item = next(iterator)
         except StopIteration as end:
-            return end.value
+            return _value(end)
         yield item
+
+
+def _value(end):
+    """What an iterator ends with, where that is known."""
+    return getattr(end, "value", None) if type(end) is StopIteration else None
+
+
+handles(_value)(_value)
 
 
 def _indexed(sequence):

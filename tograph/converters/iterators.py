@@ -26,6 +26,7 @@ from .staging import is_staged_key
 
 # The positions of an iterator that a staged ``break`` has left, and of a generator that was taken whole.
 LOST, DONE = -1, -2
+ENDED = 2**62  # that of an iterator that has ended: it gives nothing of what is appended later
 
 
 def place_now(iterator: Any) -> int:
@@ -76,7 +77,7 @@ class SequenceIterator:
     def __next__(self):
         at = place_now(self)
         if at >= len(self.items) or (isinstance(self.items, View) and not self.items.reaches(at)):
-            moved(self, _MANY)  # an iterator that has ended gives nothing of what is appended later
+            moved(self, ENDED)
             raise StopIteration
         moved(self, at + 1)
         return self.items[at]
@@ -86,7 +87,7 @@ class Counting(SequenceIterator):
     """``itertools.count`` of whole numbers in converted code."""
 
     def __init__(self, start: int, step: int):
-        super().__init__(range(start, start + step * _MANY, step))
+        super().__init__(range(start, start + step * ENDED, step))
 
     def __tograph_anew__(self) -> Callable[[], Iterator[Any]]:
         """What makes an iterator of the numbers that were not taken."""
@@ -113,9 +114,6 @@ class Lost:
         raise lost(self.kind)
 
     __len__ = __getitem__ = __iter__ = _refuse
-
-
-_MANY = 2**62
 
 
 class Advancing:

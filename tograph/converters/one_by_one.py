@@ -17,7 +17,7 @@ from ..runtime.values.structure import is_union
 from . import subscripts, union
 from .call_rules import DECIDING
 from .calls import call
-from .generators import Generator, Pulled
+from .generators import Generator, Pulled, end_of, own_stop_is_error
 from .iter_call import iterator_of
 from .iterables import Rows, StagedSequence, staged_source
 from .iterators import SequenceIterator, View, advancing, lost
@@ -76,7 +76,8 @@ def source_of(x: Any) -> Any:
 def has_item(items: Any, index: Any, sent: Any = None) -> Any:
     """Whether there is another item; ``sent``: a value that goes on to the generator that gives it, but for its first."""
     if isinstance(items, Pulled):
-        return call(_going_on, items, index, sent)
+        with own_stop_is_error(items):
+            return call(_going_on, items, index, sent)
     later = sent is not None and (is_staged(index) or index > 0)
     if later and isinstance(items, Taken) and items.has("send"):
         return items.by("send", sent)
@@ -150,13 +151,8 @@ def _next(generator):
     if not generator.ended():
         generator.resume(None)
     if generator.ended():
-        raise end_of(generator.value())
+        raise end_of(generator, generator.value())
     return generator.current()
-
-
-def end_of(value):
-    """How a generator ends that returns a value."""
-    return StopIteration() if value is None else StopIteration(value)
 
 
 def _next_or(generator, default):
@@ -171,22 +167,27 @@ def _sent(generator, value):
     if not generator.ended():
         generator.resume(value)
     if generator.ended():
-        raise end_of(generator.value())
+        raise end_of(generator, generator.value())
     return generator.current()
 
 
-DECIDING.update((_going_on, _next, _next_or, _sent, end_of))
+DECIDING.update((_going_on, _next, _next_or, _sent))
+handles(end_of)(end_of)
 
 
 def next_item(generator: Pulled, *default: Any) -> Any:
     """``next`` of a generator in this form."""
-    return call(_next_or, generator, *default) if default else call(_next, generator)
+    with own_stop_is_error(generator):
+        return call(_next_or, generator, *default) if default else call(_next, generator)
 
 
 @handles(Generator.send)
 def send(generator: Generator, value: Any) -> Any:
     pulled = generator.pulled()
-    return generator.send(value) if pulled is None else call(_sent, pulled, value)
+    if pulled is None:
+        return generator.send(value)
+    with own_stop_is_error(pulled):
+        return call(_sent, pulled, value)
 
 
 @handles(Generator.close)
@@ -217,7 +218,7 @@ def throw(generator: Generator, kind: Any, value: Any = None, trace: Any = None)
     error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind() if value is None else kind(value)  # fmt: skip
     _thrown(pulled, error)
     if call(pulled.ended):
-        raise end_of(call(pulled.value))
+        raise end_of(pulled, call(pulled.value))
     return call(pulled.current)
 
 

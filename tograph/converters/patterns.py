@@ -262,6 +262,9 @@ def match_mapping(keys, patterns, rest):
     def match(subject, captures):
         if not _counts_as(subject, _MAPPING):
             return False
+        count = call(len, subject) if keys else 0
+        if not isinstance(count, SYMBOLS) and count < len(keys):
+            return False
         for i, k in enumerate(keys):
             if k in keys[:i]:
                 raise ValueError(f"mapping pattern checks duplicate key ({k!r})")

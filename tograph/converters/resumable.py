@@ -93,7 +93,9 @@ class Resumable(Converter):
         fresh = self.context.namer.fresh
         self.place, self.at, self.item = fresh("place"), fresh("at"), fresh("item")
         self.result, self.sent = fresh("result"), fresh("sent")
-        self.inner: list[tuple[int, str]] = []  # the places of ``yield from``, and what each goes over
+        self.inner: list[
+            tuple[int, str]
+        ] = []  # the places of ``yield from``, and what each goes over
         self.yields, self.kept = 0, [self.place, self.item, self.result]
         scope = names_of(tree)
         made = {n.name for n in own_nodes(tree) if getattr(n, "generated", False)}

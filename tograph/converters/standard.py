@@ -157,7 +157,7 @@ def replaced(call: Callable[..., Any], x: Any, changes: dict[str, Any]) -> Any:
     if isinstance(x, type) or not dataclasses.is_dataclass(x):
         raise TypeError("replace() should be called on dataclass instances")
     for field in type(x).__dataclass_fields__.values():
-        kind = field._field_type.name  # type: ignore[attr-defined]
+        kind = field._field_type.name
         if kind == "_FIELD_CLASSVAR":
             continue
         if not field.init and field.name in changes:

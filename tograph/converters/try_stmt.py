@@ -240,13 +240,12 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
         ended = True
     except control_flow.Unreachable:
         return attempt, True, False
-    except Exception as error:
-        attempt.error = error  # what the graph did before it counts here
-    except BaseException as error:  # an interrupt, or a SystemExit: what handlers are for it are Python's
-        if control_flow.may_fail(graph.nodes[before:]):
+    except BaseException as error:
+        # An interrupt may be the user's, at the keyboard: it does not wait for the graph.
+        if isinstance(error, KeyboardInterrupt) and control_flow.may_fail(graph.nodes[before:]):
             attempt.undo()
             raise
-        attempt.error = error
+        attempt.error = error  # what the graph did before it counts here
     return attempt, control_flow.may_fail(graph.nodes[before:]), ended
 
 

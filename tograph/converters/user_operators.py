@@ -93,7 +93,11 @@ def _tried(a: Any, b: Any, method: str, reflected: str, same_type: bool) -> Any:
         # By inheritance alone: what ``abc`` registers has no say here.
         if type(a) in type(b).__mro__[1:] and (same_type or right is not base):
             order.reverse()
-    if method in ("__add__", "__mul__") and isinstance(left, types.WrapperDescriptorType) and isinstance(a, _SEQUENCES):
+    if (
+        method in ("__add__", "__mul__")
+        and isinstance(left, types.WrapperDescriptorType)
+        and isinstance(a, _SEQUENCES)
+    ):
         order.reverse()  # that of a sequence comes after what numbers have, such as a ``__radd__``
     for function, x, y in order:
         if function is not None and (result := _called(function, x, y)) is not NotImplemented:
@@ -109,6 +113,8 @@ def _called(function: Any, x: Any, y: Any) -> Any:
     if function is object.__ne__:
         result = _called(type(x).__eq__, x, y)
         return result if result is NotImplemented else not_(result)
+    if isinstance(x, torch.Tensor) and not is_user_function(function):
+        return function(x, y)  # torch answers NotImplemented for what it does not know
     fields = compared_fields(function, x)
     return call(function, x, y) if fields is None else _by_fields(function, fields, x, y)
 

@@ -16,7 +16,7 @@ from ..calls import call
 from ..generators import Generator
 from ..iter_call import iterator_of
 from ..iterables import StagedRange, Steps
-from ..iterators import Advancing, Outer, SequenceIterator, View, advancing, from_outside
+from ..iterators import ENDED, Advancing, Outer, SequenceIterator, View, advancing, from_outside
 from ..one_by_one import next_item, place_item
 from ..registry import handles
 from ..staging import is_staged
@@ -101,6 +101,7 @@ def _of_an_iterator(iterator, *default):
         iterator.position = control_flow.staged_if(inside, lambda: at + 1, lambda: at)
         return found
     if not inside:
+        iterator.position = ENDED
         return end()
     iterator.position = at + 1
     return take()

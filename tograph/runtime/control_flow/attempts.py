@@ -76,7 +76,11 @@ class Attempt:
 
         What tograph refuses here may be right where nothing has to be undone: that is to be tried again.
         """
-        if self.error is None or isinstance(self.error, TographError) or not journal.is_last(self.log):
+        if (
+            self.error is None
+            or isinstance(self.error, TographError)
+            or not journal.is_last(self.log)
+        ):
             return False
         self.commit()
         return True
