@@ -10,7 +10,6 @@ import difflib
 import functools
 import importlib.machinery
 import importlib.util
-import inspect
 import re
 import sys
 import types
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 
 from .converters.api import function
+from .runtime.functions.signatures import signature_of
 
 
 class CommandError(Exception):
@@ -139,7 +139,7 @@ def evaluate(fn: Any, text: str, module: types.ModuleType) -> functools.partial:
 def _misfit(fn: Any, call: functools.partial) -> str | None:
     """Why the function cannot be called so, if it cannot."""
     try:
-        inspect.signature(fn).bind(*call.args, **call.keywords)
+        signature_of(fn).bind(*call.args, **call.keywords)
     except TypeError as error:
         return str(error)
     return None
@@ -147,7 +147,7 @@ def _misfit(fn: Any, call: functools.partial) -> str | None:
 
 def call_of(fn: Any, name: str, module: types.ModuleType, text: str | None) -> functools.partial:
     """The function with its inputs: --args, none for no parameters, else ``example_inputs()``."""
-    parameters = inspect.signature(fn).parameters
+    parameters = signature_of(fn).parameters
     source, call = "no inputs", functools.partial(fn)
     if text is not None:
         source, call = "--args", evaluate(fn, text, module)

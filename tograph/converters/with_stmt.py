@@ -82,8 +82,9 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
         with control_flow.ambient(places_of(names, body)):
             union.apply(with_stmt, manager, body, names)
         return
-    if not (hasattr(kind, "__enter__") and hasattr(kind, "__exit__")):
-        raise TypeError(_NO_MANAGER.format(kind.__name__))
+    for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
+        if not hasattr(kind, name):
+            raise TypeError(_NO_MANAGER.format(kind.__name__) + missed)
     if not is_tracing() or (kind.__module__.startswith("torch") and not _user(kind)):
         with context(manager) as entered:
             body(entered)

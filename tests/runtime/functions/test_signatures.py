@@ -1,10 +1,13 @@
 """``input_signature``: of methods, of a tensor that is passed twice, of lists that the function changes."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import SignatureError
 
 ROW = tg.TensorSpec([None], torch.float32)
 
@@ -109,3 +112,60 @@ def test_a_bound_method_has_its_function():
     assert scale.times.__func__ is Scale.times
     assert scale.times.__self__ is scale
     assert torch.equal(scale.times.__func__(scale, torch.ones(1)), torch.full((1,), 3.0))
+
+
+def gives_a_factor(f):
+    @functools.wraps(f)
+    def inner(x):
+        return f(x, 3)
+
+    return inner
+
+
+def gives_a_shift(f):
+    @functools.wraps(f)
+    def inner(*args, **kwargs):
+        loud = kwargs.pop("loud", False)
+        return f(*args, shift=5 + loud, **kwargs)
+
+    return inner
+
+
+@gives_a_factor
+def times(x, factor):
+    return x * factor if x > 0 else x
+
+
+@gives_a_shift
+def shifted(x, *, shift=1):
+    return x + shift if x > 0 else x
+
+
+class Model:
+    @tg.function
+    @gives_a_shift
+    def shifted(self, x, *, shift):
+        return x + shift
+
+
+def test_decorators_that_give_arguments():
+    x = torch.tensor(2)
+    assert tg.function(times)(x) == 6
+    assert tg.function(shifted)(x) == 7
+    assert tg.function(shifted)(x, loud=True) == 8
+    assert tg.function(shifted)(x=x) == 7
+    assert Model().shifted(x) == 7
+    with pytest.raises(SignatureError, match="too many positional arguments"):
+        tg.function(times)(x, 3)
+
+
+def test_decorators_that_hand_on_arguments():
+    @tg.function
+    @torch.no_grad()
+    def scaled(x, factor=2):
+        return x * factor
+
+    assert [scaled(torch.tensor(2)), scaled(torch.tensor(2), 2), scaled(x=torch.tensor(2))] == [
+        4
+    ] * 3
+    assert scaled.trace_count == 1

@@ -12,6 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from ...errors import ScopeError
 from ..recording.outer_tracers import opaque
+from .signatures import signature_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,8 +24,9 @@ class WeakMethod:
     def __init__(self, function: Callable[..., Any], instance: Any):
         self.function, self.instance = function, weakref.ref(instance)
         functools.update_wrapper(self, function, updated=())
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        self.__signature__ = inspect.Signature(parameters)
+        parameters = list(signature_of(function).parameters.values())
+        bound = parameters[:1] and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL
+        self.__signature__ = inspect.Signature(parameters[1:] if bound else parameters)
 
     def __call__(self, /, *args, **kwargs):
         return self.function(self.bound_to(), *args, **kwargs)

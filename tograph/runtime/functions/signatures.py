@@ -17,15 +17,31 @@ from ..values.specs import TensorSpec
 
 
 def signature_of(f: Any) -> inspect.Signature:
-    """The signature of a function; one that takes anything for code of C, to which its own defaults may not be given by name."""
+    """The signature of a function, or of what its decorators made of it; one that takes anything for code of C, to which its own defaults may not be
+    given by name."""
     if isinstance(
         getattr(type(f), "__call__", None), types.WrapperDescriptorType
     ) and not isinstance(f, _PYTHON):
         return _ANY
     try:
-        return inspect.signature(f)
+        return inspect.signature(f, follow_wrapped=_passes_on(f))
     except (TypeError, ValueError):
         return _ANY
+
+
+# Modules whose decorators hand on what they are given: ``torch.no_grad()``, a manager of ``contextlib``, ``tg.do_not_convert``.
+_FAITHFUL = ("torch", "contextlib", "tograph")
+
+
+def _passes_on(f: Any) -> bool:
+    """Whether what a decorator made of a function takes the arguments of that: any other one may give some itself, or look at keywords."""
+    made = inspect.unwrap(f, stop=lambda g: not _is_faithful(g))
+    return not hasattr(made, "__wrapped__")
+
+
+def _is_faithful(f: Any) -> bool:
+    home = getattr(getattr(f, "__func__", f), "__globals__", {}).get("__name__", "")
+    return home.partition(".")[0] in _FAITHFUL
 
 
 _PYTHON = (types.FunctionType, types.MethodType, functools.partial)
