@@ -35,6 +35,8 @@ _FAITHFUL = ("torch", "contextlib", "tograph")
 
 def _passes_on(f: Any) -> bool:
     """Whether what a decorator made of a function takes the arguments of that: any other one may give some itself, or look at keywords."""
+    if not isinstance(f, _PYTHON):
+        return True
     made = inspect.unwrap(f, stop=lambda g: not _is_faithful(g))
     return not hasattr(made, "__wrapped__")
 

@@ -37,7 +37,16 @@ from ..symbols.journal import MISSING, Location
 _Contents = tuple[Callable[[Any], Any], Callable[[Any, Any], None]]
 
 
-def _put_text(x: Any, content: Any) -> None:
+def _text_of(x: Any) -> tuple[Any, int] | None:
+    return None if x.closed else (x.getvalue(), x.tell())
+
+
+def _put_text(x: Any, content: tuple[Any, int] | None) -> None:
+    if content is None:
+        x.close()
+        return
+    if x.closed:
+        x.__init__()  # opens it again
     x.seek(0)
     x.truncate()
     x.write(content[0])
@@ -83,7 +92,7 @@ def _put_lock(x: Any, held: bool) -> None:
         x.acquire() if held else x.release()
 
 
-_STREAM: _Contents = (lambda x: (x.getvalue(), x.tell()), _put_text)
+_STREAM: _Contents = (_text_of, _put_text)
 
 
 class _Bound:
