@@ -595,6 +595,22 @@ def dataclasses_are_made_as_written(n):
     return "hidden" in vars(prepared), prepared.hidden, Bare().x, vars(Doubling(n)), again.x
 
 
+class Told:
+    def __init__(self, x):
+        self.x = x
+
+    def __bool__(self):
+        print("asked", float(self.x))
+        return bool(self.x > 0)
+
+
+@cases((3, -1), (-3, 1), (-1, -1), kinds=("python",))
+def truths_are_asked_for_in_turn(x, y):
+    items = [Told(x), Told(y), Told(2)]
+    rest = iter([0, x, y])
+    return any(items), all(items), any([1, Told(x)]), all([0, Told(x)]), any(rest), list(rest)
+
+
 test_same = cases.test()
 
 

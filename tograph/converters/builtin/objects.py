@@ -104,10 +104,12 @@ def _module_here() -> str | None:
     return None if frame is None else frame.f_globals.get("__name__")
 
 
-def _new_class(name: str, bases: tuple, namespace: dict[str, Any], **kwargs: Any) -> type:
+def _new_class(*args: Any, **kwargs: Any) -> type:
     """``type(name, bases, namespace)``."""
-    module = _module_here()
-    return type(name, bases, {**({"__module__": module} if module else {}), **namespace}, **kwargs)
+    made, module = type(*args, **kwargs), _module_here()
+    if module is not None and "__module__" not in args[2]:
+        made.__module__ = module
+    return made
 
 
 @handles(collections.namedtuple)

@@ -14,6 +14,7 @@ from ...runtime.values import locations
 from ...runtime.values.structure import Leaf
 from ...runtime.values.tables import StagedSet
 from .. import union
+from ..call_rules import is_user_function
 from ..calls import call
 from ..consumers import found_in, gathered
 from ..for_stmt import for_stmt
@@ -199,6 +200,11 @@ def sum_(items, start=0):
     return box[0]
 
 
+def _is_true(item, which):
+    item = union.truth(item, which.__name__)
+    return as_bool(item) if is_staged(item) else bool(item)
+
+
 def _truth(which):
     combine_ = or_ if which is any else and_
 
@@ -216,11 +222,13 @@ def _truth(which):
             return call(bool, found if which is any else not_(found))
         found = which is all
         for item in items:
-            item = union.truth(item, which.__name__)
-            item = as_bool(item) if is_staged(item) else bool(item)
+            if is_user_function(getattr(type(item), "__bool__", getattr(type(item), "__len__", None))):  # fmt: skip
+                found = combine_(found, lambda item=item: _is_true(item, which))
+            else:  # nothing happens where its truth is not asked for
+                truth = _is_true(item, which)
+                found = combine_(found, lambda truth=truth: truth)
             if not is_staged(found) and found is (which is any):
                 return found
-            found = combine_(found, lambda item=item: item)
         return call(bool, found)
 
     return handles(which)(union.each(test))
