@@ -778,9 +778,9 @@ def test_gradients_inside_are_native(case, shape):
 
 
 def suppressed(boxes, scores, n):
-    kept = []
+    kept = [boxes.sum(0)]
     while scores.shape[0] > n:
-        kept.append(boxes[scores.argmax()])
+        kept.append(boxes[scores.argmax()] * 2)
         rest = scores < scores.max()
         boxes, scores = boxes[rest], scores[rest]
     return kept
