@@ -53,5 +53,5 @@ def test_a_list_of_the_module_that_hooks_fill_and_empty():
 
     plain, staged = made(), tg.function(made())
     for _ in range(3):
-        x = torch.randn(5, 3)
+        x = torch.randn(5, 3, requires_grad=True)
         torch.testing.assert_close(staged(x), plain(x))

@@ -166,8 +166,19 @@ def gradient_region(
             return run(*(optional(g, flag.node.value(graph)) for g, flag in zip(cotangents, there)))
         return _as_told(run, there, cotangents) if told else run(*cotangents)
 
+    region = _computing(whole, before)
+    outputs = [value_of(x, region.graph) for x in region.result]
+    if none is not None:
+        none.update(_nothing(given, len(wrt)))
+    own = len(cotangents) + len(there) + (0 if results is None else len(values))
+    control_flow.close(region.graph, list(region.graph.arguments), outputs, own)
+    return region
+
+
+def _computing(function: Callable[[], Any], before: Callable[[FuncGraph], None]) -> Any:
+    """The region of a gradient; GradientError where it does more than compute."""
     try:
-        region = control_flow.trace_region("gradient", whole, before, stage_errors=False)
+        region = control_flow.trace_region("gradient", function, before, stage_errors=False)
     except Retrace as found:
         if not (found.grown or found.stood or found.opened):
             raise
@@ -175,11 +186,6 @@ def gradient_region(
         raise _changes("an object from outside of the function") from None
     if region.changed:
         raise _changes(", ".join(f"'{p.name}'" for p, _ in region.changed.values()))
-    outputs = [value_of(x, region.graph) for x in region.result]
-    if none is not None:
-        none.update(_nothing(given, len(wrt)))
-    own = len(cotangents) + len(there) + (0 if results is None else len(values))
-    control_flow.close(region.graph, list(region.graph.arguments), outputs, own)
     return region
 
 
