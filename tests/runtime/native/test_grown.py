@@ -772,3 +772,33 @@ def test_gradients_inside_are_native(case, shape):
         return torch.autograd.grad(case(x, w, n), w)[0]
 
     check(step, torch.randn(shape), torch.randn(4, 4) * 0.5, torch.tensor(4))
+
+
+# ---- arguments that a loop makes smaller
+
+
+def suppressed(boxes, scores, n):
+    kept = [boxes.sum(0)]
+    while scores.shape[0] > n:
+        kept.append(boxes[scores.argmax()] * 2)
+        rest = scores < scores.max()
+        boxes, scores = boxes[rest], scores[rest]
+    return kept
+
+
+def by_two_loops(boxes, scores, n):
+    while boxes.shape[0] > n:
+        boxes = boxes[boxes[:, 0] < boxes[:, 0].max()]
+    s = boxes.sum()
+    while scores.shape[0] > n:
+        scores = scores[scores < scores.max()]
+    return s, scores.index_fill(0, torch.tensor([0]), 5.0)
+
+
+@pytest.mark.parametrize("n", [1, 4, 8, 9])
+@pytest.mark.parametrize("case", [suppressed, by_two_loops])
+def test_arguments_that_iterations_take_parts_of(case, n):
+    boxes, scores = torch.rand(8, 4), torch.rand(8)
+    before = scores.clone()
+    check(case, boxes, scores, torch.tensor(n))
+    assert torch.equal(scores, before)

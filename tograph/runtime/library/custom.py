@@ -28,6 +28,7 @@ from ..inference.shapes import SYMBOLS
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
 from ..symbols.misuse import check_callable
+from ..symbols.retrace import Retrace
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, as_symbolic, value_of
 from ..values import flattening
@@ -165,20 +166,35 @@ def gradient_region(
             return run(*(optional(g, flag.node.value(graph)) for g, flag in zip(cotangents, there)))
         return _as_told(run, there, cotangents) if told else run(*cotangents)
 
-    region = control_flow.trace_region("gradient", whole, before, stage_errors=False)
-    if region.changed:
-        names = ", ".join(f"'{p.name}'" for p, _ in region.changed.values())
-        raise GradientError(
-            f"a gradient function or hook changes {names}, which is known outside of it: in a graph it only computes. Return what "
-            "is needed, or use tg.py_function for the effect.",
-            user_location(),
-        )
+    region = _computing(whole, before)
     outputs = [value_of(x, region.graph) for x in region.result]
     if none is not None:
         none.update(_nothing(given, len(wrt)))
     own = len(cotangents) + len(there) + (0 if results is None else len(values))
     control_flow.close(region.graph, list(region.graph.arguments), outputs, own)
     return region
+
+
+def _computing(function: Callable[[], Any], before: Callable[[FuncGraph], None]) -> Any:
+    """The region of a gradient; GradientError where it does more than compute."""
+    try:
+        region = control_flow.trace_region("gradient", function, before, stage_errors=False)
+    except Retrace as found:
+        if not (found.grown or found.stood or found.opened):
+            raise
+        # a staged branch in it, as by whether a cotangent is there, changes what is known outside of the function
+        raise _changes("an object from outside of the function") from None
+    if region.changed:
+        raise _changes(", ".join(f"'{p.name}'" for p, _ in region.changed.values()))
+    return region
+
+
+def _changes(what: str) -> GradientError:
+    return GradientError(
+        f"a gradient function or hook changes {what}, which is known outside of it: in a graph it only computes. Return what "
+        "is needed, or use tg.py_function for the effect.",
+        user_location(),
+    )
 
 
 def _as_told(

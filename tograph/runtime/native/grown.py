@@ -123,11 +123,10 @@ class Swapped(_OpenCarry):
     def _prepare(self, x: Operand) -> Mem:
         made = [self.low.buffers.new() for _ in range(2)]
         own = frozenset(owner for _, owner in made)
-        self.low.arena.hold(own)
         self.rooms = [Room(place, own, self.dim) for place, _ in made]
         found = where_it_is(self.low, self.dim, x)
-        self.low.arena.hold(found.owners)
         self.owners = self.low.arena.either(found.owners, own)
+        self.low.arena.hold(self.owners)
         return found
 
     def head(self, before: str) -> Mem:
