@@ -151,8 +151,9 @@ def test_arguments_against_an_input_signature():
     assert f(torch.ones(3, 2)).shape == (3, 2)
 
 
-@pytest.mark.parametrize("thing", [{1, 2}, slice(1, 2)])
-def test_unhashable_argument(thing):
+def test_unhashable_argument():
+    thing = {1, 2}
+
     @tg.function
     def f(x, odd):
         return x
