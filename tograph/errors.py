@@ -10,9 +10,17 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+import types
+from collections.abc import Sequence
 from itertools import islice
 
 Location = tuple[str, int]
+
+
+class Place(tuple):
+    """A location, with the code and the line of each call of the user's around it, innermost first and itself among them."""
+
+    calls: Sequence[tuple[types.CodeType, int]] = ()
 
 
 class Explained(tuple):

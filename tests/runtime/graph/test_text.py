@@ -52,6 +52,18 @@ def assert_reads_back(graph):
     again = parse_graph(text)
     verify(again)
     assert show(again) == text
+    assert again == graph
+
+
+# ---- equality
+
+
+def test_graphs_are_equal_by_text_and_keys_by_identity():
+    graph, again = parse_graph(GOLDEN), parse_graph(GOLDEN)
+    assert graph == again and not graph != again
+    assert graph != parse_graph(GOLDEN.replace("user.py:4", "user.py:5"))
+    assert graph != GOLDEN
+    assert len({graph, again, graph}) == 2
 
 
 # ---- what is shown

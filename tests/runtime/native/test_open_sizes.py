@@ -269,7 +269,13 @@ def normalised(x, n):
     return F.layer_norm(x * 2, (4,), x[0, :n]) + 1
 
 
-@pytest.mark.parametrize("case", [stacked, one_number, likelihood, normalised])
+def normalised_over_a_number(x, n):
+    return F.layer_norm(x[:, :2] * 2, (n,)) + F.layer_norm(x[:, :n], x[0, :n].shape)
+
+
+@pytest.mark.parametrize(
+    "case", [stacked, one_number, likelihood, normalised, normalised_over_a_number]
+)
 def test_operands_that_do_not_fit_are_an_error(case):
     """Native code read what lay behind them."""
 

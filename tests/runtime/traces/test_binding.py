@@ -110,3 +110,20 @@ def test_a_condition_whose_size_a_run_tells():
         f(torch.tensor([3.0, 1.0]))
     with pytest.raises(RuntimeError, match="no values is ambiguous"):
         f(torch.tensor([-3.0, -1.0]))
+
+
+def test_slices_and_constants_in_tuples_may_be_left_out():
+    @tg.function
+    def f(x, where, how):
+        rows, factor = how
+        return (x[where] * factor + x[rows].sum()).to(torch.float64)
+
+    x, how = torch.arange(4.0), (slice(0, 2), 3.0)
+    concrete = f.get_concrete_function(x, slice(1, None), how)
+    expected = f.python_function(x, slice(1, None), how)
+    assert torch.equal(concrete(x), expected)
+    assert torch.equal(concrete(x, slice(1, None), how), expected)
+    with pytest.raises(tg.errors.SignatureError, match=r"is slice\(0, None, None\), and it was"):
+        concrete(x, slice(0, None))
+    with pytest.raises(tg.errors.SignatureError, match="argument 'how' is"):
+        concrete(x, slice(1, None), (slice(0, 2), 4.0))

@@ -269,3 +269,33 @@ def test_frozen_dataclasses_without_tensors_are_objects():
     for _ in range(3):
         f(torch.ones(2), s)
     assert f.trace_count == 1
+
+
+def test_a_slice_is_a_structure_of_its_bounds():
+    def taken(x, rows):
+        total = x[rows].sum()
+        while total < 50:
+            total = total + x[rows].sum() + 1
+        return x[rows], total, rows.stop
+
+    x = torch.arange(12.0).view(4, 3)
+    f, slices = tg.function(taken), [slice(0, 2), slice(None), slice(3, None, 2), slice(-1, None)]
+    for _ in range(2):
+        for rows in slices:
+            for found, expected in zip(f(x, rows), taken(x, rows)):
+                assert found == expected if expected is None else torch.equal(torch.as_tensor(found), torch.as_tensor(expected))  # fmt: skip
+    assert f.trace_count == len(slices)
+    assert "from slice(0, 2, None) to slice(None, None, None)" in f.explain_retraces()
+
+
+def test_bounds_of_a_slice_that_are_tensors_or_open():
+    def rows_of(x, rows):
+        return x[rows] * 2
+
+    x = torch.arange(12.0).view(4, 3)
+    tensors, relaxed = tg.function(rows_of), tg.function(rows_of, reduce_retracing=True)
+    for n in (0, 4, 2, 3, -1, 9):
+        expected = x[:n] * 2
+        assert torch.equal(tensors(x, slice(None, torch.tensor(n))), expected)
+        assert torch.equal(relaxed(x, slice(None, n)), expected)
+    assert tensors.trace_count == 1 and relaxed.trace_count == 2

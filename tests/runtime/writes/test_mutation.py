@@ -571,3 +571,16 @@ def test_a_part_of_an_expanded_tensor_is_written(f):
         mine, its = (torch.tensor([first, 2.0, 3.0, 4.0]) for _ in range(2))
         assert f(mine).equal(staged(its))
         assert mine.equal(its)
+
+
+def test_abs_of_complex_numbers_in_place_is_torchs_error():
+    def absolute(z):
+        z = z * 1
+        if z.real.sum() > 0:
+            z.abs_()
+        return z
+
+    f, z = tg.function(absolute), torch.tensor([1 + 2j])
+    assert torch.equal(f(-z), -z)
+    with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
+        f(z)

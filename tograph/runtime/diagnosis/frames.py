@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import re
 import sysconfig
 import types
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ..symbols.code_lines import holds
 from ..symbols.funcgraph import USER_CODE
 
 _HERE = str(Path(__file__).parents[2]) + os.sep
+_RAISE = re.compile(r"raise\s+\S")
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 
 
@@ -30,7 +32,7 @@ class Frame:
     function: str
     converted: bool
     span: tuple[int, int, int] | None  # last line, first column, end column
-    frame: types.FrameType
+    frame: types.FrameType | None  # of what has returned only the place is known
 
     @property
     def mark(self) -> str:
@@ -51,6 +53,10 @@ class Frame:
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][start:]
         return b"".join(lines).decode(errors="replace").strip()
+
+    def raises(self) -> bool:
+        """Whether a ``raise`` statement of the user's is evaluated, other than one that raises again."""
+        return bool(_RAISE.match(self.expression()))
 
     def caret(self) -> str:
         """Carets under the expression, for the line without its indentation; empty for a whole line."""
@@ -81,6 +87,17 @@ def stack_frames(frame: types.FrameType | None) -> list[Frame]:
             found.append(_frame(frame, frame.f_lasti, frame.f_lineno))
         frame = frame.f_back
     return found[::-1]
+
+
+def calls_of(place: object) -> list[Frame]:
+    """The calls that led to a node, outermost first; of none if they are not known."""
+    found: list[tuple[types.CodeType, int]] = []
+    for code, line in reversed(getattr(place, "calls", ())):
+        if is_users(code):
+            if found and _is_part(code, found[-1][0]):
+                found.pop()
+            found.append((code, line))
+    return [Frame(code.co_filename, line, code.co_name, True, None, None) for code, line in found]
 
 
 def outer_frames(frame: types.FrameType | None) -> list[types.FrameType]:

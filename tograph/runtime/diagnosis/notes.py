@@ -7,13 +7,22 @@ import types
 from typing import Any
 
 from ... import settings
-from ...errors import TographError, show_location
+from ...errors import Location, TographError, show_location
 from ..graph.ir import Graph, Node
 from ..graph.text import line_of
 from ..symbols.funcgraph import USER_CODE
 from .advice import advice_on
 from .found import MISSING, describe, lookup, operands
-from .frames import Frame, frames_of, inside_tograph, is_librarys, joined, stack_frames, trimmed
+from .frames import (
+    Frame,
+    calls_of,
+    frames_of,
+    inside_tograph,
+    is_librarys,
+    joined,
+    stack_frames,
+    trimmed,
+)
 
 _TRACED = "in user code"
 _RAN = "raised when the graph ran"
@@ -32,16 +41,24 @@ def shown(error: BaseException) -> BaseException:
 
 
 def at_run_time(error: BaseException, node: Node | None, graph: Graph) -> None:
-    """Note the user's line that made the node that failed, the node, and the types of its inputs."""
+    """Note the user's lines that made the node that failed, the node, and the types of its inputs."""
     if node is None or node.location is None or _noted(error):
         return
     line, kinds = line_of(graph, node)
     kept = getattr(node.location, "note", "")
-    lines = [f"{_RAN}, at:{show_location(node.location)}"] if not kept else [f"{_RAN}:", kept]
+    lines = [f"{_RAN}:", kept] if kept else _ran_at(node.location)
     lines.append(f"  by the node {line} of {graph.name!r}")
     lines += [f"  with {', '.join(kinds)}"] if kinds else []
     lines += _help(advice_on(error, {})) if not kept else []
     error.add_note("\n".join(lines))
+
+
+def _ran_at(place: Location) -> list[str]:
+    frames = calls_of(place)
+    if len(frames) < 2:
+        return [f"{_RAN}, at:{show_location(place)}"]
+    calls = [line for f, n in _folded(frames) for line in _frame_lines(f, n, last=False)]
+    return [f"{_RAN}:", f"{_TRACED} (* converted):", *calls]
 
 
 def explained(error: BaseException) -> str:
@@ -119,6 +136,8 @@ def _values(error: BaseException, frame: Frame) -> dict[str, str]:
 
 
 def _advice(error: BaseException, frame: Frame) -> str:
+    if frame.raises():
+        return ""  # the words, and what is wrong, are the user's own
     if type(error) in (NameError, ImportError) and inside_tograph(error.__traceback__):
         return "this was raised inside tograph, and is a defect of it; TOGRAPH_DEBUG=1 shows where"
     return advice_on(error, operands(frame))

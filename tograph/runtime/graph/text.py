@@ -1,4 +1,4 @@
-"""The text of a graph, and the graph of a text: ``show(parse(show(g))) == show(g)``.
+"""The text of a graph, and the graph of a text: ``parse(show(g)) == g``, where graphs are equal that have the same text.
 
 One node, one line; the graphs of a region op follow it, indented::
 
@@ -172,7 +172,18 @@ def _line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
     return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 
 
+def equal(graph: Graph, other: object) -> Any:
+    """Whether two graphs have the same text; Python objects in them are equal by their labels there.
+
+    A graph can change, so as a key it is one by identity, as a tensor is.
+    """
+    if graph is other or not isinstance(other, Graph):
+        return graph is other or NotImplemented
+    return show(graph) == show(other)
+
+
 ir.Graph.__str__ = show  # ir may not import this module
+ir.Graph.__eq__ = equal
 
 _HEAD = re.compile(r"(\S+?)\((.*)\) \{$")
 _NAME = re.compile(r"%[\w.]+$")

@@ -206,7 +206,10 @@ class Sizes:
             if len(wanted) != len(size[part]):
                 raise Decline("an operand of other dimensions")
             for n, m in zip(wanted, size[part]):
-                self.require(self.fixed(n) if isinstance(n, int) else n, m)
+                if isinstance(n, Value):
+                    self.agree(m, n)
+                else:
+                    self.require(self.fixed(n) if isinstance(n, int) else n, m)
 
     def _size(self, a: Any) -> Size:
         return (

@@ -18,6 +18,7 @@ import itertools
 import os
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from typing import Any, ClassVar
 import torch
 from torch.autograd import forward_ad
 
-from ...errors import Location, ScopeError
+from ...errors import Location, Place, ScopeError
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import MOVES
 from ..graph.ordering import op_effects
@@ -180,19 +181,39 @@ class FuncGraph:
 
     def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None, unsure=False) -> Node:  # fmt: skip
         """Append a node; all values among the arguments must be this graph's. ``unsure``: it may fail by sizes that only the run knows."""
-        if self.root.before_failure and not regions and (unsure or op_effects(op, tuple(args)).may_fail):  # fmt: skip
-            for callback in list(self.root.before_failure):
-                callback(self)
+        fails = not regions and (unsure or op_effects(op, tuple(args)).may_fail)
+        for callback in list(self.root.before_failure) if fails else ():
+            callback(self)
         # a gradient of the user's own is that of the whole op, as those of torch's are
         inner = bool(regions) and "gradient" not in regions
         grad = op in MOVES or inner or torch.is_grad_enabled() or library_ops.wants_gradient(op)
-        node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
+        place = self._calls() if fails else user_location()
+        node = Node(op, args, kwargs, types, regions=regions, location=place, grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:
             self.note_gradient()
         if (grad or forward_ad._current_level >= 0) and self.sources and not op.startswith("aten."):
             CONNECT(node, self)
         return node
+
+    def _calls(self) -> Place | None:
+        """``user_location`` with the calls that led there, for what an error tells; nodes of one line share it."""
+        frame: types.FrameType | None = sys._getframe(2)
+        root, known = self.root, USER_CODE.codes
+        base, calls = root.base, []
+        while frame is not None and id(frame) != base:
+            code = frame.f_code
+            if id(code) in known:
+                calls.append((code, line_of(frame)))
+            frame = frame.f_back
+        before = root.place
+        if not calls or (before is not None and before.calls == calls):
+            return before if calls else None
+        users = (c for c in calls if not c[0].co_filename.startswith(_TORCH))
+        code, line = next(users, calls[0])
+        root.place = made = Place((code.co_filename, line))
+        made.calls = calls
+        return made
 
     def note_gradient(self) -> None:
         """A gradient is taken while this graph is recorded."""

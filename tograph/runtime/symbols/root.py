@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd import forward_ad
 
-from ...errors import Location
+from ...errors import Location, Place
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import Written
 
@@ -146,6 +146,8 @@ class Root:
     reread: dict[Value, Value] = field(default_factory=dict)  # of a branch: the same from around
     packed: set[Graph] = field(default_factory=set)  # where hooks got what is saved
     drew: torch.Tensor | None = None  # see ``drew_from``
+    place: Place | None = None  # of the node that was recorded last
+    base: int = 0  # the identity of the frame that runs the function
 
     def is_standard(self, file: Any) -> bool:
         """Whether a file is one of the standard streams as they were when the trace began."""

@@ -20,15 +20,20 @@ from ..values.specs import TensorSpec
 if TYPE_CHECKING:
     from .concrete import ConcreteFunction
 
-_CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
+_CONSTANTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 
 def _is_constant(key: Any) -> bool:
-    return isinstance(key, tuple) and len(key) == 2 and key[0] in _CONSTANTS
+    if not isinstance(key, tuple) or len(key) != 2:
+        return False
+    return all(map(_is_constant, key[1])) if key[0] in (tuple, slice) else key[0] in _CONSTANTS
 
 
 def _constant(key: Any) -> Any:
     """The value that a key of ``arguments.key_of`` stands for: that of a float holds its text."""
+    if key[0] in (tuple, slice):
+        parts = map(_constant, key[1])
+        return tuple(parts) if key[0] is tuple else slice(*parts)
     return float(key[1]) if key[0] is float else key[1]
 
 

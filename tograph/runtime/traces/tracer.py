@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -88,6 +89,7 @@ class Tracer:
         root.before_failure.append(self.effects.commits)
 
     def trace(self, key: Any) -> Trace:
+        self.root.root.base = id(sys._getframe())
         try:
             with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)

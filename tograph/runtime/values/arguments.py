@@ -1,7 +1,7 @@
 """Arguments of a call: bound to the signature, flattened into leaves, and turned into a trace key.
 
 Tensors enter a key by dtype, shape and device; Python numbers, strings and None by type and value (1, True and 1.0
-are three keys, 0.0 and -0.0 two); containers by structure; functions and other objects by identity. numpy arrays
+are three keys, 0.0 and -0.0 two); containers and slices by structure; functions and other objects by identity. numpy arrays
 become tensors.
 """
 
@@ -32,6 +32,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _MAPPINGS = (dict, defaultdict)
 _CONTAINERS = (list, tuple, *_MAPPINGS)
 _NUMBERS = (int, float)
+_BOUNDS = ("start", "stop", "step")
 
 
 @dataclass
@@ -134,6 +135,8 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
         return ("tensor", made.dtype, tuple(made.shape), made.device, None, len(flat.tensors) - 1)
     if kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields")):
         return _container_key(x, kind, flat, name)
+    if kind is slice:
+        return (kind, tuple(key_of(getattr(x, n), flat, f"{name}.{n}") for n in _BOUNDS))
     if isinstance(x, SYMBOLS):
         return ("staged", x.node.kind)
     return _object_key(x, flat, name)
@@ -185,10 +188,10 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
         return (kind, x)
     if isinstance(x, (complex, range)):
         return exact(x)
-    if isinstance(x, (set, slice)) and kind.__module__ == "builtins":
+    if kind is set:
         raise UnhashableArgumentError(
-            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
-            f"key. Pass {'its bounds as numbers' if kind is slice else 'a tuple or a frozenset'} instead."
+            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a set cannot be part of a trace key. "
+            "Pass a tuple or a frozenset instead."
         )
     held = hasattr(x, "__dict__") or kind.__flags__ & HEAP or kind in (deque, bytearray)
     if kind.__hash__ is None and not held:
@@ -278,6 +281,8 @@ def replace_tensors(
         )
     elif isinstance(x, tuple) and hasattr(kind, "_fields"):
         made = kind._make(replace_tensors(v, take, spares, tabled) for v in x)
+    elif kind is slice:
+        made = slice(*(replace_tensors(getattr(x, n), take, spares, tabled) for n in _BOUNDS))
     elif _is_structure(x):
         aux, parts = parts_of(x) or (None, [])
         made = rebuild(kind, aux, [replace_tensors(p, take, spares, tabled) for p in parts])

@@ -175,7 +175,8 @@ def _freed_in(node: Any, here: FuncGraph) -> FuncGraph | None:
     assert graph.outer is not None
     while not here.within(graph.outer):
         graph = graph.outer
-    done = any(graph.graph in n.regions.values() for n in graph.outer.graph.nodes)
+    regions = (r for n in graph.outer.graph.nodes for r in n.regions.values())
+    done = any(r is graph.graph for r in regions)
     return graph if done else None
 
 

@@ -89,6 +89,8 @@ def write_in_place(
     form = functional_form(func)
     places, targets = _targets(facts, args, kwargs)
     overlap.check(func, targets, (*args, *kwargs.values()))
+    if func is aten.abs_.default and args[0].is_complex():
+        raise RuntimeError("In-place abs is not supported for complex tensors.")  # torch's words
     names = {m for m in facts.mutated if isinstance(m, str)}
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
     rest = out_arguments.left(form, func, kwargs) if out_variant else kwargs
