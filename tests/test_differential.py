@@ -16,7 +16,11 @@ COUNT = int(os.environ.get("TOGRAPH_TEST_PROGRAMS", "600"))
 SHOWN = 3
 
 
-@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+# Every second part is of optimised code.
+PARTS = [pytest.param(k, marks=[pytest.mark.unoptimised] * (k // CHUNK % 2)) for k in range(0, COUNT, CHUNK)]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", PARTS)
 def test_native_against_converted(first):
     found = []
     for seed in range(first, first + CHUNK):

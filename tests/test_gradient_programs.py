@@ -59,7 +59,11 @@ def difference(seed):
     return None
 
 
-@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+# Every second part is of optimised code.
+PARTS = [pytest.param(k, marks=[pytest.mark.unoptimised] * (k // CHUNK % 2)) for k in range(0, COUNT, CHUNK)]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", PARTS)
 def test_gradients_against_eager(first):
     found = [d for seed in range(first, first + CHUNK) if (d := difference(seed))]
     assert not found, f"{len(found)} of {CHUNK} programs differ\n{found[0]}"

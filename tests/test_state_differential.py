@@ -99,9 +99,9 @@ def difference(seed, writer=program_writer):
     return None
 
 
-CHUNKS = [
+CHUNKS = [  # half of it is of optimised code
     *((program_writer, first) for first in range(0, COUNT, CHUNK)),
-    *((alias_writer, first) for first in range(0, COUNT, CHUNK)),
+    *(pytest.param(alias_writer, k, marks=pytest.mark.unoptimised) for k in range(0, COUNT, CHUNK)),
     (language_writer, 0),
 ]
 

@@ -90,16 +90,19 @@ def same(x, y):
 
 def check(native, converted):
     """Raises AssertionError where two outcomes differ."""
-    text = f"\nnative:    {native}\nconverted: {converted}"
     one, two = native.error, converted.error
+
+    def holds(fact, otherwise):
+        assert fact, f"{otherwise}\nnative:    {native}\nconverted: {converted}"
+
     if one is None:
-        assert two is None, "an error where there is none natively" + text
+        holds(two is None, "an error where there is none natively")
     else:
-        assert two is not None and type(one) in type(two).__mro__, "another error" + text
-        assert type(one.__cause__) in type(two.__cause__).__mro__, "another cause" + text
-    assert same(native.value, converted.value), "another value" + text
-    assert native.printed == converted.printed, "another output" + text
-    assert same(native.args, converted.args), "other changes of the arguments" + text
+        holds(two is not None and type(one) in type(two).__mro__, "another error")
+        holds(type(one.__cause__) in type(two.__cause__).__mro__, "another cause")
+    holds(same(native.value, converted.value), "another value")
+    holds(native.printed == converted.printed, "another output")
+    holds(same(native.args, converted.args), "other changes of the arguments")
 
 
 def compare(function, *rows):

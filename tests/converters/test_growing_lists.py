@@ -1,5 +1,6 @@
 """Lists whose length depends on data: items that are records, the methods of Python's lists, what changes in place."""
 
+import itertools
 import linecache
 from collections import namedtuple
 from dataclasses import dataclass, field, replace
@@ -779,29 +780,36 @@ def test_chr_of_no_character():
         tg.function(lambda x: chr(int(x)))(torch.tensor(-1))
 
 
-@pytest.mark.parametrize(
-    "bounds", [(0, 5), (3, 5), (-2, 99), (4, 3), (-100, -1), (5, 9), (1, 3), (-3,), (2,)]
-)
-@pytest.mark.parametrize("count", [5, 3])
-def test_index_between_bounds(bounds, count):
-    def find(x, n, *bounds):
-        known, grown = x.tolist(), []
-        for i in range(n):
-            grown.append(x[i].item())
-        found = []
-        for items in (known, (1, 2, 9, 4, 9), grown):
-            try:
-                found.append(items.index(9, *bounds))
-            except ValueError:
-                found.append(-1)
-        return found
+def find(x, n, *bounds):
+    known, grown = x.tolist(), []
+    for i in range(n):
+        grown.append(x[i].item())
+    found = []
+    for items in (known, (1, 2, 9, 4, 9), grown):
+        try:
+            found.append(items.index(9, *bounds))
+        except ValueError:
+            found.append(-1)
+    return found
 
-    x = torch.tensor([1, 2, 9, 4, 9])
-    wanted = find(x, count, *bounds)
-    f = tg.function(find)
-    assert [int(at) for at in f(x, torch.tensor(count), *bounds)] == wanted
-    staged = [torch.tensor(b) for b in bounds]
-    assert [int(at) for at in f(x, torch.tensor(count), *staged)] == wanted
+
+BOUNDS = [(0, 5), (3, 5), (-2, 99), (4, 3), (-100, -1), (5, 9), (1, 3), (-3,), (2,)]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_index_between_bounds(bounds):
+    f, x = tg.function(find), torch.tensor([1, 2, 9, 4, 9])
+    for count in (5, 3):
+        found = f(x, torch.tensor(count), *bounds)
+        assert [int(at) for at in found] == find(x, count, *bounds)
+
+
+def test_index_between_bounds_of_the_run():
+    f, x = tg.function(find), torch.tensor([1, 2, 9, 4, 9])
+    for count, bounds in itertools.product((5, 3), BOUNDS):
+        found = f(x, torch.tensor(count), *map(torch.tensor, bounds))
+        assert [int(at) for at in found] == find(x, count, *bounds)
+    assert f.trace_count == 2
 
 
 def test_views_of_a_tensor_that_was_written_before_the_loop():

@@ -33,18 +33,19 @@ def same(function, *calls):
 
 
 LAYERS = [
-    (nn.LSTM, {}),
-    (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
-    (nn.LSTM, {"proj_size": 2}),
-    (nn.GRU, {"bidirectional": True}),
-    (nn.GRU, {"bias": False}),
-    (nn.RNN, {"nonlinearity": "relu", "num_layers": 2}),
+    (nn.LSTM, {}, True),
+    (nn.LSTM, {"num_layers": 2, "bidirectional": True}, False),
+    (nn.LSTM, {"proj_size": 2}, True),
+    (nn.LSTM, {"proj_size": 2}, False),
+    (nn.GRU, {"bidirectional": True}, True),
+    (nn.GRU, {"bidirectional": True}, False),
+    (nn.GRU, {"bias": False}, False),
+    (nn.RNN, {"nonlinearity": "relu", "num_layers": 2}, True),
 ]
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
-@pytest.mark.parametrize(("cls", "options"), LAYERS)
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize(("cls", "options", "ordered"), LAYERS)
 def test_layers_and_gradients(cls, options, ordered):
     torch.manual_seed(0)
     layer, x = cls(3, 4, batch_first=True, **options), torch.randn(3, 5, 3)

@@ -33,9 +33,13 @@ def orders(f, args, n=3):
     return found
 
 
-def same_as_eager(f, *args, n=3):
-    for got, want in zip(orders(tg.function(f), args, n), orders(f, args, n), strict=True):
-        torch.testing.assert_close(got, want)
+def same_as_eager(f, *calls, n=3):
+    """One trace, and one pair of each order, for all rows of arguments."""
+    staged = tg.function(f)
+    for args in calls:
+        for got, want in zip(orders(staged, args, n), orders(f, args, n), strict=True):
+            torch.testing.assert_close(got, want)
+    assert staged.trace_count == 1
 
 
 def branches(x, w):
@@ -114,23 +118,25 @@ def switch(x, w, n):
     return tg.switch_case(n, [lambda: x.sin(), lambda: x @ w, lambda: x * w.sum()])
 
 
-@pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("f", [branches, unused_branch])
-def test_if(f, sign):
+def test_if(f):
     x, w = inputs((2, 3), (3, 3))
-    same_as_eager(f, (sign * x).detach().requires_grad_(), w)
+    same_as_eager(f, *(((sign * x).detach().requires_grad_(), w) for sign in (1, -1)))
 
 
-@pytest.mark.parametrize("trips", [0, 1, 2, 5])
+def by_trips(*trips):
+    x, w = inputs((2, 3), (3, 3))
+    return [(x, w, torch.tensor(n)) for n in trips]
+
+
 @pytest.mark.parametrize("f", [while_loop, nested, early_return, writes, switch])
-def test_while(f, trips):
-    same_as_eager(f, *inputs((2, 3), (3, 3)), torch.tensor(trips), n=2 if f is nested else 3)
+def test_while(f):
+    same_as_eager(f, *by_trips(0, 1, 2, 5), n=2 if f is nested else 3)
 
 
-@pytest.mark.parametrize("trips", [2, 5])
 @pytest.mark.parametrize("f", [appends, tensor_array])
-def test_lists(f, trips):
-    same_as_eager(f, *inputs((2, 3), (3, 3)), torch.tensor(trips), n=2)
+def test_lists(f):
+    same_as_eager(f, *by_trips(2, 5), n=2)
 
 
 @pytest.mark.parametrize("f", [branches, while_loop, nested, appends])
@@ -153,7 +159,7 @@ def test_calls():
             y = inner(y, w)
         return inner(y, w) * inner(x, w)
 
-    same_as_eager(outer, *inputs((2, 3), (3, 3)), torch.tensor(2), n=2)
+    same_as_eager(outer, *by_trips(2), n=2)
 
 
 @pytest.mark.parametrize("f", [tg.map_fn, tg.scan])
@@ -164,7 +170,7 @@ def test_higher_order(f):
             total = total.sin() * r
         return total * total
 
-    same_as_eager(lambda x: f(step, x), *inputs((3, 2)))
+    same_as_eager(lambda x: f(step, x), inputs((3, 2)))
 
 
 def test_the_four_gradients_that_torch_gets_wrong():
@@ -178,9 +184,9 @@ def test_the_four_gradients_that_torch_gets_wrong():
             i += 1
         return h
 
-    for trips in (0, 1, 4):
-        same_as_eager(rnn, x, w, torch.tensor(trips), n=1)
-        same_as_eager(lambda n: rnn(x.detach(), w, n), torch.tensor(trips), n=0)
+    trips = [torch.tensor(n) for n in (0, 1, 4)]
+    same_as_eager(rnn, *((x, w, n) for n in trips), n=1)
+    same_as_eager(lambda n: rnn(x.detach(), w, n), *((n,) for n in trips), n=0)
 
     def power(x):
         i = 0
@@ -190,7 +196,7 @@ def test_the_four_gradients_that_torch_gets_wrong():
         return x
 
     p = torch.tensor(1.1, dtype=torch.float64, requires_grad=True)
-    same_as_eager(power, p)
+    same_as_eager(power, (p,))
     (g,) = torch.autograd.grad(tg.function(power)(p), p, create_graph=True)
     assert torch.autograd.grad(g, p)[0].item() == pytest.approx(56 * 1.1**6)
 

@@ -41,12 +41,16 @@ def check(function, *calls, export=True):
     return module
 
 
+# Their modules take torch.export many seconds, and have what other samples and the programs of EXPORTED have.
+NOT_EXPORTED = {"language_model", "neural_ode"}
+
+
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.stem)
 def test_sample(path):
     spec = importlib.util.spec_from_file_location(f"fx_sample_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    check(module.main_function, module.example_inputs())
+    check(module.main_function, module.example_inputs(), export=path.stem not in NOT_EXPORTED)
 
 
 def test_branches_and_loops_of_one_module():

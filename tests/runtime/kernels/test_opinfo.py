@@ -9,16 +9,18 @@ from tograph.runtime.execution import host
 from tograph.runtime.graph import interp
 from tograph.runtime.kernels import lower, regions
 
-samples = pytest.importorskip(
-    "torch.testing._internal.common_methods_invocations", exc_type=ImportError
-)
-op_db = samples.op_db
-
 NAMES = """add sub mul div maximum minimum where clamp exp log tanh erf sigmoid sqrt rsqrt atan2 lerp addcmul masked_fill eq lt
 logical_and floor_divide remainder sum mean amax amin argmax var std softmax log_softmax logsumexp nn.functional.layer_norm
 nn.functional.gelu nn.functional.silu nn.functional.softplus nn.functional.leaky_relu nn.functional.hardtanh cumsum any all
 expand permute transpose squeeze unsqueeze reshape flatten""".split()
 SAMPLES = 4
+
+
+@pytest.fixture(scope="module")
+def op_db():
+    """Imported by the first test that needs it: seconds, which other workers need not spend."""
+    name = "torch.testing._internal.common_methods_invocations"
+    return pytest.importorskip(name, exc_type=ImportError).op_db
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +56,7 @@ def call_of(op, sample):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_samples(name):
+def test_samples(name, op_db):
     (op,) = [o for o in op_db if o.name == name and not o.variant_test_name][:1] or [
         next(o for o in op_db if o.name == name)
     ]

@@ -16,7 +16,9 @@ EXAMPLES = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def same(before, seen, after, seed, **options):
-    """What a run of ``after`` shows, which is what was ``seen`` of ``before``."""
+    """What a run of ``after`` shows, which is what was ``seen`` of ``before``; a graph with the same text is the same one."""
+    if not options and show(after) == show(before):
+        return seen
     now = observe(after, seed, **options)
     found = compare(seen, now)
     assert found is None, f"seed {seed}: {found}\n{show(before)}\n{show(after)}"
