@@ -57,6 +57,7 @@ from .registry import (
     TABLE_METHODS,
     TENSOR_METHODS,
     form_of,
+    late_form,
 )
 from .staged_class import StagedClass
 
@@ -163,7 +164,7 @@ def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
     if f.__code__ in CONVERTED_CODE:
         record_writes(f)
         return f
-    form = BUILTINS.get(f)
+    form = BUILTINS.get(f) or late_form(f)
     if form is not None:
         return form
     if f.__code__ in CLOSURES:

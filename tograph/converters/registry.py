@@ -29,6 +29,7 @@ STEPS: list[Form] = []  # of the step of an optimiser: takes the method of its c
 CLOSURES: dict[
     types.CodeType, Form
 ] = {}  # of functions that transforms of torch give: takes one, gives the staged form of it
+LATE: dict[str, Callable[[], None]] = {}  # by module: registers the forms of its functions
 HIGHER_ORDER: set[Any] = set()  # functions whose arguments are converted first
 
 
@@ -75,6 +76,14 @@ def hashable(f: Any) -> bool:
 def form_of(f: Any) -> Callable[..., Any] | None:
     """The staged form of a callable; content decides whether tuples and sets are hashable, and they have none."""
     return BUILTINS.get(f) if hashable(f) and not isinstance(f, (tuple, frozenset)) else None
+
+
+def late_form(f: types.FunctionType) -> Form | None:
+    """The form of a function that its module's forms, which are registered now, have."""
+    if f.__module__ not in LATE:
+        return None
+    LATE[f.__module__]()
+    return BUILTINS.get(f)
 
 
 def takes_functions(*functions: Any) -> None:
