@@ -18,6 +18,25 @@ def drawn_in_place(x):
     return [*made, torch.empty(4).bernoulli_(p), torch.bernoulli(x, p=p), torch.normal(x, s), torch.normal(0.0, s, (3,))]  # fmt: skip
 
 
+def drawn_by_name(x):
+    s, p = abs(x[2]).item(), torch.sigmoid(x[0]).item()
+    made = [torch.empty(4).uniform_(to=s), torch.zeros(4).normal_(std=s), torch.zeros(4).normal_(std=s, mean=2.0)]  # fmt: skip
+    made += [torch.empty(4).exponential_(lambd=s), torch.empty(4).cauchy_(sigma=s), torch.empty(4).log_normal_(mean=s)]  # fmt: skip
+    return [*made, torch.empty(4).geometric_(p=p), torch.empty(4).bernoulli_(p=p)]
+
+
+def drawn_by_tensors(x):
+    s, p = x[2].abs(), torch.sigmoid(x[0])
+    made = [torch.empty(4).uniform_(-s, s), torch.zeros(4).normal_(std=s), torch.empty(4).exponential_(s)]  # fmt: skip
+    return [*made, torch.empty(4).geometric_(p), torch.nn.init.uniform_(torch.empty(4), -s, s)]
+
+
+def with_tensors_for_numbers(x):
+    s = x[2].abs()
+    return [F.hardtanh(x, -s, s), torch.isclose(x, x + 1, atol=s), F.huber_loss(x, x * 2, delta=s),
+            F.smooth_l1_loss(x, x * 2, beta=s), F.layer_norm(x, (3,), eps=s)]  # fmt: skip
+
+
 def dropped(x):
     w, p = x.clone().requires_grad_(), torch.sigmoid(x[0]).item()
     y = F.dropout(w, p)
@@ -82,7 +101,7 @@ def same(a, b):
 
 @pytest.mark.parametrize(
     "f",
-    [drawn_in_place, dropped, dropped_never_always_and_wrongly, initialised, padded, compared, of_two_numbers, losses_and_gradients],
+    [drawn_in_place, drawn_by_name, drawn_by_tensors, with_tensors_for_numbers, dropped, dropped_never_always_and_wrongly, initialised, padded, compared, of_two_numbers, losses_and_gradients],
     ids=lambda f: f.__name__,
 )  # fmt: skip
 def test_same(f):

@@ -19,6 +19,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.recording.tracing import dispatch
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.products import is_open
+from ...runtime.symbols.symbolic import as_symbolic
 from ..conversion import converted
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
@@ -32,11 +33,17 @@ def _is_staged(x: Any) -> bool:
     return isinstance(x, SYMBOLS)
 
 
-def _of_staged(function: Any, own: Callable[..., Any]) -> Callable[..., Any]:
-    """The form of a function: ``own`` where one of its arguments is a staged number."""
+def _of_staged(function: Any, own: Callable[..., Any], numbers: frozenset = frozenset()) -> Callable[..., Any]:  # fmt: skip
+    """The form of a function: ``own`` where one of its arguments is a staged number.
+
+    ``numbers``: the positions and names of those that torch takes as numbers, also of tensors of one element.
+    """
     decides = getattr(function, "__module__", "") == F.__name__  # in Python, by sizes
 
     def run(args, kwargs):
+        if is_tracing():
+            args = tuple(_number(a) if i in numbers else a for i, a in enumerate(args))
+            kwargs = {k: _number(a) if k in numbers else a for k, a in kwargs.items()}
         if is_tracing() and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):
             found = own(*args, **kwargs)
             if found is not None:
@@ -51,22 +58,46 @@ def _of_staged(function: Any, own: Callable[..., Any]) -> Callable[..., Any]:
     return form
 
 
+def _number(x: Any) -> Any:
+    """What torch's C++ code makes of a tensor where it takes a number: its one element."""
+    if isinstance(x, torch.Tensor) and not x.dim() and not x.requires_grad and not x.is_complex():
+        return as_symbolic(x).item()
+    return x
+
+
+def _with_float_defaults(plain: Callable[..., Any]) -> frozenset:
+    """The positions and names of the parameters that are floats."""
+    found = enumerate(inspect.signature(plain).parameters.values())
+    return frozenset(at for i, p in found if type(p.default) is float for at in (i, p.name))
+
+
 # ---- what draws
 
 
-def _drawing(name: str, overload: str) -> None:
+def _drawing(name: str, overload: str, numbers: frozenset = frozenset()) -> None:
     op = getattr(getattr(aten, name), overload)
+    parameters = [a for a in op._schema.arguments[1:] if not a.kwarg_only]
 
     def own(x, *args, generator=None, **kwargs):
         if x.requires_grad and torch.is_grad_enabled():
             return x.copy_(own(torch.empty_like(x.detach()), *args, generator=generator, **kwargs))
-        return dispatch(op, (x, *args), {**kwargs, "generator": generator})
+        if kwargs:  # a node has what is no keyword of the op by position
+            rest = parameters[len(args) :]
+            if not kwargs.keys() <= {a.name for a in rest}:
+                return None
+            args = (*args, *(kwargs.get(a.name, a.default_value) for a in rest))
+        return dispatch(op, (x, *args), {"generator": generator})
 
-    TENSOR_METHODS[name] = _of_staged(getattr(torch.Tensor, name), lambda *a, **k: own(*a, **k))
+    TENSOR_METHODS[name] = _of_staged(
+        getattr(torch.Tensor, name), lambda *a, **k: own(*a, **k), numbers
+    )
 
 
-for _name in ("uniform_", "normal_", "log_normal_", "cauchy_", "exponential_", "geometric_"):
-    _drawing(_name, "default")
+for _name, _numbers in (
+    ("uniform_", ("from", "to")), ("normal_", ("mean", "std")), ("log_normal_", ("mean", "std")),
+    ("cauchy_", ("median", "sigma")), ("exponential_", ("lambd",)), ("geometric_", ("p",)),
+):  # fmt: skip
+    _drawing(_name, "default", frozenset((1, 2, *_numbers)))
 _drawing("bernoulli_", "float")
 
 
@@ -269,10 +300,12 @@ def _taking(plain: Callable[..., Any]) -> Callable[..., Any]:
     return form
 
 
-def _register(function: Any, form: Callable[..., Any], method: Any = None) -> None:
-    handles(function)(_of_staged(function, form))
+def _register(
+    function: Any, form: Callable[..., Any], method: Any = None, numbers: frozenset = frozenset()
+) -> None:
+    handles(function)(_of_staged(function, form, numbers))
     if method is not None:
-        TENSOR_METHODS[method.__name__] = _of_staged(method, form)
+        TENSOR_METHODS[method.__name__] = _of_staged(method, form, numbers)
 
 
 _register(torch.normal, _normal)
@@ -292,4 +325,4 @@ for _function, _plain, _method in (
     (torch.linspace, _linspace, None),
     (math.isclose, _close, None),
 ):
-    _register(_function, _taking(_plain), _method)
+    _register(_function, _taking(_plain), _method, _with_float_defaults(_plain))
