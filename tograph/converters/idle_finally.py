@@ -19,7 +19,7 @@ from ..runtime.symbols.funcgraph import current_graph
 from ..runtime.symbols.journal import Location
 
 
-class _Looked(BaseException):
+class Looked(BaseException):
     """A ``finally`` looks at what its body changes."""
 
 
@@ -29,11 +29,11 @@ class _Between:
     def __getattribute__(self, name: str) -> Any:
         if name == "__class__" and _placing:
             return _Between  # a module asks of all that is put into it whether it is a parameter
-        raise _Looked
+        raise Looked
 
 
 def _look(*_: Any, **__: Any) -> Any:
-    raise _Looked
+    raise Looked
 
 
 _ASKED = {n for kind in (int, float, str, list, dict) for n in vars(kind) if n.startswith("__")}
@@ -92,7 +92,7 @@ def _hide(changed: Sequence[tuple[Location, Any, Any]]) -> bool:
                     place._set([_BETWEEN])
                 elif left is not old:
                     place._set(old)
-    except (TypeError, AttributeError, _Looked):
+    except (TypeError, AttributeError, Looked):
         return False
     return True
 
@@ -122,7 +122,7 @@ def _changed_by(
         if len(graph.nodes) != before or any(place.get() is not old for place, old in seen):
             return None
         return _written(log, body)
-    except (Exception, _Looked):
+    except (Exception, Looked):
         return None  # what it raises is raised again where the statement is staged
     finally:
         journal.unwind(log)

@@ -26,6 +26,7 @@ from ..runtime.control_flow import StagedException
 from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.symbols.retrace import Retrace
 from ..runtime.values import locations
 from ..runtime.values.structure import Handle, is_union
 from ..transpiler.anno import Fact, get_fact
@@ -33,7 +34,7 @@ from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from . import union
 from .context import OPERATORS, Converter
-from .idle_finally import is_idle
+from .idle_finally import Looked, is_idle
 from .places import places_of
 from .staging import is_staged
 
@@ -133,6 +134,10 @@ class Reraises(Converter):
 # ---- the operators
 
 
+# What tracing itself raises: nothing of the program sees it.
+SIGNALS = (control_flow.Unreachable, Retrace, Looked)
+
+
 _handled: list[StagedException] = []
 
 
@@ -190,7 +195,7 @@ def _python_try(body, handlers, orelse, final) -> None:
     try:
         try:
             body()
-        except control_flow.Unreachable:
+        except SIGNALS:
             raise
         except BaseException as error:
             for kind, handler in handlers:
@@ -240,6 +245,9 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
         ended = True
     except control_flow.Unreachable:
         return attempt, True, False
+    except SIGNALS:
+        attempt.undo()
+        raise
     except BaseException as error:
         # An interrupt may be the user's, at the keyboard: it does not wait for the graph.
         if isinstance(error, KeyboardInterrupt) and control_flow.may_fail(graph.nodes[before:]):

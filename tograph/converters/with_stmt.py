@@ -38,7 +38,7 @@ from .generators import Generator
 from .if_stmt import if_stmt
 from .places import places_of
 from .staged_class import StagedClass
-from .try_stmt import attempted, handling, try_stmt
+from .try_stmt import SIGNALS, attempted, handling, try_stmt
 
 # Takes the class, the exception and its traceback; a true result ends the exception.
 Exit = Callable[..., Any]
@@ -195,7 +195,7 @@ class _Python:
         return None
 
     def __exit__(self, *error: Any) -> Any:
-        if error[0] is control_flow.Unreachable or refused(error[1]):
+        if error[0] in SIGNALS or refused(error[1]):
             return False
         return self.leave(*error)
 
