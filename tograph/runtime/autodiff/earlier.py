@@ -31,7 +31,7 @@ from .alternatives import zeros
 from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
-from .made_leaves import MadeLeaves
+from .made_leaves import MadeLeaves, stays_leaf
 from .orders import Orders
 from .parting import Parts, part
 from .trips import Trip
@@ -81,6 +81,7 @@ def _extended(
     if _rises(joint.backward, earlier):
         return False
     p = part(joint, range(carried), True)
+    stays_leaf(node.regions["body"], p.forward, graph.root.leaves)
     _with_reads(p.forward, reads)
     sums = [need[k] for k in p.present if len(state) <= k < len(state) + len(fixed)]
     leaves = made.kept(p, [need[k] for k in p.present])
