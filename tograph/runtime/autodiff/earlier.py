@@ -351,7 +351,8 @@ def _more(trip: Graph, count: int) -> Graph:
 
 _RISING = (
     "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into earlier iterations, and through the gradients that "
-    "these have taken: each is of a higher order than the one before. Detach what the state is computed of, or take the gradient after the loop."
+    "these have taken: each is of a higher order than the one before. Detach what the state is computed of, take the gradient after the loop, or let the loop have "
+    "a number of iterations that is known while tracing (`for _ in range(4)`, with a `break` where it may end before)."
 )
 
 iterations.EXPAND = expand
