@@ -235,3 +235,46 @@ def test_clipping_of_a_list_that_the_code_makes(f, n):
     assert [g is None for g in found[0]] == [g is None for g in found[1]]
     for a, b in zip(*found):
         torch.testing.assert_close(a, b) if a is not None else None
+
+
+def one_after_the_other(a, b, c, n):
+    """Of parameters that a staged condition chooses, one is trained."""
+    opt = torch.optim.Adam([a if c else b], lr=0.1)
+    for _ in range(n):
+        opt.zero_grad()
+        ((a * b).sin().sum() + (a**2).sum()).backward()
+        opt.step()
+
+
+def by_turns(a, b, c, n):
+    p = a if c else b
+    opt = torch.optim.SGD([p], lr=0.1, momentum=0.9)
+    for _ in range(2):
+        opt.zero_grad()
+        (p**2).sum().backward()
+        opt.step()
+    q = b if c else a
+    (q * n).sum().backward()
+
+
+@pytest.mark.parametrize("c", [True, False])
+@pytest.mark.parametrize("f", [one_after_the_other, by_turns], ids=lambda f: f.__name__)
+def test_a_parameter_that_is_one_of_several(f, c):
+    g = tg.function(f)
+    for n in (0, 2):
+        left = []
+        for function in (f, g):
+            a, b = (torch.tensor([v, 1.0], requires_grad=True) for v in (0.5, -2.0))
+            function(a, b, torch.tensor(c), torch.tensor(n))
+            left.append((a.detach(), b.detach(), a.grad, b.grad))
+        torch.testing.assert_close(*left)
+
+
+def test_a_parameter_that_is_no_leaf_in_a_run():
+    def f(a, c):
+        return torch.optim.SGD([a if c else a * 2], lr=0.1).param_groups[0]["lr"]
+
+    a, g = torch.ones(2, requires_grad=True), tg.function(f)
+    assert g(a, torch.tensor(True)) == 0.1
+    with pytest.raises(ValueError, match="non-leaf"):
+        g(a, torch.tensor(False))

@@ -355,6 +355,39 @@ def test_as_in_eager(f):
             assert (a.requires_grad, a.is_leaf) == (b.requires_grad, b.is_leaf)
 
 
+def steps(a, n):
+    w = a
+    for _ in range(n):
+        energy(w).backward()
+        w = (w - 0.1 * w.grad).detach().requires_grad_()
+    return w
+
+
+def steps_by_a_branch(a, n):
+    w = a
+    while energy(w) > 0.05 * n:
+        energy(w).backward()
+        if n > 1:
+            w = (w - 0.1 * w.grad).detach().requires_grad_()
+        else:
+            w = (w - 0.3 * w.grad).detach().requires_grad_()
+    return w
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+@pytest.mark.parametrize("f", [steps, steps_by_a_branch])
+def test_behind_steps_that_begin_with_an_argument_it_has_a_gradient(f, n):
+    def behind(a, n):
+        w = f(a, n)
+        none, required = w.grad is None, w.requires_grad
+        energy(w * 2).backward()
+        return none, required, w.grad, w.detach()
+
+    a, b = (X.clone().requires_grad_() for _ in range(2))
+    torch.testing.assert_close(tg.function(behind)(a, torch.tensor(n)), behind(b, torch.tensor(n)))
+    torch.testing.assert_close(a.grad, b.grad)
+
+
 def test_a_gradient_that_it_got_there_is_refused():
     @tg.function
     def f(x, n):

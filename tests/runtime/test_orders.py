@@ -185,9 +185,20 @@ def unused(x, w, lr, n):
     return total
 
 
+def rising(x, w, lr, n):
+    """Each gradient is of a higher order than the one before, in iterations whose number is known while tracing."""
+    y, g = x, torch.zeros(())
+    for i in range(3):
+        y = y - lr * g
+        (g,) = torch.autograd.grad(y.sin().sum() * lr, lr, create_graph=True)
+        if i >= n:
+            break
+    return y.sum() + g
+
+
 PROGRAMS = [
     penalty, penalty_in_a_branch, backward_behind, products_with_hessians, of_cotangents_that_are_zero, third_order, step_size, step_size_of_each, state_and_weights,
-    of_what_gradients_add_up_to, loops_in_loops, a_fixed_point, with_fields, gathered, none_by_other_state, fields_by_other_state, unused,
+    of_what_gradients_add_up_to, loops_in_loops, a_fixed_point, with_fields, gathered, none_by_other_state, fields_by_other_state, unused, rising,
 ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from .alternatives import zeros
 from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
-from .made_leaves import MadeLeaves
+from .made_leaves import MadeLeaves, stays_leaf
 from .orders import Orders
 from .parting import Parts, part
 from .trips import Trip
@@ -81,6 +81,7 @@ def _extended(
     if _rises(joint.backward, earlier):
         return False
     p = part(joint, range(carried), True)
+    stays_leaf(node.regions["body"], p.forward, graph.root.leaves)
     _with_reads(p.forward, reads)
     sums = [need[k] for k in p.present if len(state) <= k < len(state) + len(fixed)]
     leaves = made.kept(p, [need[k] for k in p.present])
@@ -350,7 +351,8 @@ def _more(trip: Graph, count: int) -> Graph:
 
 _RISING = (
     "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into earlier iterations, and through the gradients that "
-    "these have taken: each is of a higher order than the one before. Detach what the state is computed of, or take the gradient after the loop."
+    "these have taken: each is of a higher order than the one before. Detach what the state is computed of, take the gradient after the loop, or let the loop have "
+    "a number of iterations that is known while tracing (`for _ in range(4)`, with a `break` where it may end before)."
 )
 
 iterations.EXPAND = expand

@@ -264,6 +264,26 @@ class Kept(NamedTuple):
             added += [total, _still_open(graph, open_, [cells[c] if c is not None else None for _, c in leaves])]  # fmt: skip
 
 
+def stays_leaf(old: Graph, new: Graph, leaves: dict[Value, list[Node]]) -> None:
+    """What a graph gives in place of a leaf that an ``old`` one made is that leaf, in regions too; not where it was used before it was one."""
+    for v, x in zip(old.outputs, new.outputs):
+        _stays_leaf(v, x, leaves)
+
+
+def _stays_leaf(v: Value, x: Value, leaves: dict[Value, list[Node]]) -> None:
+    if v in leaves:
+        if not leaves[v]:
+            leaves.setdefault(x, [])
+        return
+    ours, theirs = v.node, x.node
+    if ours is None or theirs is None or ours.op != theirs.op:
+        return
+    for name in ours.regions.keys() & theirs.regions.keys():
+        if name != "cond":
+            of, to = ours.regions[name].outputs[v.index], theirs.regions[name].outputs[x.index]
+            _stays_leaf(of, to, leaves)
+
+
 def keep(p: Parts, flags: Sequence[Value]) -> None:
     """Let a trip save flags of its own, behind what it saves."""
     at = len(p.kept) + len(p.saved)

@@ -30,6 +30,7 @@ from . import outer_gradients
 class Slot:
     """The gradient field of ``owner``; ``real`` is the tensor that the function was called with, or ``owner`` itself.
 
+    ``stands``: what it is now is not what the leaf's gradient is (``standing``).
     The content is MISSING while it is what the field held before the call, where that was None when the function was traced: a run that
     leaves it so does not write the field, whatever it holds then.
     """
@@ -37,7 +38,7 @@ class Slot:
     def __init__(self, owner: torch.Tensor, root: Root):
         self.owner = owner
         self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
-        self.was_read = False
+        self.was_read = self.stands = False
         self.start: Any = None if isinstance(self.real, SymTensor) else self.real.grad
         self.content = MISSING if self.start is None and self.outside else self.start
         if self.start is not None:
@@ -79,7 +80,12 @@ def slot(owner: torch.Tensor) -> Slot:
 
 def read(owner: torch.Tensor) -> Any:
     """``owner.grad``"""
-    return owner.grad if not is_tracing() else by_leaf(owner, read, own)
+    if not is_tracing():
+        return owner.grad
+    known = current_graph().root.slots.get(id(owner))
+    if known is not None and known.stands:
+        return known.content
+    return by_leaf(owner, read, own)
 
 
 def by_leaf(owner: Any, of_other: Callable[[Any], Any], of_own: Callable[[Any], Any]) -> Any:
@@ -159,14 +165,14 @@ def put(owner: torch.Tensor, value: Any) -> None:
 @contextmanager
 def standing(contents: dict[torch.Tensor, Any]) -> Iterator[None]:
     """Inside, the gradients of these tensors are others: for code that is traced with what a part of the paths gives."""
-    before = {p: slot(p).content for p in contents}
+    before = {p: (slot(p).content, slot(p).stands) for p in contents}
     for p, content in contents.items():
-        slot(p).content = content
+        slot(p).content, slot(p).stands = content, True
     try:
         yield
     finally:
-        for p, content in before.items():
-            slot(p).content = content
+        for p, (content, stands) in before.items():
+            slot(p).content, slot(p).stands = content, stands
 
 
 def slots_read(graph: FuncGraph) -> list[Slot]:

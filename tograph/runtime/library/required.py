@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..control_flow.picking import Picked
+from ..gradients import grad_fields
 from ..gradients.optional_grads import Way
+from ..graph.types import BOOL
 from ..guarding import reads
 from ..symbols.funcgraph import current_graph
 from ..symbols.scalars import scalar
@@ -26,6 +28,23 @@ def required(x: SymTensor) -> Way:
     return grads.WAYS([x], grads.leaves([x]))[0]
 
 
+def is_leaf(x: SymTensor) -> Any:
+    """Whether ``x``, which has a history here, is a leaf from before the construct that gives it, or has none in a run; a staged bool where that decides it."""
+    graph = current_graph()
+    flags = [graph.resolve(flag) for _, flag in grad_fields.STANDS_FOR(x)]
+    if not flags:
+        return x.is_leaf
+    way = required(x)
+    if way is False:
+        return True
+    if way is not True:
+        flags.append(graph.emit("py.not", way, type=BOOL))
+    found, *rest = flags
+    for flag in rest:
+        found = graph.emit("py.or_", found, flag, type=BOOL)
+    return scalar(found, graph)
+
+
 def of_computed(x: SymTensor, name: str, value: Any) -> Any:
     """The attribute ``name`` of a tensor with a history, which torch says is ``value``; a staged bool where a run decides it."""
     if "real_" in x.__dict__:  # an argument that requires a gradient already
@@ -34,6 +53,8 @@ def of_computed(x: SymTensor, name: str, value: Any) -> Any:
         reads.follow_grad_mode()  # it may be a leaf, which requires a gradient also where gradients are off
     elif not reads.grad_mode():
         return COMPUTED[name]
+    if name == "is_leaf":
+        return is_leaf(x)
     if name != "requires_grad":
         return value
     way = required(x)
