@@ -73,8 +73,7 @@ class Calls(Converter):
 
     def visit_FunctionDef(self, node):
         """Decorators are called by Python: what they return is what the name stands for. A call that makes one is a call as any other."""
-        made = [self.visit(d) if isinstance(d, gast.Call) else d for d in node.decorator_list]
-        node.decorator_list = made
+        node.decorator_list = [self.visit(d) if isinstance(d, gast.Call) else d for d in node.decorator_list]  # fmt: skip
         node.args = self.visit(node.args)
         outer = self.owner
         if not getattr(node, "generated", False) and self.inside:
@@ -102,11 +101,8 @@ class Calls(Converter):
         return node
 
     def visit_Call(self, node):
-        if (
-            isinstance(node.func, gast.Attribute)
-            and isinstance(node.func.value, gast.Name)
-            and node.func.value.id == OPERATORS
-        ):
+        owner = node.func.value if isinstance(node.func, gast.Attribute) else None
+        if isinstance(owner, gast.Name) and owner.id == OPERATORS:
             return self.generic_visit(node)
         if isinstance(node.func, gast.Name):
             if node.func.id == "super" and not node.args:

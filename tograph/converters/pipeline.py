@@ -52,11 +52,11 @@ from .jumps import Jumps
 from .lists import Lists
 from .logical import Logical
 from .match_stmt import MatchStatements
+from .raise_stmt import Reraises
 from .recursion import TailCalls
 from .resumable import Resumable, can_resume
 from .strings import Strings
 from .subscripts import Subscripts
-from .try_stmt import Reraises
 from .unpacking import Unpackings
 from .user_operators import UserOperators
 from .variables import Frames, Reads

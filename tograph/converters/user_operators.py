@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import types
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -30,9 +29,9 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .keyed import merged
 from .logical import and_, not_, or_
+from .operator_methods import tried
 from .registry import handles
 from .staging import is_staged
-from .standard import compared_fields
 from .strings import percent
 from .union import apply, resolved
 
@@ -83,50 +82,6 @@ def method_of(x: Any, name: str) -> Any:
     return found if is_user_function(found) else None
 
 
-def _tried(a: Any, b: Any, method: str, reflected: str, same_type: bool) -> Any:
-    """What the methods that Python tries give, in its order; NotImplemented when none answers."""
-    left, right = getattr(type(a), method, None), getattr(type(b), reflected, None)
-    order = [(left, a, b)]
-    if same_type or type(a) is not type(b):
-        order.append((right, b, a))
-        base = getattr(type(a), reflected, None)
-        # By inheritance alone: what ``abc`` registers has no say here.
-        if type(a) in type(b).__mro__[1:] and (same_type or right is not base):
-            order.reverse()
-    if (
-        method in ("__add__", "__mul__")
-        and isinstance(left, types.WrapperDescriptorType)
-        and isinstance(a, _SEQUENCES)
-    ):
-        order.reverse()  # that of a sequence comes after what numbers have, such as a ``__radd__``
-    for function, x, y in order:
-        if function is not None and (result := _called(function, x, y)) is not NotImplemented:
-            return result
-    return NotImplemented
-
-
-_SEQUENCES = (str, bytes, bytearray, list, tuple, deque)
-
-
-def _called(function: Any, x: Any, y: Any) -> Any:
-    """What one method gives: a user's, one that ``dataclasses`` made, or what every object has."""
-    if function is object.__ne__:
-        result = _called(type(x).__eq__, x, y)
-        return result if result is NotImplemented else not_(result)
-    if isinstance(x, torch.Tensor) and not is_user_function(function):
-        return function(x, y)  # torch answers NotImplemented for what it does not know
-    fields = compared_fields(function, x)
-    return call(function, x, y) if fields is None else _by_fields(function, fields, x, y)
-
-
-def _by_fields(function: Any, fields: tuple[str, ...], x: Any, y: Any) -> Any:
-    """What a comparison that ``dataclasses`` generated does: it compares the fields of two objects of one class as tuples."""
-    if type(x) is not type(y):
-        return NotImplemented
-    one, other = (tuple(call(getattr, o, n) for n in fields) for o in (x, y))
-    return BY_NAME[function.__name__.strip("_")](one, other)
-
-
 def _binary(function: Any, method: str, sign: str) -> Any:
     def run(a, b):
         a, b = resolved(method, a, b)
@@ -135,7 +90,7 @@ def _binary(function: Any, method: str, sign: str) -> Any:
         text = function is percent and type(a) is str  # which takes any object
         if text or not (defines_operators(type(a)) or defines_operators(type(b))):
             return function(a, b)
-        result = _tried(a, b, f"__{method}__", f"__r{method}__", False)
+        result = tried(a, b, f"__{method}__", f"__r{method}__", False, BY_NAME)
         if result is NotImplemented:
             raise TypeError(
                 f"unsupported operand type(s) for {sign}: {type(a).__name__!r} and {type(b).__name__!r}"
@@ -207,7 +162,7 @@ def _comparison(name: str) -> Any:
             return order
         if not (defines_operators(type(a)) or defines_operators(type(b))):
             return function(a, b)
-        result = _tried(a, b, f"__{name}__", f"__{reflected}__", True)
+        result = tried(a, b, f"__{name}__", f"__{reflected}__", True, BY_NAME)
         if result is not NotImplemented:
             return result
         if name in ("eq", "ne"):
@@ -278,9 +233,7 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
     if not (holds_staged(a) or holds_staged(b)):
         return None
     order = BY_NAME[name]
-    failed: list[
-        Any
-    ] = []  # (where they are equal so far, what is raised as no more can be compared)
+    failed: list[Any] = []  # where they are equal so far, what is raised as no more can be compared
 
     def from_item(i: int, alike: Any) -> Any:
         if i == len(a) or i == len(b):
@@ -290,10 +243,7 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
             if not is_staged(same):
                 return from_item(i + 1, alike) if same else order(a[i], b[i])
             found = _truth(order(a[i], b[i]))
-        except (
-            TypeError,
-            ConditionError,
-        ) as error:  # Python asks only where those before are equal
+        except (TypeError, ConditionError) as error:  # fmt: skip  # Python asks only where those before are equal
             if alike is True:
                 raise
             failed.append((alike, error))
