@@ -50,7 +50,7 @@ def wraps_users(f: Any) -> bool:
     return is_unconverted(getattr(f, "__wrapped__", None))
 
 
-def _around(f: Any) -> types.FunctionType:
+def _around(f: Any) -> Callable[..., Any]:
     """A wrapper whose code some decorator wrote (one that checks types): it runs as it is, on converted forms of the user's functions that it holds."""
 
     def held(x: Any) -> Any:
@@ -67,7 +67,24 @@ def _around(f: Any) -> types.FunctionType:
     made = types.FunctionType(f.__code__, own, f.__name__, None, cells or None)
     made.__defaults__ = f.__defaults__ and tuple(map(held, f.__defaults__))
     made.__kwdefaults__ = f.__kwdefaults__ and {n: held(x) for n, x in f.__kwdefaults__.items()}
-    return made
+    return _with_defaults(made, f)
+
+
+def _with_defaults(made: types.FunctionType, f: types.FunctionType) -> Callable[..., Any]:
+    """``made``, to which its caller may also give the defaults of ``f``: the values of arguments that a graph's signature names."""
+    pairs = [
+        *zip(f.__defaults__ or (), made.__defaults__ or ()),
+        *((x, made.__kwdefaults__[n]) for n, x in (f.__kwdefaults__ or {}).items()),
+    ]
+    forms = {id(x): form for x, form in pairs if x is not form}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return made(
+            *(forms.get(id(x), x) for x in args),
+            **{n: forms.get(id(x), x) for n, x in kwargs.items()},
+        )
+
+    return call if forms else made
 
 
 def generator_form(f: types.FunctionType, form: str = "push") -> Any:
