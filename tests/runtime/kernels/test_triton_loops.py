@@ -252,3 +252,10 @@ def test_loops_compile_everywhere_and_spill_nothing(architecture):
         loop = triton_loops.render(loop_of(fn, *args)[1], fn.__name__)
         binary = triton_jit.compiled(loop.source, architecture)
         assert binary.resources.spills == 0 and "scf.while" in binary.asm["ttir"]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 31])
+def test_blocks_beyond_31_bits_have_positions_of_64_bits(size):
+    _, node = loop_of(halve_each, tg.TensorSpec([size], torch.float32))
+    text = triton_loops.render(node, "loop").source.text
+    assert ("tl.program_id(0).to(tl.int64)" in text) == (size == 1 << 31)

@@ -87,6 +87,14 @@ def test_positions_beyond_31_bits_are_64_bits_wide():
     assert "tl.program_id(0).to(tl.int64)" in render(kernel, Tile(128)).text
 
 
+@pytest.mark.parametrize(("shape", "dim", "wide"), [((4096, 1 << 20), 0, True), ((1 << 20, 4096), 1, False), ((2, 1 << 20), 0, False)])  # fmt: skip
+def test_positions_along_a_row_have_64_bits_where_they_need_them(shape, dim, wide):
+    x = torch.empty(shape, device="meta")
+    loops, _ = loops_of(op_graph([("aten._softmax.default", (x, dim, False), {})], [x]), [x])
+    for tile in (Tile(2, 16, whole=False), Tile(2, 4096)):
+        assert ("tl.arange(0, RBLOCK).to(tl.int64)" in render(loops, tile).text) == wide
+
+
 @pytest.mark.parametrize(
     "shape", [(5,), (1 << 20,), (3, 50000), (4096, 1000), (7, 1 << 20), (1000, 8)]
 )

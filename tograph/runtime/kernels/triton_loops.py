@@ -144,8 +144,7 @@ class _Loop(Graphs):
         signature: dict[str, str] = {}
         self._switch(signature)
         if self.n > 1:
-            program = "tl.program_id(0) * XBLOCK + " if self.form == "blocks" else ""
-            self.line(f"i = {program}tl.arange(0, XBLOCK)")
+            self.line(f"i = {self._first_point()}tl.arange(0, XBLOCK)")
             if self.partial:
                 self.line(f"mask = i < {self.n}")
         for k, a in enumerate(node.args):
@@ -168,6 +167,13 @@ class _Loop(Graphs):
         warps = self.shape.warps if self.shape else power_of_two(warps)
         source = Source(self.name, text, signature, constants, programs, warps)
         return LoopSource(source, self.form, outputs, counted)
+
+    def _first_point(self) -> str:
+        """Where the block of a program begins, with 64 bits where positions need them."""
+        if self.form == "whole":
+            return ""
+        wide = ".to(tl.int64)" if self.n + self.block > 1 << 31 else ""
+        return f"tl.program_id(0){wide} * XBLOCK + "
 
     def _switch(self, signature: dict[str, str]) -> None:
         """In a plan no loop goes on where the cell ``ACTIVE`` is false: kernels are started once on memory without content."""

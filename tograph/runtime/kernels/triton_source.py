@@ -93,7 +93,7 @@ class Writer(Folds):
             self._pointwise()
         elif self.tile.whole:
             first = f"{self._program()} % {self._across()} * RBLOCK + " if self.tile.across else ""
-            self._points("r", self.kernel.row, self.r_total, f"{first}tl.arange(0, RBLOCK)")  # fmt: skip
+            self._points("r", self.kernel.row, self.r_total, f"{first}{self._row_points()}")
             self._whole()
         else:
             self._walked()
@@ -155,14 +155,25 @@ class Writer(Folds):
 
     def _wide(self) -> bool:
         """Whether positions need 64 bits."""
-        sizes = {d.name: number(d.size) for d in (*self.kernel.outer, *self.kernel.row)}
+        total = self.total_programs * self.tile.points
+        return (
+            max(total, self.r_total, self._reach(*self.kernel.outer, *self.kernel.row)) >= 1 << 31
+        )
+
+    def _row_points(self) -> str:
+        """The points of a block along the row. A program's own number, which is wide where any position is, need not be a part of them."""
+        return "tl.arange(0, RBLOCK)" + (".to(tl.int64)" if self._reach(*self.kernel.row) >= 1 << 31 else "")  # fmt: skip
+
+    def _reach(self, *dims: Dim) -> int:
+        """How far some loops lead from the beginning of a buffer, at most."""
+        sizes = {d.name: number(d.size) for d in dims}
         addresses = [e.address for e in self.kernel.body if e.address is not None]
         addresses += [s.address for s in self.kernel.stores]
         far = [
-            abs(a.offset) + sum(abs(number(f)) * sizes[n] for n, f in a.terms) for a in addresses
+            abs(a.offset) + sum(abs(number(f)) * sizes.get(n, 0) for n, f in a.terms)
+            for a in addresses
         ]
-        total = self.total_programs * self.tile.points
-        return max([total, self.r_total, *far]) >= 1 << 31
+        return max([0, *far])
 
     # ---- sweeps
 
@@ -198,7 +209,7 @@ class Writer(Folds):
             self._start(self.carries[e], e.name, e.dtype, "[XBLOCK, 1]")
         self.line(f"for first in range(0, {self.r_total}, RBLOCK):")
         self.indent += 1
-        self._points("r", self.kernel.row, self.r_total, "first + tl.arange(0, RBLOCK)")
+        self._points("r", self.kernel.row, self.r_total, f"first + {self._row_points()}")
         for e in self.kernel.body:
             if e in needed and self.kernel.in_row(e):
                 self._define(e)
