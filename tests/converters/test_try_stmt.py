@@ -852,6 +852,34 @@ def groups_that_are_raised_again(n):
         return error.message, [type(e).__name__ for e in error.exceptions]
 
 
+@cases((2,), (1,), (0,), (-1,))
+def handlers_that_name_no_class(n):
+    def attempt(kind):
+        try:
+            try:
+                if n > 1:
+                    raise KeyError(n)
+                if n > 0:
+                    raise ValueError(n)
+            except ValueError:
+                return "value"
+            except kind:
+                return "kind"
+            except nothing_of_this_name:  # noqa: F821
+                return "nothing"
+        except (TypeError, NameError) as error:
+            return type(error).__name__, str(error)
+        return "none"
+
+    return (
+        attempt("KeyError"),
+        attempt((KeyError, 3)),
+        attempt(KeyError),
+        attempt(LookupError("x")),
+        attempt(OSError),
+    )
+
+
 test_same = cases.test()
 
 

@@ -18,6 +18,7 @@ import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ..errors import ConditionError, TographError, refused
@@ -184,7 +185,7 @@ def _caught(kind: Any, error: BaseException) -> BaseException | None:
 
     What tograph refuses is no error of the program: only its own name catches it. A condition that is neither true nor false is torch's error.
     """
-    wanted = BaseException if kind is None else kind()
+    wanted = _kinds(kind)
     own = not isinstance(error, TographError) or _names_own(wanted)
     if not own and isinstance(error, ConditionError):
         error, own = RuntimeError(error.plain), True
@@ -195,9 +196,8 @@ def _caught(kind: Any, error: BaseException) -> BaseException | None:
     return error if own or not refused(error) else None
 
 
-def _names_own(wanted: Any) -> bool:
-    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
-    return any(issubclass(k, TographError) for k in kinds)
+def _names_own(wanted: tuple[type, ...]) -> bool:
+    return any(issubclass(k, TographError) for k in wanted)
 
 
 def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
@@ -229,6 +229,8 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     a ``finally`` that does nothing then, such as one that turns gradients on again. Else it is traced anew as a region.
     """
     attempt, failing, ended = attempted(body, places)
+    if failing:
+        handlers = _settled(handlers)
     if ended and failing and _never_caught(current_graph().graph.nodes[attempt.mark :], handlers):
         handlers = ()
     if ended and failing and not handlers and orelse is None and is_idle(final, attempt, places):
@@ -339,8 +341,41 @@ def _with_else(body, runners, orelse, places) -> None:
 
 
 def _kinds(kind: Any) -> tuple[type, ...]:
+    """The classes that an ``except`` names."""
     found = BaseException if kind is None else kind()
-    return found if isinstance(found, tuple) else (found,)
+    kinds = found if isinstance(found, tuple) else (found,)
+    if not all(isinstance(k, type) and issubclass(k, BaseException) for k in kinds):
+        raise TypeError("catching classes that do not inherit from BaseException is not allowed")
+    return kinds
+
+
+def _settled(handlers) -> tuple:
+    """The handlers with the classes that they name, which are known for all that may fail at once.
+
+    Python asks one after the other, when something has failed: where an ``except`` names what is no class, or not there, that is the
+    error of all that comes so far.
+    """
+    found: list[tuple[Any, Any]] = []
+    for kind, handler in handlers:
+        try:
+            kinds = _kinds(kind)
+        except SIGNALS:
+            raise
+        except Exception as error:
+            return (*found, (None, _raises(error)))
+        found.append((partial(_same, kinds), handler))
+    return tuple(found)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _raises(error: Exception) -> Any:
+    def handler(caught: Any) -> None:
+        raise error
+
+    return handler
 
 
 def _looks(handler: tuple[Any, Any]) -> bool:
