@@ -20,7 +20,7 @@ from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction, WeakMethod
 from ..runtime.symbols.misuse import check_flag
 from ..transpiler import source_search
-from . import recursion
+from . import compiled, recursion
 from .call_rules import MARK
 from .calls import call
 from .conversion import converted, record_writes, wraps_users
@@ -122,6 +122,9 @@ def _entry(fn: Any) -> Callable[..., Any]:
         return lambda *args, **kwargs: inner(fn.bound_to(), *args, **kwargs)
     if getattr(fn, MARK, False):
         return fn
+    inner = compiled.original(fn)
+    if inner is not None:
+        return _entry(inner)
     if isinstance(fn, types.FunctionType):
         try:
             made = convert_function(fn)
@@ -141,6 +144,9 @@ def _python_function(fn: Any) -> types.FunctionType:
         fn = fn.function
     if isinstance(fn, functools.partial):
         return _python_function(fn.func)
+    inner = compiled.original(fn)
+    if inner is not None:
+        return _python_function(inner)
     if isinstance(fn, types.MethodType):
         fn = fn.__func__
     if not isinstance(fn, types.FunctionType):

@@ -37,6 +37,7 @@ from .call_rules import (
     is_special,
     is_user_function,
 )
+from .compiled import instead
 from .construction import construct, instance
 from .container_changes import CHANGING
 from .container_methods import MUTABLE, container_method
@@ -165,7 +166,7 @@ def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
         return form
     if f.__code__ in CLOSURES:
         return CLOSURES[f.__code__](f)
-    if f.__code__ is standard.DISPATCHER or f.__code__ is _NOT_COMPILED or not is_user_function(f):
+    if f.__code__ is standard.DISPATCHER or instead(f) is not None or not is_user_function(f):
         return None
     callables.read(f)
     return None if is_generator_function(f) and is_tracing() else converted(f)
@@ -175,8 +176,9 @@ def _function(f: Any, args, kwargs):
     """A generator of the user, or a function of a library."""
     if f.__code__ is standard.DISPATCHER:
         return standard.dispatch(call, f, args, kwargs)
-    if f.__code__ is _NOT_COMPILED:
-        return call(f.__wrapped__, *args, **kwargs)
+    inner = instead(f)
+    if inner is not None:
+        return call(inner, *args, **kwargs)
     if is_user_function(f):
         resume = functools.partial(generator_form, f, "resume")
         return Generator(converted(f), generator_form(f), args, kwargs, resume)
@@ -308,16 +310,12 @@ def _method(f: types.MethodType, args, kwargs):
     if isinstance(f.__self__, torch.optim.Optimizer) and hasattr(function, "hooked"):
         return STEPS[0](function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType and (
-        is_user_function(function) or function.__code__ is _NOT_COMPILED
+        is_user_function(function) or instead(function) is not None
     ):
         return call(function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType:
         return leave_alone(f, args, kwargs)
     return call(function, f.__self__, *args, **kwargs)
-
-
-# What torch puts around functions that torch.compile has to leave alone, such as Optimizer.zero_grad.
-_NOT_COMPILED = torch._disable_dynamo(lambda: None).__code__
 
 
 def _builtin(f, args, kwargs):
@@ -347,6 +345,9 @@ def _module(m: torch.nn.Module, args, kwargs):
     """A module: its converted ``forward``, with hooks through torch's own converted ``_call_impl``."""
     if isinstance(m, torch.jit.ScriptModule):
         return torchscript.module(m, args, kwargs)
+    inner = instead(m)
+    if inner is not None:
+        return call(inner, *args, **kwargs)
     cls = type(m)
     if getattr(m, MARK, False) or getattr(cls.forward, MARK, False):
         reads.passed((m,))

@@ -70,6 +70,24 @@ def test_torch_export():
     assert module.step.trace_count == 1
 
 
+def test_a_module_whose_forward_is_a_function():
+    class Doubling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        @tg.function
+        def forward(self, x):
+            while x.norm() < 100:
+                x = self.layer(x) + x * 2
+            return x
+
+    module = Doubling()
+    assert module.forward.__code__.co_name == "forward"
+    exported = torch.export.export(module, (X,)).module()
+    torch.testing.assert_close(exported(X * 3), module(X * 3))
+
+
 def test_open_sizes():
     sizes = ({0: torch.export.Dim("rows", min=1)},)
     for x in (X, torch.cat([X, X * 2, X])):

@@ -87,6 +87,11 @@ class BoundFunction(Generic[P, R]):
         """The function that is not bound, as of Python's methods."""
         return self._unbound
 
+    @property
+    def __code__(self) -> types.CodeType:
+        """The user's: ``torch.export`` asks the ``forward`` of a module where it stands."""
+        return self._unbound.python_function.__code__
+
     def __getattr__(self, name):
         function = self.__dict__.get("_function")
         if function is None:  # not initialised yet: torch.compile makes it so
