@@ -78,6 +78,20 @@ def test_blocks_that_divide_the_size_need_no_mask():
     assert "mask" not in text and "tl.load(p0 + i01)" in text
 
 
+def test_rounding_needs_no_function_that_a_library_lacks():
+    """Triton 3.6's library for AMD has no rint."""
+    x = torch.tensor(
+        [-0.3, 0.5, 1.5, 2.5, -2.5, 8388607.5, -8388609.0, 1e30, math.inf, -math.inf, math.nan]
+    )
+    for x in (x, x.double()):
+        graph = op_graph([("aten.round.default", (x,), {})], [x])
+        loops, _ = loops_of(graph, [x])
+        assert "rint" not in render(loops, Tile(16)).text
+        (found,) = run_triton(graph, [x])
+        assert torch.equal(found.nan_to_num(7), x.round().nan_to_num(7))
+        assert torch.equal(found[:1].signbit(), torch.tensor([True]))
+
+
 def test_positions_beyond_31_bits_are_64_bits_wide():
     dim = Dim("i00", 1 << 20)
     x = Maker()

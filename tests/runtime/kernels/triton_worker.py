@@ -23,7 +23,6 @@ import torch
 
 SECONDS = 60  # for one kernel
 SPECIAL = {
-    "rint": torch.round,
     "fmod": lambda x, y: torch.from_numpy(np.fmod(x.numpy(), y.numpy())),  # torch's is not exact
     "fast_sinf": torch.sin,
     "fast_cosf": torch.cos,

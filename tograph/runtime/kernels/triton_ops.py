@@ -82,6 +82,11 @@ HELPERS = {
     inside = b < bits
     return (a >> (b * inside.to(b.dtype))) * inside.to(a.dtype)
 """,
+    # Triton's library for AMD has had no rint until 3.7.
+    "round": """def _round(a, big: tl.constexpr):
+    near = (tl.abs(a) + big) - big  # to whole numbers, and of two as near to the even one
+    return tl.where(tl.abs(a) < big, libdevice.copysign(near, a), a)
+""",
     "sign": "def _sign(a):\n    return (a > 0).to(a.dtype) - (a < 0).to(a.dtype)\n",
 }
 NEEDS = {"truncdiv": ("divisor",), "floordiv": ("divisor",), "mod": ("divisor",), "rem": ("divisor",)}  # fmt: skip
@@ -127,6 +132,8 @@ def _floating(op: str, dtype: str, *args: str) -> tuple[str, tuple[str, ...]]:
         return f"libdevice.{op}({', '.join(args)})", ()
     if op in ("fmax", "fmin", "sign"):
         return _helped(op, *args)
+    if op == "round":
+        return _helped(op, x, "8388608.0" if dtype == "f32" else "4503599627370496.0")
     if op == "div":
         return (f"tl.div_rn({x}, {args[1]})" if dtype == "f32" else f"{x} / {args[1]}"), ()
     if op == "sqrt":
@@ -137,7 +144,6 @@ def _floating(op: str, dtype: str, *args: str) -> tuple[str, tuple[str, ...]]:
         "floor": lambda: f"tl.floor({x})",
         "ceil": lambda: f"tl.ceil({x})",
         "trunc": lambda: f"libdevice.trunc({x})",
-        "round": lambda: f"libdevice.rint({x})",
         "isnan": lambda: f"{x} != {x}",
         "fma": lambda: f"tl.fma({', '.join(args)})",
     }
