@@ -391,7 +391,7 @@ def test_wrong_command_line(usage, argv, message):
         (["dump", "{}:plian"], "{} has no function 'plian'; did you mean 'plain'?"),
         (["run", "{}:Model.stp"], "{}.Model has no function 'stp'; did you mean 'step'?"),
         (["run", "{}:plain.zzz"], "{}.plain has no function 'zzz'; there are no functions in it"),
-        (["dump", "{}:VALUE"], "'VALUE' in {} is a int, not a function"),
+        (["dump", "{}:VALUE"], "'VALUE' in {} cannot be called: it is of type int, not a function"),
         (["run", "{}", "--args", "1"], "--args needs a function to call: write {}:NAME"),
         (["run", "{}:plain", "--args", "1)"], "--args: unmatched ')' in '1)'"),
         (["run", "{}:plain", "--args", "who"], "--args:1: NameError: name 'who' is not defined"),
@@ -459,6 +459,7 @@ def test_error_in_a_graph_names_the_line_of_its_op(failure, user_file):
         ("x = 1\nx = (\n", "{}:2: SyntaxError: '(' was never closed"),
         ("def f():\n    1 / 0\nf()\n", "{}:2: ZeroDivisionError: division by zero"),
         ("raise RuntimeError\n", "{}:1: RuntimeError"),
+        ("\0", "{}:1: SyntaxError: source code string cannot contain null bytes"),
         ("import no_such_module\n", "{}:1: ModuleNotFoundError: No module named 'no_such_module'"),
         (
             "import sys\nsys.exit(3)\n",
@@ -485,6 +486,7 @@ def test_file_that_is_not_there(failure, tmp_path):
     message = failure("run", str(tmp_path / "newtn.py"))
     assert message == f"no file '{tmp_path}/newtn.py'; did you mean '{tmp_path}/newton.py'?"
     assert failure("dump", f"{tmp_path}:f") == f"{tmp_path} is a directory, not a Python file"
+    assert failure("dump", ":f") == "which file? write FILE.py:NAME"
     (tmp_path / "newton.py").unlink()
     assert failure("run", str(tmp_path / "x.py")).endswith("; there are no Python files there")
 

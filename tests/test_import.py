@@ -164,13 +164,14 @@ def test_vectors_distributions_and_complex_numbers_load_no_sympy(found):
     assert found["vectors"] == [False, False]
 
 
-def test_a_level_of_the_environment_that_is_no_number():
+@pytest.mark.parametrize("level", ["loud", "9"])
+def test_a_level_of_the_environment_that_is_none(level):
     done = subprocess.run(
         [sys.executable, "-c", "import tograph"],
-        env={**os.environ, "TOGRAPH_DEBUG": "loud"},
+        env={**os.environ, "TOGRAPH_DEBUG": level},
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
     last = done.stderr.strip().splitlines()[-1]
-    assert "TOGRAPH_DEBUG is a whole number from 0 to 5, not 'loud'" in last
+    assert f"TOGRAPH_DEBUG is a whole number from 0 to 5, not {level!r}" in last

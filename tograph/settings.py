@@ -10,10 +10,9 @@ from .errors import SignatureError
 
 def _level(text: str) -> int:
     """The number that TOGRAPH_DEBUG gives."""
-    try:
-        return int(text or 0)
-    except ValueError:
-        raise SignatureError(f"TOGRAPH_DEBUG is a whole number from 0 to 5, not {text!r}") from None
+    if text.strip() not in ("", "0", "1", "2", "3", "4", "5"):
+        raise SignatureError(f"TOGRAPH_DEBUG is a whole number from 0 to 5, not {text!r}")
+    return int(text.strip() or 0)
 
 
 DEBUG = _level(os.environ.get("TOGRAPH_DEBUG", ""))

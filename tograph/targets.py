@@ -50,6 +50,8 @@ def split_target(target: str) -> tuple[str, str]:
 def existing(file: str) -> Path:
     """The path of a file that is there."""
     path = Path(file)
+    if not file:
+        raise CommandError("which file? write FILE.py:NAME")
     if path.is_file():
         return path
     if path.is_dir():
@@ -88,6 +90,10 @@ def loaded(path: Path) -> Iterator[types.ModuleType]:
     with environment(path, name, module):
         try:
             loader.exec_module(module)
+        except SyntaxError as error:
+            if error.filename is None:  # of a file that is no text
+                error.filename, error.lineno = file, 1
+            raise
         except SystemExit as stop:
             advice = "put its main part under `if __name__ == '__main__':`"
             raise CommandError(f"{path} exited while it was imported: {advice}") from stop
@@ -116,7 +122,9 @@ def find(module: types.ModuleType, path: Path, dotted: str) -> Any:
             raise CommandError(f"{where} has no function {part!r}{hint}")
         found = getattr(found, part)
     if not callable(found):
-        raise CommandError(f"{dotted!r} in {path} is a {type(found).__name__}, not a function")
+        raise CommandError(
+            f"{dotted!r} in {path} cannot be called: it is of type {type(found).__name__}, not a function"
+        )
     return found
 
 
