@@ -880,6 +880,18 @@ def handlers_that_name_no_class(n):
     )
 
 
+@cases((2,), (1,), (0,))
+def classes_that_are_returned(n):
+    kinds = {}
+    try:
+        if n > 0:
+            raise KeyError(n) if n > 1 else IndexError(n)
+    except LookupError as error:
+        kinds["found"] = type(error)
+        return type(error), kinds
+    return None, kinds
+
+
 test_same = cases.test()
 
 

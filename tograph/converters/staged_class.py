@@ -73,8 +73,15 @@ class StagedClass:
 
     __tograph_opaque__ = True  # it holds nothing of the user's
 
+    def __tograph_flatten__(self):
+        return None, [object.__getattribute__(self, "_error")]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return StagedClass(parts[0]) if isinstance(parts[0], StagedException) else type(parts[0])
+
     def __getattribute__(self, name: str) -> Any:
-        if name in ("within", "exactly", "another", "_unknown"):
+        if name in ("within", "exactly", "another", "_unknown", "__tograph_flatten__"):
             return object.__getattribute__(self, name)
         error = object.__getattribute__(self, "_error")
         if name in ("__name__", "__qualname__"):

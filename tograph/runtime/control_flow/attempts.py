@@ -95,6 +95,8 @@ class Attempt:
         self._close()
         journal.unwind(self.log)
         self.log.rollback()
+        for back in reversed(self.log.backs):
+            back()
         nodes = self.graph.graph.nodes
         self.graph.undone.update(value for node in nodes[self.mark :] for value in node.outputs)
         del nodes[self.mark :]

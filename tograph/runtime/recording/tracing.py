@@ -7,6 +7,7 @@ at its first dispatch otherwise.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
@@ -175,7 +176,9 @@ _COPIES = frozenset([torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.d
 
 
 def _note_copy(func, x: SymTensor, made: SymTensor, options: dict) -> None:
-    """``contiguous()`` and ``reshape()`` copy a tensor that lies in another way."""
+    """``contiguous()`` and ``reshape()`` copy a tensor that lies in another way; what ``_unsafe_view`` shows lies where it was."""
+    if func is not aten.clone.default:
+        made.shows_ = weakref.ref(x)
     if func is aten.clone.default and "memory_format" in options:
         x.storage_.reshaped = True
         current_graph().root.laid_out |= current_graph().outer is not None

@@ -75,7 +75,8 @@ class Journal:
     change: variables, attributes and whole containers. ``noted``: every note of a change, with the content before it where that costs nothing to tell.
     ``variables``: the places among the entries that plain assignments change, of which only the first is noted.
     ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong. ``called``: it is a function that another
-    one calls, and runs where it stands. ``begun``: Python's own generators that code in it has begun.
+    one calls, and runs where it stands. ``begun``: Python's own generators that code in it has begun. ``backs``: what undoes, with an attempt, changes
+    that are to no location, of tensors made in the region that became another one.
     """
 
     def __init__(self, tried: bool = False, called: bool = False) -> None:
@@ -88,6 +89,7 @@ class Journal:
         self.variables: list[Location] = []
         self.tried, self.called = tried, called
         self.begun: list[weakref.ref] = []
+        self.backs: list[Callable[[], None]] = []
 
     def add(self, location: Location, old: Any) -> None:
         """Note the content before the first change of a location."""
@@ -172,6 +174,12 @@ def begun(generator: Any) -> None:
         _stack.journals[-1].begun.append(weakref.ref(generator))
 
 
+def undone_by(back: Callable[[], None]) -> None:
+    """Note what undoes a change that was made in the current attempt to no location."""
+    if _stack.journals:
+        _stack.journals[-1].backs.append(back)
+
+
 def unwind(journal: Journal) -> None:
     """End a region and all that were left open in it by an exception, such as an interrupt; these are undone."""
     while _stack.journals and _stack.journals[-1] is not journal:
@@ -194,6 +202,7 @@ def adopt(journal: Journal) -> None:
             outer.add(location, old)
         outer.noted += journal.noted
         outer.begun += journal.begun
+        outer.backs += journal.backs
 
 
 def record(location: Location, step: Step | None = None) -> None:

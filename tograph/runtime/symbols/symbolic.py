@@ -45,6 +45,7 @@ class SymTensor(Valueless, torch.Tensor):
     nothing_ = False  # a derivative that is zero, by a formula of torch
     picked_ = False  # a staged condition may pick it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees
+    shows_: Any = None  # weakly, the tensor of which ``_unsafe_view`` made it: torch's code lets go of that, or writes it by this name
     unknown_: frozenset[str] = frozenset()  # attributes of the user's that it has on some path
 
     __torch_function__ = torch._C._disabled_torch_function_impl

@@ -192,7 +192,8 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
         x is None
         or x is MISSING
         or x is UNSET
-        or isinstance(x, (str, bytes, type))
+        or isinstance(x, (str, bytes))
+        or issubclass(kind, type)
         or id(x) in seen
     ):
         return Const(x)

@@ -106,22 +106,38 @@ def write_in_place(
         made.over, current_graph().root.wrote = over, True
     flat = list(results) if isinstance(results, (list, tuple)) else [results]
     written = flat[-len(targets) :] if len(flat) > len(targets) and not out_variant else flat
+    if out_variant:
+        out_arguments.check_dtypes(func, args, kwargs, targets, written)
     for target, result in zip(targets, written, strict=False):
         if target is not None:
             if out_variant:
                 out_arguments.fit(target, result, record)
-            write(target, result)
-            if seen and nodes[-1].op == "tg.assign":
-                nodes[-1].over, current_graph().root.wrote = nodes[-1].args[:1], True
-            if seen:
-                stale.shown(target, result)
-                torn.tear(target, (*args, *kwargs.values()))
+            _give(target, result, seen, (*args, *kwargs.values()), record)
     returns = func._schema.returns
     if out_variant or (len(returns) == len(targets) and all(r.alias_info is not None for r in returns)):  # fmt: skip
         lone = len(targets) == 1 and not isinstance(places[0], (list, tuple))
         return targets[0] if lone else tuple(targets)
     kept = flat[: len(returns)]
     return kept[0] if len(kept) == 1 else tuple(kept) if kept else None
+
+
+def _give(target: Any, result: Any, seen: bool, operands: tuple, record: Callable[..., Any]) -> None:  # fmt: skip
+    """Write what an op has computed; ``seen``: autograd sees it."""
+    write(target, result)
+    _write_shown(target, result, record)
+    last = current_graph().graph.nodes[-1]
+    if seen and last.op == "tg.assign":
+        last.over, current_graph().root.wrote = last.args[:1], True
+    if seen:
+        stale.shown(target, result)
+        torn.tear(target, operands)
+
+
+def _write_shown(x: torch.Tensor, result: torch.Tensor, record: Callable[..., Any]) -> None:
+    """``torch.kron(a, b, out=y)`` writes ``y`` by way of ``_unsafe_view``."""
+    shown = x.shows_() if isinstance(x, SymTensor) and x.shows_ is not None else None
+    if shown is not None:
+        write(shown, record(aten.reshape.default, (result, list(shown.shape)), {}))
 
 
 def _targets(facts: Facts, args: tuple, kwargs: dict) -> tuple[list[Any], list[Any]]:
@@ -146,6 +162,8 @@ def _reshape(func, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any
     view = _VIEWS.get(overload_name(func))
     if view is not None:
         return _become_view(func, overload(view), args, kwargs, record)
+    if func is aten.resize_.default and out_arguments.resize(args[0], args[1], record):
+        return args[0]
     raise UnsupportedOpError(
         f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
         "`y = y.t()` or `y = y.reshape(n)`",
