@@ -309,3 +309,13 @@ def test_looking_at_a_dict_puts_nothing_there(kind, function):
         return found
 
     assert calls(tg.function(function)) == calls(function)
+
+
+def test_two_objects_of_one_class_are_told_apart_in_words():
+    class Box:
+        k = 2
+
+    f = tg.function(lambda x, box: x * box.k)
+    for box in (Box(), Box()):
+        f(torch.ones(2), box)
+    assert "argument 'box' changed from an object of Box to another one" in f.explain_retraces()

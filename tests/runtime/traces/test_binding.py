@@ -127,3 +127,15 @@ def test_slices_and_constants_in_tuples_may_be_left_out():
         concrete(x, slice(0, None))
     with pytest.raises(tg.errors.SignatureError, match="argument 'how' is"):
         concrete(x, slice(1, None), (slice(0, 2), 4.0))
+
+
+def test_a_trace_of_any_rank_takes_tensors_of_the_rank_that_it_was_traced_with():
+    """It took those without dimensions only, whatever the graph was for."""
+    f = tg.function(lambda x: x * 2, input_signature=[tg.TensorSpec(None, torch.float32)])
+    f(torch.ones(2, 3))
+    (concrete,) = f.concrete_functions
+    assert torch.equal(concrete(torch.ones(4, 5)), torch.full((4, 5), 2.0))
+    with pytest.raises(
+        SignatureError, match=r"is TensorSpec\(\[\].*traced for TensorSpec\(\[None, None\]"
+    ):
+        concrete(torch.tensor(1.0))

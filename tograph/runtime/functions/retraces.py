@@ -16,6 +16,11 @@ LOGGER = logging.getLogger("tograph")
 REMEMBERED = 256
 
 
+def _change(old: str, new: str) -> str:
+    """What comes after "changed from"; two objects of one class are told by the word."""
+    return f"{old} to another one" if old == new else f"{old} to {new}"
+
+
 class Retraces:
     """The latest traces of a function, each with why those before it did not fit. ``recent``: which of the last calls traced."""
 
@@ -39,7 +44,7 @@ class Retraces:
             return "first call"
         old, new = dict(self.made[-1][0][0]), dict(key[0])
         changed = [
-            f"argument {n!r} changed from {describe_key(old[n])} to {describe_key(new[n])}"
+            f"argument {n!r} changed from {_change(describe_key(old[n]), describe_key(new[n]))}"
             for n in new
             if n in old and old[n] != new[n]
         ]

@@ -36,9 +36,10 @@ def check(x: torch.Tensor) -> None:
     if x.layout is torch.sparse_coo and _taken.sparse and x.dim() == 2:
         return
     kind = "nested" if x.is_nested else "quantized" if x.is_quantized else str(x.layout)
+    matrix = " A sparse_coo matrix of a closure or module can be multiplied (`matrix @ x`)."
     raise UnsupportedOpError(
         f"a graph has tensors of plain numbers in strided memory, no {kind.removeprefix('torch.')} ones: pass the tensors that it is made "
-        "of, or use it outside or in tg.py_function. A sparse_coo matrix of a closure or module can be multiplied (`matrix @ x`)."
+        f"of, or use it outside or in tg.py_function.{matrix if x.layout is torch.sparse_coo else ''}"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import CorruptFileError, GraphSyntaxError, UnsavableError, VerifyError
 from ..graph import ops, text
-from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ir import Graph, Node, all_nodes
 from ..graph.ops import OpaqueObject
 from ..graph.text import python_objects
 from ..graph.verification import verify
@@ -23,7 +23,6 @@ from ..traces.concrete import ConcreteFunction
 from ..traces.identities import Identities
 from ..traces.traces import Trace
 from ..values.keys import describe_key
-from ..values.specs import TensorSpec
 from .values import Decoder, Encoder
 
 # Ops that reach files or memory outside of their arguments: no trace has them, and no file may.
@@ -48,7 +47,9 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         raise UnsavableError(f"tg.save: the result of {label!r}: {error}") from None
     record = {
         "key": _key(trace.key, encoder, label),
-        "specs": [encoder.value(_exact(s, v)) for s, v in zip(trace.specs, concrete.inputs)],
+        "specs": [
+            encoder.value(s.of_rank(v.type.shape)) for s, v in zip(trace.specs, concrete.inputs)
+        ],
         "captured": [encoder.tensors.add(x) for x in captured],
         "result": result,
         "effects": effects,
@@ -80,13 +81,6 @@ def _key(key: Any, encoder: Encoder, label: str) -> Any:
                 "numbers, strings, and containers of these."
             ) from None
     return encoder.value(key)
-
-
-def _exact(spec: TensorSpec, value: Value) -> TensorSpec:
-    """The spec of an input as it was traced: one of any rank was traced with the rank of its first tensor."""
-    if spec.shape is not None:
-        return spec
-    return TensorSpec(value.type.shape, spec.dtype, spec.name, spec.device)
 
 
 def _place(index: Any, at: Location, encoder: Encoder) -> list:

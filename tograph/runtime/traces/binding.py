@@ -53,10 +53,13 @@ def binder(
 
     def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
         bound = _bound(signature, label, args, kwargs, constants)
+        known = specs
+        if any(s.shape is None for s in specs):
+            known = [s.of_rank(v.type.shape) for s, v in zip(specs, concrete.inputs)]
 
         def taken(flat: Flat) -> str:
             """The first parameter whose argument does not fit."""
-            fits = _Fits(specs, concrete.open_numbers)
+            fits = _Fits(known, concrete.open_numbers)
             for name, x in bound.arguments.items():
                 if not fits(traced[name], normal(arguments.key_of(x, flat, name))):
                     return name
@@ -68,7 +71,7 @@ def binder(
             flat = Flat(places=None)  # a tensor that is given twice is read as two
             name = taken(flat)
         if name:
-            wanted = _text(traced[name], specs)
+            wanted = _text(traced[name], known)
             raise _refused(label, name, bound.arguments[name], wanted)
         return families.inputs_of(flat, concrete.open_numbers), ()
 
@@ -108,7 +111,9 @@ class _Fits:
         return all(map(self, traced, given))
 
     def _tensor(self, traced: tuple, given: tuple) -> bool:
-        shape = self.specs[traced[5]].shape or ()
+        shape = (
+            self.specs[traced[5]].shape or ()
+        )  # known, also where the trace is one of those of any rank
         same = (traced[1], traced[3], traced[5]) == (given[1], given[3], given[5])
         return (
             same

@@ -72,6 +72,12 @@ class TensorSpec:
             s is None or (type(n) is int and s == n) for s, n in zip(self.shape, x.shape)
         )
 
+    def of_rank(self, shape: Sequence[int | None]) -> TensorSpec:
+        """The spec of an input of this shape as it was traced: one of any rank was traced with the rank of its first tensor."""
+        if self.shape is not None:
+            return self
+        return TensorSpec([None] * len(shape), self.dtype, self.name, self.device)
+
     def _key(self) -> tuple:
         return self.shape, self.dtype, str(self.device)
 
