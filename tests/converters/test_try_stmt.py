@@ -892,6 +892,34 @@ def classes_that_are_returned(n):
     return None, kinds
 
 
+@cases((1,), (2,), kinds=("python",))
+def groups_and_jumps(n):
+    def leave(kind):
+        try:
+            if kind > 1:
+                raise KeyError(kind)
+        except* LookupError:
+            n.append("caught")
+        finally:
+            return n  # noqa: B012
+        n.append("behind")
+
+    n, count = [n], 0
+    for i in range(4):
+        try:
+            if i == 1:
+                continue
+            if i == 3:
+                break
+            if i == 0:
+                raise KeyError("g")
+        except* LookupError:
+            count += 1
+        else:
+            count += 10
+    return count, leave(n[0])
+
+
 test_same = cases.test()
 
 
@@ -1099,3 +1127,38 @@ def test_a_gradient_through_a_cause_is_recorded():
     torch.testing.assert_close(f(w), 2 * (w * 2).exp().detach())
     with pytest.raises(RuntimeError, match="wrong: negative"):
         f((-w).detach().requires_grad_())
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_groups_that_the_run_raises_are_refused(final):
+    def caught(x):
+        y = 0
+        try:
+            if x > 0:
+                raise ExceptionGroup("g", [ValueError(1)])
+        except* ValueError:
+            y = 1
+        return y
+
+    def passing(x):
+        try:
+            if x > 0:
+                raise KeyError(1)
+        finally:
+            print("end")
+        return x
+
+    def ended(x):
+        try:
+            if x > 0:
+                raise KeyError(1)
+        except* ValueError:
+            x = x + 1
+        finally:
+            print("end")
+        return x
+
+    with pytest.raises(StagingError, match=r"may fail when the graph runs, and `except\*`"):
+        tg.function(ended if final else caught)(torch.tensor(1))
+    with pytest.raises(KeyError):
+        tg.function(passing)(torch.tensor(1))

@@ -51,6 +51,8 @@ class FinallyJumps(Converter):
         made = self.fill("try:\n    body_\nexcept BaseException:\n    pass", node, body_=body)
         return [*before, *made, *final]
 
+    visit_TryStar = visit_Try
+
     def _apart(self, node, body):
         """A body with jumps: what stands before it, a body without them, and the jumps that it wants to make."""
         if any(map(has_yield, body)):

@@ -26,6 +26,7 @@ from .context import FUNCTIONS, OPERATORS, Context, Converter, has_yield, is_doc
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = (gast.For, gast.While)
+_TRIES = (gast.Try, gast.TryStar)
 
 
 def completes(block: list[gast.stmt]) -> bool:
@@ -43,7 +44,7 @@ def _completes(s: gast.stmt) -> bool:
             isinstance(s, gast.While) and isinstance(s.test, gast.Constant) and bool(s.test.value)
         )
         return _breaks(s.body) or (not endless and completes(s.orelse))
-    if isinstance(s, gast.Try):
+    if isinstance(s, _TRIES):
         after = completes(s.body) and completes(s.orelse)
         return completes(s.finalbody) and (after or any(completes(h.body) for h in s.handlers))
     return True
@@ -285,7 +286,7 @@ class Jumps(Converter):
                     lowered = self._guarded(inner, frozenset(taken), tail, last, s)
                 else:
                     lowered = self.lower(inner, tail, last)
-                if field == "body" and isinstance(s, gast.Try):
+                if field == "body" and isinstance(s, _TRIES):
                     taken = self._set_flags(lowered)
                     pending = taken if _acts_late(inner) else set()
                 setattr(s, field, lowered)
@@ -366,7 +367,7 @@ class Jumps(Converter):
 def _acts_late(block: list[gast.stmt]) -> bool:
     """Whether code of a block may run, and fail, after a jump in it: a ``finally``, or the end of a ``with``."""
     inner = [n for s in block for n in [s, *own_nodes(s)]]
-    return any(isinstance(n, gast.With) or (isinstance(n, gast.Try) and n.finalbody) for n in inner)
+    return any(isinstance(n, gast.With) or (isinstance(n, _TRIES) and n.finalbody) for n in inner)
 
 
 def _bound(block: list[gast.stmt]) -> frozenset[str]:

@@ -15,6 +15,7 @@ from .context_managers import context
 from .directives import given, options
 from .displays import list_display, set_display, tuple_display
 from .escapes import whole
+from .exception_groups import group_stmt
 from .for_stmt import for_stmt
 from .generators import Pulled as pulled
 from .generators import hand_over, with_forms
@@ -106,6 +107,7 @@ __all__ = [
     "ge",
     "getitem",
     "given",
+    "group_stmt",
     "gt",
     "hand_over",
     "has_item",

@@ -45,6 +45,7 @@ from .conversion import set_converter
 from .directives import Directives
 from .displays import Displays
 from .escapes import Escapes
+from .exception_groups import ExceptionGroups
 from .finally_jumps import FinallyJumps
 from .functional import ControlFlow, Declarations
 from .generators import HandOver, NestedGenerators, can_hand_over
@@ -75,7 +76,7 @@ PLAINER = (
     Reraises,
 )
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Escapes, Reads, Frames, Displays, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
+PIPELINE = (Escapes, Reads, Frames, Displays, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, ExceptionGroups, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

@@ -231,7 +231,7 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     attempt, failing, ended = attempted(body, places)
     if failing:
         handlers = _settled(handlers)
-    if ended and failing and _never_caught(current_graph().graph.nodes[attempt.mark :], handlers):
+    if ended and failing and never_caught(current_graph().graph.nodes[attempt.mark :], handlers):
         handlers = ()
     if ended and failing and not handlers and orelse is None and is_idle(final, attempt, places):
         attempt.commit()
@@ -263,7 +263,7 @@ def _may_be(raised, kinds) -> bool:
     return any(issubclass(r, k) or issubclass(k, r) for r in raised for k in kinds)
 
 
-def _never_caught(nodes, handlers) -> bool:
+def never_caught(nodes, handlers) -> bool:
     """Whether nothing in a body fails, when the graph runs, with what the handlers are for."""
     kinds = tuple(t for kind, _ in handlers for t in _kinds(kind))
     own = all(issubclass(t, _PYTHONS_OWN) for t in kinds)

@@ -84,7 +84,7 @@ _POSITION = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 def _end_of_head(statement: gast.stmt) -> dict[str, int]:
     """Where what a compound statement begins with ends (its test, sequence, subject, last item), if it ends in the statement's first line."""
-    if isinstance(statement, gast.Try):
+    if isinstance(statement, (gast.Try, gast.TryStar)):
         return {"end_col_offset": statement.col_offset + len("try")}
     head = None
     for field in ("test", "iter", "subject"):
