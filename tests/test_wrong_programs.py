@@ -57,6 +57,26 @@ def check(function, error, words, args, line):
     assert [part for part in (*places, *words) if part not in text] == [], text
 
 
+# ---- texts and iterators
+
+
+@wrong(
+    TypeError,
+    "not enough arguments for format string",
+    "(%1,)) ^%1 of 'a_text_with_too_few_values'\n  with %1: int",
+)
+def a_text_with_too_few_values(x):
+    form = "%d %d"
+    return form % (int(x),)  # <-
+
+
+@wrong(StopIteration, "where it is an iterator")
+def an_iterator_without_items(x):
+    it = iter([x])
+    next(it)
+    return next(it)  # <-
+
+
 # ---- shapes
 
 

@@ -114,7 +114,12 @@ def crossed(n):
         s += a * b
     for a, b in itertools.combinations(range(n), 2):
         s += a - b
-    return s, list(itertools.product(range(n), [1, 2])), list(itertools.combinations([1, 2], 2))
+    return (
+        s,
+        list(itertools.product(range(n), [1, 2])),
+        list(itertools.combinations([1, 2], 2)),
+        list(itertools.permutations(range(n), 2)),
+    )
 
 
 @cases(*NUMBERS)

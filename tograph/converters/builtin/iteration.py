@@ -179,6 +179,14 @@ def combinations_(iterable, r):
     return itertools.combinations(iterable, r)
 
 
+@handles(itertools.permutations)
+def permutations_(iterable, r=None):
+    iterable = iterator_of(iterable)
+    if r == 2 and _open(iterable):
+        return call(meanings.permuted, _items(iterable))
+    return itertools.permutations(iterable, r)
+
+
 @handles(itertools.groupby)
 def groupby_(iterable, key=None):
     iterable = iterator_of(iterable)

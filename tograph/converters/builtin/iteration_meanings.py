@@ -177,6 +177,14 @@ def combined(items):
             yield items[i], items[j]
 
 
+def permuted(items):
+    for i in range(len(items)):
+        for j in range(i):
+            yield items[i], items[j]
+        for j in range(i + 1, len(items)):
+            yield items[i], items[j]
+
+
 def longest(first, second, fill):
     for i in range(max(len(first), len(second))):
         yield (first[i] if i < len(first) else fill), (second[i] if i < len(second) else fill)
@@ -192,6 +200,6 @@ def text(separator, items):
 
 
 FORMS = (longest, text, reduced, reduced_from_first, accumulated, accumulated_from, chained, cycled, taken, dropped, refused,
-         spread, pairs, sliced, chosen, repeated, product, combined,
+         spread, pairs, sliced, chosen, repeated, product, combined, permuted,
          accumulated_one_by_one, pairs_one_by_one, sliced_one_by_one, cycled_one_by_one, grouped, each_once)  # fmt: skip
 DECIDING.update(FORMS)

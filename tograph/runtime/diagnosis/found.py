@@ -108,6 +108,8 @@ def describe(x: Any) -> str:
         return f"numpy array of {x.dtype}, shape {list(x.shape)}"
     if x is None or isinstance(x, (bool, int, float, str, bytes, complex)):
         return _clip(repr(x))
+    if type(x).__module__.startswith("tograph.") and isinstance(x, Iterator):
+        return "an iterator"  # the user's code has one of Python's here
     return f"{type(x).__name__} object"
 
 

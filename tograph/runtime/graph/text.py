@@ -165,10 +165,15 @@ def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
     return known[node]
 
 
+_TEXTS = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+)  # of Python's strings among the arguments
+
+
 def _line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
     kinds = {v: v.type for v in node.inputs}
     line = lines_of(graph).get(node) or _alone(node)
-    words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])
+    words = re.findall(r"%[\w.]+", _TEXTS.sub("", line.split(" = ", 1)[-1]))
     return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 
 
