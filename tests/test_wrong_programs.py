@@ -18,6 +18,7 @@ import torch.nn.functional as F
 import tograph as tg
 
 ONE, THREE, GRID = torch.tensor(1.0), torch.ones(3), torch.ones(2, 3)
+OUTSIDE = torch.ones(3)
 NO_VALUE = "known only when the graph runs"
 PROGRAMS = []
 OPTIONS = {}
@@ -663,6 +664,17 @@ def taken_from_a_generator(x):
                 pass
 
     return next(positive(x))
+
+
+@wrong(tg.errors.UnsupportedOpError, "apply_() calls a Python function for every element", "tg.py_function", args=(THREE,))  # fmt: skip
+def a_function_for_each_element(x):
+    return x.apply_(lambda v: v + 1)  # <-
+
+
+@wrong(tg.errors.UnsupportedOpError, "map_() calls a Python function for every element", args=(THREE,))  # fmt: skip
+def a_function_for_each_element_of_a_tensor_from_outside(x):
+    OUTSIDE.map_(torch.ones(3), lambda a, b: a + b)  # <-
+    return x + OUTSIDE
 
 
 @wrong(tg.errors.SymbolicValueError, "data_ptr", "tg.py_function")

@@ -79,3 +79,21 @@ def test_of_texts_of_the_run():
 
     for x in (torch.tensor(1.0), torch.tensor(-1.0)):
         assert tg.function(f)(x) == f(x)
+
+
+def test_copy_of_a_tensor_is_another_one_of_the_same_memory():
+    outside = torch.ones(2)
+
+    def f(x):
+        y, z = x * 2, copy.copy(outside)
+        one, two = copy.copy(y), copy.copy((x * 1).requires_grad_())
+        z += x
+        if x.sum() > 0:
+            one[0] = 9
+        found = y, one, outside * 1, one is y, two.requires_grad, two.is_leaf
+        z -= x
+        return found
+
+    x = torch.tensor([1.0, 2.0])
+    for one, two in zip(tg.function(f)(x), f(x), strict=True):
+        assert torch.equal(one, two) if isinstance(two, torch.Tensor) else one == two

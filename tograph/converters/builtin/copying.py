@@ -1,4 +1,4 @@
-"""``copy.deepcopy`` in a trace: tensors from outside are copied when the graph runs, and what shares memory shares it in the copy.
+"""``copy.deepcopy``, and ``copy.copy`` of a tensor, in a trace: tensors from outside are copied when the graph runs, and what shares memory shares it in the copy.
 
 As in PyTorch a copy has no history, and what is no leaf has no copy.
 """
@@ -102,3 +102,12 @@ def deepcopy_(x, memo=None):
     for part in reversed(memo.get(id(memo), ())):
         reads.passed((part,))
     return made
+
+
+@handles(copy.copy)
+def copy_(x):
+    """Of a tensor: another one of the same memory."""
+    if type(x) is not torch.Tensor or not is_tracing():
+        return copy.copy(x)
+    made = x.detach()
+    return made.requires_grad_() if attr(x, "requires_grad") else made

@@ -15,7 +15,7 @@ from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import to_python
 from ...runtime.symbols.symbolic import as_symbolic, scalar_of
-from ...runtime.symbols.valueless import no_array
+from ...runtime.symbols.valueless import no_array, no_elements
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
@@ -237,6 +237,21 @@ def _as_subclass(x, cls):
 
 TENSOR_METHODS["as_subclass"] = _as_subclass
 handles(torch.Tensor.as_subclass)(_as_subclass)
+
+
+def _of_each_element(name):
+    """Of a tensor from outside it would act once, while tracing."""
+
+    def form(x, *given):
+        if is_tracing():
+            raise no_elements(name)
+        return getattr(x, name)(*given)
+
+    return form
+
+
+for _name in ("apply_", "map_", "map2_"):
+    TENSOR_METHODS[_name] = _of_each_element(_name)
 
 
 def _while_tracing(function, form):

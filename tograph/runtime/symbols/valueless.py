@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...errors import GraphBoolError, SymbolicValueError
+from ...errors import GraphBoolError, SymbolicValueError, UnsupportedOpError
 from ..inference.infer import tensor_type
 from .asking import asked_by
 from .funcgraph import user_location
@@ -22,6 +22,15 @@ def no_array(name: str) -> SymbolicValueError:
     return SymbolicValueError(
         f"{name}() asks for the memory of a torch.Tensor: what it holds is known only when the graph runs. Use torch functions, make "
         "the array outside and let the function use that, or use tg.py_function.",
+        user_location(),
+    )
+
+
+def no_elements(name: str) -> UnsupportedOpError:
+    """The error of a method that calls a Python function for each element."""
+    return UnsupportedOpError(
+        f"{name}() calls a Python function for every element, in the memory of a tensor, which a graph cannot do: write what the function does "
+        "with operations on the whole tensor, loop over its elements, or use tg.py_function.",
         user_location(),
     )
 
@@ -91,6 +100,20 @@ class Valueless:
 
     def __dlpack__(self, *args, **kwargs):
         self.data_ptr()
+
+    def __copy__(self):
+        """Another tensor of the same memory, as ``copy.copy`` makes it."""
+        made = self.detach()
+        return made.requires_grad_() if self.requires_grad else made
+
+    def apply_(self, function):  # torch's own would write to an address that there is not
+        raise no_elements("apply_")
+
+    def map_(self, other, function):
+        raise no_elements("map_")
+
+    def map2_(self, one, two, function):
+        raise no_elements("map2_")
 
     def data_ptr(self):
         raise SymbolicValueError(
