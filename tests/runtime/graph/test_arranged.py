@@ -36,6 +36,7 @@ def arguments():
         "adaptive_max_pool3d_backward": (pooled, cube, where),
         "fractional_max_pool2d_backward": (flat, cube[:, :, 0].contiguous(), [2, 2], [3, 3], at),
         "fractional_max_pool3d_backward": (deep, cube, [2, 2, 2], [3, 3, 3], places),
+        "isin": (rows, rows[:3] * 1),
         "_pdist_forward": (rows,),
         "_pdist_backward": (distances, rows, 2.0, distances),
         "_scaled_dot_product_flash_attention_for_cpu": (q, k, v),
@@ -47,7 +48,8 @@ def arguments():
 def test_an_op_on_turned_operands(op):
     args = arguments()[op]
     wanted = getattr(aten, op)(*args)
-    found = ops.lookup(f"aten.{op}.default").run(*map(turned, args))
+    overload = "Tensor_Tensor" if op == "isin" else "default"
+    found = ops.lookup(f"aten.{op}.{overload}").run(*map(turned, args))
     for a, b in zip(wanted, found) if isinstance(wanted, tuple) else [(wanted, found)]:
         if a is not None:
             torch.testing.assert_close(b, a)

@@ -18,7 +18,8 @@ Arrange = Callable[[Sequence[Any]], Sequence[Any]]
 
 def _contiguous(*positions: int) -> Arrange:
     def arrange(args: Sequence[Any]) -> list[Any]:
-        return [x.contiguous() if i in positions else x for i, x in enumerate(args)]
+        tensors = {i for i in positions if isinstance(args[i], torch.Tensor)}
+        return [x.contiguous() if i in tensors else x for i, x in enumerate(args)]
 
     return arrange
 
@@ -66,6 +67,7 @@ ARRANGED: dict[str, Arrange] = {
     "adaptive_max_pool3d_backward": _contiguous(2),
     "fractional_max_pool2d_backward": _contiguous(4),
     "fractional_max_pool3d_backward": _contiguous(4),
+    "isin": _contiguous(1),
     "_pdist_forward": _contiguous(0),
     "_pdist_backward": _contiguous(0, 1, 3),
     _ATTENTION: _rows(3),

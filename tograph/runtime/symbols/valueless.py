@@ -115,6 +115,9 @@ class Valueless:
     def map2_(self, one, two, function):
         raise no_elements("map2_")
 
+    def const_data_ptr(self):
+        self.data_ptr()
+
     def data_ptr(self):
         raise SymbolicValueError(
             "a torch.Tensor of a graph has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
