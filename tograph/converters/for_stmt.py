@@ -88,9 +88,10 @@ def _shared_source(x, found):
     """What gives the items of an iterator, of which others are taken elsewhere, as was ``found`` or may be; of Python's own forms that is the iterator itself."""
     if isinstance(x, Generator) and x.fresh:
         x.pulled()
-    elif isinstance(x, SequenceIterator) and is_tracing():
-        if found or isinstance(x, Counting) or is_staged(x.position):
-            return PICKED[0](x)
+        return iterator_of(x)
+    ahead = found or isinstance(x, Counting) or is_staged(getattr(x, "position", 0))
+    if isinstance(x, SequenceIterator) and ahead and is_tracing():
+        return PICKED[0](x)
     return iterator_of(x)
 
 
