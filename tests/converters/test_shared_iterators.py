@@ -150,7 +150,40 @@ def inner_loop_over_an_iterator_of_a_list(t):
     return s, sum(it)
 
 
+@cases.tensors(*NUMBERS)
+def counters(t):
+    it, s = itertools.count(2, 3), 0
+    for a in it:
+        if t > a:
+            s = s + next(it)
+        s = s + a
+        if s > 20 * t:
+            break
+    for a in it:
+        for b in it:
+            if b > 40:
+                break
+        if a > 50:
+            break
+    return s, a, b, next(it)
+
+
 test_same = cases.test()
+
+
+def test_long_ranges():
+    @tg.function
+    def f(x):
+        out = []
+        for i in range(1, 10**30):
+            out.append(i)
+            if i > 2:
+                break
+        return out, 10**29 in range(10**30), x.item() in range(5, 1000, 3), x.item() in range(9)
+
+    for x in (4, 8, 9, -1):
+        found = f(torch.tensor(x))
+        assert found == ([1, 2, 3], True, x in range(5, 1000, 3), x in range(9))
 
 
 def test_one_trace():

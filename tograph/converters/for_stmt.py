@@ -88,7 +88,9 @@ def _shared_source(x, found):
     """What gives the items of an iterator, of which others are taken elsewhere, as was ``found`` or may be; of Python's own forms that is the iterator itself."""
     if isinstance(x, Generator) and x.fresh:
         x.pulled()
-    elif type(x) is SequenceIterator and is_tracing() and (found or is_staged(x.position)):
+        return iterator_of(x)
+    ahead = found or isinstance(x, Counting) or is_staged(getattr(x, "position", 0))
+    if isinstance(x, SequenceIterator) and ahead and is_tracing():
         return PICKED[0](x)
     return iterator_of(x)
 
@@ -197,7 +199,7 @@ def _one_by_one(iterable, counting, body, names, test, given) -> bool:
             continue
         rolls = rolls and not is_staged(test())
         left = range(item, iterable.stop, iterable.step) if rolls else ()
-        if len(left) > 2:
+        if left[2:]:
             goes_on = _iterated(left, body, names, test)
         else:
             goes_on = _guarded(item, body, names, test)
@@ -256,7 +258,7 @@ def _iterated(left, body, names, test):
     places = _variables(names, test, body)
     attempt = control_flow.Attempt(places)
     go = attempt.run(lambda: (body(left[0]), test())[1])
-    if not is_staged(go) or (len(left) <= FEW and attempt.size() < LARGE):
+    if not is_staged(go) or (not left[FEW:] and attempt.size() < LARGE):
         attempt.commit()
         return is_staged(go) or go
     begun = control_flow.outermost() and attempt.makes_state()
@@ -270,7 +272,7 @@ def _iterated(left, body, names, test):
         with control_flow.alternative():
             _staged_for(StagedRange(left.start, left.stop, left.step), body, names, test, None)
     except StagingError as error:
-        if len(left) > MANY or error.in_any_form:
+        if left[MANY:] or error.in_any_form:
             attempt.commit()
             raise
         attempt.undo()

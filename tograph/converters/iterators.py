@@ -64,6 +64,8 @@ class SequenceIterator:
     def __tograph_holds__(self) -> list[Any]:
         if getattr(self.items, "handle", None) is not None:
             return [self.items]  # a list of the graph
+        if isinstance(self.items, range):
+            return []
         return list(self.items.sources if isinstance(self.items, View) else self.items)
 
     def __tograph_anew__(self) -> Callable[[], Iterator[Any]]:
