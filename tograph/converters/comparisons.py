@@ -23,7 +23,7 @@ from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
-from ..runtime.values import conditional_items
+from ..runtime.values import conditional_items, locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.pytrees import is_value_class
 from ..runtime.values.staged_tuples import StagedTuple
@@ -121,8 +121,9 @@ def _contains(x, items):
         reads.whole(items)
         return contains_key(items, x)
     staged = is_staged(x) or is_staged_key(x)
-    if isinstance(items, dict) and not staged and x in items and may_miss(items[x]):
-        return test_options(lambda v: v is not MISSING, items[x])
+    own = method_of(items, "__contains__") is not None
+    if isinstance(items, dict) and not (own or staged) and may_miss(held := dict.get(items, x)):
+        return test_options(lambda v: v is not MISSING, held)
     if (
         type(items) is set
         and not staged
@@ -138,8 +139,11 @@ def _contains(x, items):
 
 
 def _by_method(items, x):
-    """``items.__contains__(x)``, as classes write that are the keys of something."""
-    return contains(x, items)
+    """``items.__contains__(x)``, as classes write that are the keys of something; of C's where a class has its own, which calls it."""
+    if method_of(items, "__contains__") is None or is_staged(x) or is_staged_key(x):
+        return contains(x, items)
+    _note(x, items)
+    return _among(x, items, by_method=False)
 
 
 handles(members.Listing.__contains__)(_by_method)
@@ -149,7 +153,7 @@ for _kind in (*guards.MAPPINGS, set, frozenset, list, StagedList, tuple, type({}
 _VIEWS = (type({}.values()), type({}.items()))
 
 
-def _among(x, items):
+def _among(x, items, by_method=True):
     if isinstance(items, _VIEWS) and holds_staged((x, *items)):
         items = list(items)
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
@@ -175,6 +179,10 @@ def _among(x, items):
             if found is True:
                 return True
         return found
+    if not by_method:
+        if isinstance(items, (dict, set)):
+            return members.present(items, x)
+        return locations.kind_in_c(items).__contains__(items, x)
     return _object_contains(items, x)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.journal import MISSING
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from . import special_results, text_options
@@ -27,10 +28,13 @@ def iterator_of(x):
         return text_list("list", x)
     x = TABLE_KEYS[0](x) if is_table(x) else listing(x)
     if is_tracing():
-        begin, item = getattr(type(x), "__iter__", None), getattr(type(x), "__getitem__", None)
+        begin = getattr(type(x), "__iter__", MISSING)
+        item = getattr(type(x), "__getitem__", None)
         if is_user_function(begin):
             x = special_results.iterator(call(begin, x))
         elif begin is None:
+            raise TypeError(f"{type(x).__name__!r} object is not iterable")
+        elif begin is MISSING:
             return call(_indexed, x) if is_user_function(item) else x
         if is_user_function(getattr(type(x), "__next__", None)):
             return call(_stepped, x)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import types
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from ..runtime.values.growing import StagedList
 from .call_rules import is_user_function
 from .calls import call
 from .logical import not_
@@ -28,14 +28,13 @@ def tried(a: Any, b: Any, method: str, reflected: str, same_type: bool, operator
         order.append((right, b, a))
         base = getattr(type(a), reflected, None)
         # By inheritance alone: what ``abc`` registers has no say here.
-        if type(a) in type(b).__mro__[1:] and (same_type or right is not base):
+        kind = a.__class__ if isinstance(a, StagedList) else type(a)
+        if kind in type(b).__mro__[1:] and (same_type or right is not base):
             order.reverse()
-    if (
-        method in ("__add__", "__mul__")
-        and isinstance(left, types.WrapperDescriptorType)
-        and isinstance(a, _SEQUENCES)
-    ):
-        order.reverse()  # that of a sequence comes after what numbers have, such as a ``__radd__``
+    if method in ("__add__", "__mul__") and isinstance(a, _SEQUENCES) and not is_user_function(left):  # fmt: skip
+        order.sort(
+            key=lambda entry: entry[0] is left
+        )  # that of a sequence comes after what numbers have, such as a ``__radd__``
     for function, x, y in order:
         if (
             function is not None

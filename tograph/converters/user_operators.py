@@ -202,7 +202,7 @@ def _containers(a: Any, b: Any) -> Any:
         return False
     if getattr(a, "handle", None) is not None or getattr(b, "handle", None) is not None:
         return GROWING_EQUAL[0](a, b)
-    if not (holds_staged(a) or holds_staged(b)):
+    if _answers(a) or _answers(b) or not (holds_staged(a) or holds_staged(b)):
         return None
     kinds = [next(k for k in (list, tuple, dict) if isinstance(x, k)) for x in (a, b)]
     if kinds[0] is not kinds[1] or len(a) != len(b):
@@ -215,6 +215,11 @@ def _containers(a: Any, b: Any) -> Any:
         pairs = list(zip(a, b))
     tests = [(lambda x=x, y=y: True if x is y else as_bool(eq(x, y))) for x, y in pairs]
     return and_(tests[0](), *tests[1:]) if tests else True
+
+
+def _answers(x: Any) -> bool:
+    """Whether the class of a container says itself what it is equal to."""
+    return any(method_of(x, name) is not None for name in ("__eq__", "__ne__"))
 
 
 _ORDERS = ("lt", "le", "gt", "ge")

@@ -13,7 +13,7 @@ import enum
 import functools
 import queue
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -126,7 +126,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
             if getattr(x, "handle", None) is None:
                 seen.add(id(x))
                 yield locations.contents(x)
-                todo += x.values() if isinstance(x, dict) else x if len(x) < LIMIT and not isinstance(x, bytearray) else ()  # fmt: skip
+                todo.extend(_items(x))
         elif (place := opaque.place(x)) is not None:
             seen.add(id(x))
             yield place
@@ -134,6 +134,14 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
             seen.add(id(x))
             yield _fields(x)
             todo += vars(x).values()
+
+
+def _items(x: Any) -> Iterable[Any]:
+    """The items of a container that is not too long, without a call of what a user's class has for this."""
+    if isinstance(x, dict):
+        return dict.values(x)
+    kind = locations.kind_in_c(x)
+    return () if kind is bytearray or kind.__len__(x) >= LIMIT else kind.__iter__(x)
 
 
 def _variables(f: Any) -> Iterator[Location]:
