@@ -451,3 +451,35 @@ def test_a_list_that_a_staged_loop_fills_in_ctx(inside):
     for end in (4.0, 1.0, 0.1):
         assert found(staged, end) == pytest.approx(found(function, end))
     assert staged.trace_count == 1
+
+
+def halved(x, upper):
+    """As code of libraries falls back: the handler binds a name of its own in a branch."""
+    try:
+        raise NotImplementedError
+    except NotImplementedError:
+        if upper:
+            half = x * 0.5
+        else:
+            half = x / 2
+        found = x - half
+    return found
+
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return halved(x * w, True)
+
+    @staticmethod
+    def backward(ctx, g):
+        (w,) = ctx.saved_tensors
+        return halved(g * w, False), None
+
+
+def test_a_backward_whose_handler_has_a_name_of_its_own():
+    x, w = torch.ones(2, requires_grad=True), torch.tensor(3.0)
+    tg.function(lambda x, w: Halved.apply(x, w))(x, w).sum().backward()
+    assert x.grad.tolist() == [1.5, 1.5]
+    assert "None, None, ('found',))" in tg.to_code(halved)
