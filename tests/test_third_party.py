@@ -734,3 +734,40 @@ def test_wrappers_without_source():
     compare(step, torch.ones(2), 2)
     with pytest.raises(TypeError, match="not a tensor"):
         tg.function(lambda x: step(3, x))(torch.ones(2))
+
+
+# ---- modules that a metaclass makes (factorised weights)
+
+
+class Made(type(nn.Module)):
+    def __call__(cls, *args, **kwargs):
+        made = cls.__new__(cls, *args, **kwargs)
+        made.__init__(*args, **kwargs)
+        return made
+
+
+class Scaled(nn.Module, metaclass=Made):
+    def __init__(self, weight):
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def test_a_module_that_a_metaclass_makes_before_the_first_step_of_an_optimiser():
+    def losses(wrap):
+        weight = nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.Adam([weight], 0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = Scaled(weight * 2)(x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = wrap(step)
+        return [step(torch.ones(3)) for _ in range(3)]
+
+    close(losses(lambda f: f), losses(tg.function))

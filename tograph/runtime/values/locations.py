@@ -112,7 +112,10 @@ def _put_attribute(owner: Any, attr: str, value: Any, order: tuple) -> None:
             f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
         )
     if value is MISSING:
-        _hooks(owner, "__delattr__").__delattr__(owner, attr)
+        # that of a module looks for the attribute in others first, which may be gone already
+        plain = isinstance(owner, torch.nn.Module) and attr in owner.__dict__
+        kind = object if plain else _hooks(owner, "__delattr__")
+        kind.__delattr__(owner, attr)
     else:
         _set_in_order(owner, attr, value, order)
 
