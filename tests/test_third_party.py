@@ -771,3 +771,40 @@ def test_a_module_that_a_metaclass_makes_before_the_first_step_of_an_optimiser()
         return [step(torch.ones(3)) for _ in range(3)]
 
     close(losses(lambda f: f), losses(tg.function))
+
+
+# ---- dicts with parameters as keys, as optimisers have beside their ``state``
+
+
+def masks_of(params, masks, n):
+    """A key is there by the run's first iteration only."""
+    total = torch.tensor(0.0)
+    while n > 0:
+        for p in params:
+            if p not in masks:
+                masks[p] = torch.arange(3.0)
+            total = total + (masks[p] * p).sum()
+        n = n - 1
+    return total
+
+
+def dropped_masks(params, masks, n):
+    """The last key goes in a branch and comes back."""
+    first, second = params
+    masks[first], masks[second] = first * 1, second * 2
+    if n > 1:
+        kept = masks.pop(second)
+        masks[second] = kept + 1
+    return sum(m.sum() * (k + 1) for k, m in enumerate(masks.values()))
+
+
+@pytest.mark.parametrize("program", [masks_of, dropped_masks])
+def test_a_dict_with_tensors_as_keys_in_a_staged_construct(program):
+    params = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([3.0, 1.0, 2.0])
+    plain, converted = {}, {}
+    staged = tg.function(lambda n: program(params, converted, n))
+    for n in (2, 1, 3):
+        close(program(params, plain, torch.tensor(n)), staged(torch.tensor(n)))
+        assert [params.index(p) if p is params[0] else 1 for p in plain] == [
+            0 if p is params[0] else 1 for p in converted
+        ]

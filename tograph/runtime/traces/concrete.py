@@ -153,7 +153,9 @@ class ConcreteFunction(pickling.Unpicklable):
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
         leaving = Leaving(told=self.identities.told)
-        return scheduler.build(self.graph, lambda: self.watched_graph, lambda: self.program, leaving)
+        return scheduler.build(
+            self.graph, lambda: self.watched_graph, lambda: self.program, leaving
+        )
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -49,8 +49,10 @@ _IN_C = (OrderedDict, defaultdict, dict, list, set, deque, bytearray, tuple, fro
 def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
     """Move a key that was added last to where it stood in ``order``; keys that are not in it came later."""
     kind = kind_in_c(mapping)
-    before = frozenset(order[: order.index(key)])
-    others = [k for k in kind.__iter__(mapping) if k != key]
+    # compared as the mapping does: tensors by identity
+    places, only = {k: i for i, k in enumerate(order)}, {key: None}
+    before = frozenset(order[: places[key]])
+    others = [k for k in kind.__iter__(mapping) if k not in only]
     at = max((i + 1 for i, k in enumerate(others) if k in before), default=0)
     for other in others[at:]:
         kind.__setitem__(mapping, other, kind.pop(mapping, other))
