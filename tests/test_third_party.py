@@ -734,3 +734,77 @@ def test_wrappers_without_source():
     compare(step, torch.ones(2), 2)
     with pytest.raises(TypeError, match="not a tensor"):
         tg.function(lambda x: step(3, x))(torch.ones(2))
+
+
+# ---- modules that a metaclass makes (factorised weights)
+
+
+class Made(type(nn.Module)):
+    def __call__(cls, *args, **kwargs):
+        made = cls.__new__(cls, *args, **kwargs)
+        made.__init__(*args, **kwargs)
+        return made
+
+
+class Scaled(nn.Module, metaclass=Made):
+    def __init__(self, weight):
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def test_a_module_that_a_metaclass_makes_before_the_first_step_of_an_optimiser():
+    def losses(wrap):
+        weight = nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.Adam([weight], 0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = Scaled(weight * 2)(x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = wrap(step)
+        return [step(torch.ones(3)) for _ in range(3)]
+
+    close(losses(lambda f: f), losses(tg.function))
+
+
+# ---- dicts with parameters as keys, as optimisers have beside their ``state``
+
+
+def masks_of(params, masks, n):
+    """A key is there by the run's first iteration only."""
+    total = torch.tensor(0.0)
+    while n > 0:
+        for p in params:
+            if p not in masks:
+                masks[p] = torch.arange(3.0)
+            total = total + (masks[p] * p).sum()
+        n = n - 1
+    return total
+
+
+def dropped_masks(params, masks, n):
+    """The last key goes in a branch and comes back."""
+    first, second = params
+    masks[first], masks[second] = first * 1, second * 2
+    if n > 1:
+        kept = masks.pop(second)
+        masks[second] = kept + 1
+    return sum(m.sum() * (k + 1) for k, m in enumerate(masks.values()))
+
+
+@pytest.mark.parametrize("program", [masks_of, dropped_masks])
+def test_a_dict_with_tensors_as_keys_in_a_staged_construct(program):
+    params = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([3.0, 1.0, 2.0])
+    plain, converted = {}, {}
+    staged = tg.function(lambda n: program(params, converted, n))
+    for n in (2, 1, 3):
+        close(program(params, plain, torch.tensor(n)), staged(torch.tensor(n)))
+        assert [params.index(p) if p is params[0] else 1 for p in plain] == [
+            0 if p is params[0] else 1 for p in converted
+        ]

@@ -65,3 +65,28 @@ def test_a_default_dtype_that_is_left_is_refused():
     for _ in range(2):
         assert [t.dtype for t in sets_back(torch.ones(2))] == [torch.float64, torch.float32]
     assert torch.get_default_dtype() is torch.float32
+
+
+APART = {
+    "detach": lambda w, n: w * w.detach() + n,
+    "torch.detach": lambda w, n: torch.detach(w) * n,
+    "data": lambda w, n: w.data * w + n,
+    "a view": lambda w, n: w[1:].detach() * n + w[:-1],
+    "alone": lambda w, n: w.detach() * n,
+    "in a branch": lambda w, n: w * w.detach() if n > 1 else w.detach() * n,
+}
+
+
+@pytest.mark.parametrize("program", APART.values(), ids=APART)
+def test_a_tensor_from_outside_with_a_history_is_detached(program):
+    def found(wrap, n):
+        leaf = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        for w in (leaf * 2, (leaf * 2)[:2]):
+            y = wrap(lambda n, w=w: program(w, n))(torch.tensor(n))
+            if y.requires_grad:
+                y.sum().backward()
+            yield y.tolist(), y.requires_grad, leaf.grad
+
+    for n in (1.0, 2.0):
+        for staged, plain in zip(found(tg.function, n), found(lambda f: f, n)):
+            assert str(staged) == str(plain)

@@ -41,7 +41,7 @@ def record_key(x: dict, key: Any) -> None:
         return
     if not dict.__contains__(x, key) and journal.removed(x, key):
         journal.record(locations.contents(x))  # it comes back as the last key
-    elif may_miss(dict.get(x, key)) and next(reversed(x)) != key:
+    elif may_miss(dict.get(x, key)) and key not in {next(reversed(x)): None}:  # as a dict asks
         conditional_items.unorder(x)  # where it was not there, it is the last key now
     journal.record(locations.key_of(x, key, f"[{key!r}]"))
 

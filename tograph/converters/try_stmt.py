@@ -41,9 +41,6 @@ from .staging import is_staged
 
 
 def rewrite(pass_, node):
-    names = pass_.state_of(node, Fact.LIVE_OUT) | (
-        get_fact(node, Fact.BOUND, frozenset()) & _handler_names(node)
-    )
     functions = [pass_.body_function("try_body", pass_.block(node.body), node)]
     pairs = []
     for handler in node.handlers:
@@ -64,6 +61,8 @@ def rewrite(pass_, node):
         rest.append(
             gast.Name(functions[-1].name, gast.Load(), None, None) if block else constant(None)
         )
+    between = get_fact(node, Fact.BOUND, frozenset()) & _handler_names(node) & _outward(functions)
+    names = pass_.state_of(node, Fact.LIVE_OUT) | between
     holes = {"body_": functions[0].name, "handlers_": gast.Tuple(pairs, gast.Load()), "orelse_": rest[0], "final_": rest[1],
              "names_": pass_.names_node(names, node)}  # fmt: skip
     return [
@@ -78,6 +77,12 @@ def _handler_names(node) -> frozenset[str]:
     """Names that handlers and later blocks read: what the body leaves in them counts."""
     blocks = list(node.handlers) + node.orelse + node.finalbody
     return frozenset(n.id for b in blocks for n in walk(b) if isinstance(n, gast.Name))
+
+
+def _outward(functions) -> frozenset[str]:
+    """The names that the functions of the blocks take from around them; others are a block's own."""
+    heads = [d for f in functions for d in f.body if isinstance(d, (gast.Nonlocal, gast.Global))]
+    return frozenset(n for d in heads for n in d.names)
 
 
 def _handler(pass_, handler):

@@ -410,3 +410,76 @@ def test_gradients_of_one_of_several_results_that_are_none():
         [[1.0, 1.0], None],
         [None, [2.0, 2.0]],
     ]  # fmt: skip
+
+
+class Steps(torch.autograd.Function):
+    """``ctx`` keeps a list with one row for each step, of which only the run knows how many there are."""
+
+    @staticmethod
+    def forward(ctx, x, w, end):
+        ctx.save_for_backward(w)
+        ctx.steps = []
+        while x.norm() < end:
+            x = x + torch.tanh(x * w)
+            ctx.steps.append((x, len(ctx.steps)))
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        (w,) = ctx.saved_tensors
+        gw = torch.zeros_like(w)
+        for x, k in reversed(ctx.steps):
+            g, gw = g * (1 + w / (1 + k)), gw + g * x
+        return g, gw, None
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_list_that_a_staged_loop_fills_in_ctx(inside):
+    def function(x, w, end):
+        y = Steps.apply(x, w, end)
+        return torch.autograd.grad(y.sum(), (x, w)) if inside else y
+
+    def found(f, end):
+        x, w = (torch.full((2,), v, requires_grad=True) for v in (0.5, 1.5))
+        y = f(x, w, torch.tensor(end))
+        if not inside:
+            y.sum().backward()
+            y = x.grad, w.grad
+        return torch.stack(y).flatten().tolist()
+
+    staged = tg.function(function)
+    for end in (4.0, 1.0, 0.1):
+        assert found(staged, end) == pytest.approx(found(function, end))
+    assert staged.trace_count == 1
+
+
+def halved(x, upper):
+    """As code of libraries falls back: the handler binds a name of its own in a branch."""
+    try:
+        raise NotImplementedError
+    except NotImplementedError:
+        if upper:
+            half = x * 0.5
+        else:
+            half = x / 2
+        found = x - half
+    return found
+
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return halved(x * w, True)
+
+    @staticmethod
+    def backward(ctx, g):
+        (w,) = ctx.saved_tensors
+        return halved(g * w, False), None
+
+
+def test_a_backward_whose_handler_has_a_name_of_its_own():
+    x, w = torch.ones(2, requires_grad=True), torch.tensor(3.0)
+    tg.function(lambda x, w: Halved.apply(x, w))(x, w).sum().backward()
+    assert x.grad.tolist() == [1.5, 1.5]
+    assert "None, None, ('found',))" in tg.to_code(halved)

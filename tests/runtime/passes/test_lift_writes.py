@@ -198,3 +198,66 @@ def test_a_leaf_that_is_written_with_gradients_on_raises_as_in_eager_pytorch():
     for call in (f, tg.function(f)):
         with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
             call(torch.ones(3), torch.tensor(2))
+
+
+def moved_by_data(w, n):
+    """``x.data`` is written in a branch of a loop."""
+    while n > 0:
+        if w.detach().sum() < 12:
+            w.data.add_(1.0)
+        else:
+            w.data.mul_(0.5)
+        n = n - 1
+    return n
+
+
+def tried(w, n):
+    """A ``try`` that writes nothing, in a loop that does."""
+    k = n.item()
+    while n > 0:
+        try:
+            part = 1.0 / k
+        except ZeroDivisionError:
+            part = 0.0
+        with torch.no_grad():
+            w.add_(part)
+        n, k = n - 1, k - 1
+    return n
+
+
+@pytest.mark.parametrize("program", [moved_by_data, tried])
+def test_writes_that_leave_a_tensor_its_history_run_natively(program):
+    leaf, copy_of_it = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3))
+    w, plain = (leaf, copy_of_it) if program is tried else (leaf * 2, copy_of_it * 2)
+    staged = tg.function(lambda n: program(w, n))
+    for n in (3, 0, 2):
+        assert torch.equal(staged(torch.tensor(n)), program(plain, torch.tensor(n)))
+        assert torch.equal(w, plain)
+    if w is not leaf:
+        w.sum().backward(), plain.sum().backward()
+        assert torch.equal(leaf.grad, copy_of_it.grad)
+    if jit.llvm is not None:
+        scheduled = staged.concrete_functions[0].scheduled
+        assert scheduled.level == "native", scheduled.reason
+
+
+def test_a_write_that_gives_a_history_beside_one_that_does_not():
+    """In both orders, in a loop."""
+    for last in ("data", "grad"):
+        found = []
+        for wrap in (lambda f: f, tg.function):
+            v, h = torch.ones(3, requires_grad=True), torch.zeros(3)
+
+            def program(n, v=v, h=h, last=last):
+                for _ in range(n):
+                    if last == "grad":
+                        h.data.add_(1.0)
+                    h.add_(v * 2)
+                    if last == "data":
+                        h.data.add_(1.0)
+                return n + 1
+
+            wrap(program)(torch.tensor(2))
+            h.sum().backward()
+            found.append((h.tolist(), v.grad.tolist()))
+        assert found[0] == found[1]

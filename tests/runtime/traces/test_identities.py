@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.kernels import jit
 
 OUTER = torch.arange(3.0)
 
@@ -154,3 +155,44 @@ def test_other_systems_get_values_and_files_keep_identities(tmp_path):
     tg.save(f, tmp_path / "f.tg")
     loaded = tg.load(tmp_path / "f.tg")
     assert loaded(x, y, c)[0] is x and loaded(x, y, -c)[0] is y
+
+
+def no_iteration(x, k, n):
+    while n > 0:
+        x = x * 2
+        n = n - 1
+    return x, n
+
+
+def of_a_row(x, k, n):
+    """A view at a place that only the run knows."""
+    y = x[k]
+    while n > 0:
+        y = y * 2
+        n = n - 1
+    return y, n
+
+
+def of_two_names(x, k, n):
+    y = x + 1
+    while n > 0:
+        x, y = y, x * 2
+        n = n - 1
+    return y, x
+
+
+@pytest.mark.parametrize("program", [no_iteration, of_a_row, of_two_names])
+def test_a_loop_without_an_iteration_gives_the_tensor_itself(program):
+    """In native code too, but for views of which no index tells; it shares memory there as well."""
+    f = tg.function(program)
+    for n in (2, 0, 0, 1, 0, 0):
+        found = []
+        for g in (program, f):
+            x = torch.ones(3, 3)
+            results = g(x, torch.tensor(1), torch.tensor(n))
+            x.add_(5)
+            found.append([(y.tolist(), y is x) for y in results])
+        assert found[0] == found[1]
+    scheduled = f.concrete_functions[0].scheduled
+    if jit.llvm is not None:
+        assert scheduled.level == "native" and scheduled.declined == 2 * (program is of_a_row)

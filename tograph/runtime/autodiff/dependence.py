@@ -12,9 +12,9 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.ops import NONE, REGION_OPS, lookup
 from ..graph.rewrite import carried, lead
 from ..passes.lift_writes import lifted, writes_inside
-from ..passes.settle import has_try
 from ..symbols.carrier import differentiable
 from ..writes.freed import is_freed
+from .own_history import changes_history
 
 Dependence = frozenset[int]
 NOTHING: Dependence = frozenset()
@@ -77,11 +77,11 @@ def _settings(graph: Graph, outer: dict[Value, Value]) -> Iterator[tuple[Value, 
 
 
 def reached(graph: Graph) -> Dependence | None:
-    """The inputs that an output which is no input and whose gradient the function did not take itself, or a variable that is written while gradients are on, depends on.
+    """The inputs that an output which is no input and whose gradient the function did not take itself, or a variable that gets another history by a write, depends on.
 
     A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
     """
-    if calls_python(graph, numbers=False) or (has_try(graph) and writes_inside(graph)):
+    if calls_python(graph, numbers=False):
         return None
     with collector.seldom():
         graph = lifted(graph)
@@ -90,7 +90,7 @@ def reached(graph: Graph) -> Dependence | None:
     made = Graph(graph.name)
     made.inputs, made.nodes = graph.inputs, graph.nodes
     inputs = set(graph.inputs)
-    written = [v for n in graph.nodes if n.op == "tg.assign" and n.grad for v in n.args]
+    written = [v for n in changes_history(graph) for v in n.args]
     made.outputs = [*(v for v in graph.outputs if v not in inputs and not is_freed(v)), *written]
     return NOTHING.union(*dependences(made))
 

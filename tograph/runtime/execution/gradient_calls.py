@@ -20,6 +20,7 @@ from ..graph.ir import Graph
 from ..graph.ordering import graph_effects, prune
 from ..graph.rewrite import ALTERNATIVES, copied
 from ..kernels.lower import lower
+from ..native.leaving import Leaving
 from ..passes.settle import has_try, settle
 from ..symbols.carrier import differentiable
 from ..writes import freed
@@ -172,4 +173,4 @@ def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
     def program() -> host.Program:
         return host.build(lower(passes.write_in_place(values()), host.build)[0])
 
-    return scheduler.build(graph, values, program, visible)
+    return scheduler.build(graph, values, program, Leaving(visible))

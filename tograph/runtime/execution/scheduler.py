@@ -38,6 +38,7 @@ from ..native import plans
 from ..native.compiling import compile_graph
 from ..native.entry import MISS
 from ..native.groups import numel
+from ..native.leaving import Leaving
 from ..native.program import Native
 from ..native.rows import plain
 from ..native.values import Decline
@@ -46,6 +47,7 @@ from . import host
 
 gpu = lazy_module("..gpu.program", __package__)
 
+ALL = Leaving()
 WARM = 2  # the call at which a graph without loops is compiled
 LAYOUTS = 4  # combinations of strides of the inputs that are compiled
 LONG = 1000  # nodes of a graph without loops, such as a loop of Python that was unrolled, from which on it waits for more calls:
@@ -62,9 +64,9 @@ class Program:
         traced: Graph,
         optimized: Callable[[], Graph] | None = None,
         host_program: Callable[[], host.Program] | None = None,
-        visible: int | None = None,
+        leaving: Leaving = ALL,
     ):
-        self._traced, self._optimized, self._visible = traced, optimized, visible
+        self._traced, self._optimized, self._leaving = traced, optimized, leaving
         self.level, self.reason = "host", "not called yet"
         self._host_program = host_program or (lambda: host.build(self.graph))
         self._native: Any = None  # Native, or gpu.Program, which loads late
@@ -99,7 +101,7 @@ class Program:
     def _rolled_code(self) -> Native | None:
         """The native code of that, where it has one."""
         try:
-            return self._rolled and compile_graph(self._rolled, self._visible)
+            return self._rolled and compile_graph(self._rolled, self._leaving)
         except (Decline, Unsupported):
             return None
 
@@ -125,7 +127,7 @@ class Program:
         if not isinstance(self._native, Native):
             return [] if self._native is None else self._native.kernels
         if self._native.low.kernels is None:  # code that an earlier process made
-            made = self._rolled_code or compile_graph(self._for_native, self._visible)
+            made = self._rolled_code or compile_graph(self._for_native, self._leaving)
             self._native.low.kernels = made.low.kernels
         return self._native.low.kernels
 
@@ -188,7 +190,7 @@ class Program:
             or gpus_in(self._traced)
         ):
             return False
-        if plans.load(plans.name_of(self._traced, self._visible)):
+        if plans.load(plans.name_of(self._traced, self._leaving)):
             return True
         return self._rolled_code is not None and count_nodes(self._rolled) <= LONG
 
@@ -196,11 +198,11 @@ class Program:
         """Native code for inputs that are not contiguous."""
         if self._rolled is not None:
             try:
-                return compile_graph(self._rolled, self._visible, layout)
+                return compile_graph(self._rolled, self._leaving, layout)
             except (Decline, Unsupported):
                 if len(self._for_native.nodes) > LONG:
                     raise
-        return compile_graph(self._for_native, self._visible, layout)
+        return compile_graph(self._for_native, self._leaving, layout)
 
     def _run_strided(self, native: Native, inputs: tuple) -> list[Any] | None:
         """The outputs by code for the strides of these inputs, where they are what kept the native code from running."""
@@ -260,11 +262,11 @@ class Program:
 
     def _compiled(self) -> Native:
         """The native code, that of an earlier process where one made it."""
-        name = None if self._optimized is None else plans.name_of(self._traced, self._visible)
+        name = None if self._optimized is None else plans.name_of(self._traced, self._leaving)
         found = plans.load(name)
         if found is not None:
             return Native(*found)
-        made = self._rolled_code or compile_graph(self._for_native, self._visible)
+        made = self._rolled_code or compile_graph(self._for_native, self._leaving)
         plans.store(name, made.form, made.low)
         return made
 
@@ -312,12 +314,12 @@ def build(
     traced: Graph,
     optimized: Callable[[], Graph] | None = None,
     host_program: Callable[[], host.Program] | None = None,
-    visible: int | None = None,
+    leaving: Leaving = ALL,
 ) -> Program:
     """How to run ``traced``, which does not change any more.
 
     ``optimized`` gives what the passes make of it, and is asked where no code of an earlier process is found; without it the graph runs as
-    it is. ``host_program`` makes its host program, where the caller has one. ``visible``: how many of the outputs leave the library;
+    it is. ``host_program`` makes its host program, where the caller has one. ``leaving``: which of the outputs leave the library;
     lists among the others only other programs read (``native.rows``).
     """
-    return Program(traced, optimized, host_program, visible)
+    return Program(traced, optimized, host_program, leaving)

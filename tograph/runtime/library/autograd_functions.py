@@ -131,6 +131,8 @@ def _connected(
 
 def _replaced(x: Any, old: Sequence[Any], new: Sequence[Any]) -> Any:
     """An object, or a list or tuple of them, with others in the place of some."""
+    if isinstance(x, StagedList) and not x.plain:
+        return x  # a list of the graph: its items are values, of which none is an object
     if type(x) in (list, tuple, StagedList):
         return type(x)(_replaced(v, old, new) for v in x)
     return next((n for o, n in zip(old, new) if o is x), x)

@@ -28,6 +28,7 @@ from .created import created
 from .direct import Late
 from .form import Layout, form_of
 from .groups import remembering
+from .leaving import Indices, Leaving
 from .list_types import typed
 from .lower import Lowering
 from .packing import packed
@@ -38,14 +39,15 @@ from .saving import copied_in_nests
 from .text_types import texts_typed
 from .values import Decline, Noncontiguous
 
+ALL = Leaving()
 KEPT = 64  # lowered graphs, for those that have the same text
 _lowered: dict[tuple[Any, ...], Lowered] = {}
 
 
-def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ()) -> Native:
+def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> Native:
     """The machine code of ``graph``; Decline says why there is none.
 
-    ``layout``: the strides of inputs that are not contiguous. ``visible``: the outputs behind so many go to other programs only, see ``rows``.
+    ``layout``: the strides of inputs that are not contiguous.
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
@@ -60,51 +62,54 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         set_control_inputs(made)
     graph = copied_in_nests(made)
     try:
-        return _native(graph, visible, layout, results.taken(graph, visible))
+        return _native(graph, leaving, layout, results.taken(graph, leaving.visible))
     except Noncontiguous:
-        views = results.taken(graph, visible, everywhere=True)
+        views = results.taken(graph, leaving.visible, everywhere=True)
     try:
-        return _native(graph, visible, layout, views)
+        return _native(graph, leaving, layout, views)
     except Noncontiguous as found:
         if not found.turned:
             raise
         views, nodes = results.turned(graph.outputs, views, found.turned)
-        return _native(graph, visible, layout, views, nodes)
+        return _native(graph, leaving, layout, views, nodes)
 
 
 def _native(
     graph: Graph,
-    visible: int | None,
+    leaving: Leaving,
     layout: Layout,
     views: dict[Value, View],
     last: Sequence[Node] = (),
 ) -> Native:
     """The native code of ``graph`` without ``views``, which are taken of what it gives; ``last`` come behind its nodes."""
     distinct = _computed(graph, views, last)
-    private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
+    private = set(distinct.outputs) - set(results.without(graph.outputs[: leaving.visible], views))
     # Two graphs may have the same text and print to two files.
     objects = tuple(id(x.value) for _, x in python_objects(graph))
     key = (
         show(graph),
         objects,
-        visible,
+        leaving,
         layout,
         frozenset(map(graph.outputs.index, views)),
         len(last),
     )
-    low = _lowered.pop(key, None) or _lower(distinct, private, layout)
+    low = _lowered.pop(key, None)
+    if low is None:
+        indices = leaving.indices(graph.outputs, set(distinct.outputs))
+        low = _lower(distinct, private, layout, indices)
     _lowered[key] = low  # the latest is last
     while len(_lowered) > KEPT:
         _lowered.pop(next(iter(_lowered)), None)
-    return Native(form_of(graph, distinct, visible, layout, views), low)
+    return Native(form_of(graph, distinct, leaving.visible, layout, views), low)
 
 
-def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
+def _lower(graph: Graph, private: set[Value], layout: Layout, indices: Indices) -> Lowered:
     """Lower ``graph``, once more where it turns out that something was assumed that does not hold."""
     in_place, strided = True, set[Value]()
     with remembering():
         while True:
-            low = Lowering(graph, in_place, private, strided, layout)
+            low = Lowering(graph, in_place, private, strided, layout, indices)
             try:
                 text = low.run()
                 if not low.surprises:

@@ -53,9 +53,10 @@ from .callees import Call
 from .code import UNROLLING
 from .form import Layout
 from .groups import Group
+from .leaving import Indices
 from .parts import Parts
 from .storage import Storage
-from .values import Decline, Listed, Mem, Operand, strides
+from .values import Decline, Listed, Mem, Operand, Reg, strides
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -84,9 +85,10 @@ class Lowering(Storage):
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
     def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = (),
-                 layout: Layout = ()):  # fmt: skip
+                 layout: Layout = (), indices: Indices | None = None):  # fmt: skip
         super().__init__(graph, in_place)
         self.private = frozenset(private)  # results that only other programs read
+        self.indices = indices or {}  # results of which others tell whether they are the caller's
         self.layout = dict(layout)  # strides of inputs that are not contiguous
         self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
         self.surprises: set[Value] = set()  # others of which that is found while lowering
@@ -125,7 +127,7 @@ class Lowering(Storage):
         boundary.require_contiguous(self, results)
         for v, x in zip(graph.outputs, results):
             if v not in self.private:
-                self.fail(x.alias)
+                self.fail(self._unexpected(v, x, dict(zip(graph.outputs, results))))
         results = boundary.apart_from_each_other(self, results)
         for i, (v, x) in enumerate(zip(graph.outputs, results)):
             boundary.deliver(self, i, v, x, dests.get(i))
@@ -140,6 +142,20 @@ class Lowering(Storage):
         code.label("declined")
         code.line(f"ret i32 {text_code.declined(self, DECLINED, INTERRUPTED)}")
         return self._module()
+
+    def _unexpected(self, v: Value, x: Operand, results: dict[Value, Operand]) -> str:
+        """Whether a result is a tensor of the caller's without an index that says so."""
+        told = self.indices.get(v)
+        if x.alias == "false" or told is None:
+            return x.alias
+        if not isinstance(x, (Reg, Mem)) or (isinstance(x, Mem) and x.open):
+            return x.alias  # it leaves in a buffer
+        own = "false"
+        for index, numbers in told:
+            at = self.register(results[index]).text
+            for n in numbers:
+                own = self.code.do(f"or i1 {own}, {self.code.do(f'icmp eq i64 {at}, {n}')}")
+        return self.code.do(f"and i1 {x.alias}, {own}")
 
     def _write_variables(self) -> None:
         """Write what was assigned to variables; all that is read of them comes before the first write."""

@@ -22,16 +22,17 @@ from ..graph.text import python_objects, show
 from ..kernels import jit
 from .callees import Call
 from .form import Form
+from .leaving import Leaving
 from .program import Lowered
 
 
-def name_of(graph: Graph, visible: int | None) -> str | None:
+def name_of(graph: Graph, leaving: Leaving) -> str | None:
     """The name of the file for a traced graph; None where nothing is kept."""
     if settings.VERIFY or jit.host() is None or _version() is None:
         return None
     if next(python_objects(graph), None) is not None:
         return None
-    parts = (show(graph), str(visible), str(_version()), *jit.target(), sys.version)
+    parts = (show(graph), str(leaving), str(_version()), *jit.target(), sys.version)
     return f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}.plan"
 
 

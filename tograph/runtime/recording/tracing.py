@@ -221,7 +221,7 @@ _BELOW_AUTOGRAD = torch._C.DispatchKey.ADInplaceOrView
 def _detach(x):
     """torch detaches inside autograd as well, where it means an alias, and not as an op that autograd knows; ``SymTensor.apart`` is the user's.
 
-    Of a leaf autograd keeps the tensor itself: there, and for a real tensor that is one, it is the user's too.
+    Of leaves, and of all real tensors, autograd keeps the tensors themselves: there it is the user's too.
     ``numpy()`` of a real tensor comes here as well, and takes the address of what it is given: there is none.
     """
     real = not isinstance(x, SymTensor)
@@ -229,7 +229,7 @@ def _detach(x):
     by_op = torch._C._dispatch_tls_local_exclude_set().has(_BELOW_AUTOGRAD)
     if is_packing():
         made = same(as_symbolic(x), SymTensor)
-    elif (by_op and not real) or (x.is_leaf and (x.requires_grad or real)):
+    elif real or by_op or (x.is_leaf and x.requires_grad):
         made = as_symbolic(x).apart()
     else:
         made = same(as_symbolic(x), SymTensor)

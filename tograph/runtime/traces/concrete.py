@@ -27,6 +27,7 @@ from ..guarding.outer_numbers import NumberSlot
 from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
+from ..native.leaving import Leaving
 from ..native.program import Native
 from ..values import flattening, pickling, structure
 from ..values.structure import Leaf, Spec
@@ -151,7 +152,10 @@ class ConcreteFunction(pickling.Unpicklable):
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(self.graph, lambda: self.watched_graph, lambda: self.program)
+        leaving = Leaving(told=self.identities.told)
+        return scheduler.build(
+            self.graph, lambda: self.watched_graph, lambda: self.program, leaving
+        )
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -13,6 +13,7 @@ from .. import autodiff, passes
 from ..graph.ir import Graph, Value
 from ..graph.rewrite import copied
 from ..native.entry import Wanted
+from ..native.leaving import Told
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import View
 from .results import Outer, Shown
@@ -91,6 +92,14 @@ class Identities:
         """Whether all of them are inputs, chosen by an index: what an entry can give."""
         found = [o for choice in self.chosen.values() for o in choice.options if o is not None]
         return not (self.given or any(o.chain for o in found))
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Which outputs are the caller's unless their index says that they are new."""
+        return tuple(
+            Told(i, c.index, tuple(k for k, o in enumerate(c.options) if o is None))
+            for i, c in self.chosen.items()
+        )
 
     def values(self, graph: Graph) -> Graph:
         """The graph without indices."""

@@ -49,8 +49,10 @@ _IN_C = (OrderedDict, defaultdict, dict, list, set, deque, bytearray, tuple, fro
 def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
     """Move a key that was added last to where it stood in ``order``; keys that are not in it came later."""
     kind = kind_in_c(mapping)
-    before = frozenset(order[: order.index(key)])
-    others = [k for k in kind.__iter__(mapping) if k != key]
+    # compared as the mapping does: tensors by identity
+    places, only = {k: i for i, k in enumerate(order)}, {key: None}
+    before = frozenset(order[: places[key]])
+    others = [k for k in kind.__iter__(mapping) if k not in only]
     at = max((i + 1 for i, k in enumerate(others) if k in before), default=0)
     for other in others[at:]:
         kind.__setitem__(mapping, other, kind.pop(mapping, other))
@@ -112,7 +114,10 @@ def _put_attribute(owner: Any, attr: str, value: Any, order: tuple) -> None:
             f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
         )
     if value is MISSING:
-        _hooks(owner, "__delattr__").__delattr__(owner, attr)
+        # that of a module looks for the attribute in others first, which may be gone already
+        plain = isinstance(owner, torch.nn.Module) and attr in owner.__dict__
+        kind = object if plain else _hooks(owner, "__delattr__")
+        kind.__delattr__(owner, attr)
     else:
         _set_in_order(owner, attr, value, order)
 
