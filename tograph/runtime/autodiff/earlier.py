@@ -53,7 +53,9 @@ def expand(node: Node, graph: FuncGraph, earlier: iterations.Earlier, keys: Sequ
             ):
                 break
         else:
-            raise GradientError(_RISING, earlier.location)
+            error = GradientError(_RISING, earlier.location)
+            error.rising = True
+            raise error
 
 
 def _extended(
@@ -365,7 +367,7 @@ def _more(trip: Graph, count: int) -> Graph:
 _RISING = (
     "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into earlier iterations, and through the gradients that "
     "these have taken: each is of a higher order than the one before. Detach what the state is computed of, take the gradient after the loop, or let the loop have "
-    "a number of iterations that is known while tracing (`for _ in range(4)`, with a `break` where it may end before)."
+    "few iterations, by a number that is known while tracing (`for _ in range(4)`, with a `break` where it may end before, `range(min(n, 4))`, `while i < n and i < 4`)."
 )
 
 iterations.EXPAND = expand
