@@ -255,6 +255,13 @@ def check_graded(x: torch.Tensor) -> None:
         )
         error.apart = True  # what has a gradient may be from before the loop
         raise error
+    node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
+    if node is not None and node.op in ("tg.list_get", "tg.list_pop") and current_graph().root.leaves:  # fmt: skip
+        raise GradientError(
+            "the gradient field of an item of a list whose length depends on data is not followed. Keep what is asked for its gradient in a list of a known "
+            "length, or take the gradients by torch.autograd.grad where the items are made.",
+            user_location(),
+        )
     if isinstance(x, SymTensor) and x.graded_:
         raise GradientError(
             "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
