@@ -210,7 +210,14 @@ def or_no_leaf(x, n):
     return [w, x * 1]
 
 
-@pytest.mark.parametrize("f", [from_an_argument, or_what_was_computed, or_no_leaf])
+def one_of_two(x, n):
+    a, b = x.detach().requires_grad_(), (x * 2).detach().requires_grad_()
+    w = a if n > 1 else b
+    (w * w).sum().backward()
+    return [w, x * 1]
+
+
+@pytest.mark.parametrize("f", [from_an_argument, or_what_was_computed, or_no_leaf, one_of_two])
 def test_a_leaf_on_some_paths(f):
     converted = tg.function(f)
     for n in range(4):

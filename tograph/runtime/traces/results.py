@@ -103,7 +103,7 @@ def leaving(
     def form(x: SymTensor) -> Any:
         if x.storage_.reshaped:
             root.root.laid_out = True
-        if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
+        if x.mixed_ or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
             return MadeLeaf(x, _leaving(grad_fields.left(x), seen, tensor))
         return _perhaps_leaf(x, root, chosen(x))
 
