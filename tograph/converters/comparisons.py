@@ -94,10 +94,15 @@ def contains(x, items):
     return scalar_of(found) if isinstance(found, torch.Tensor) else found
 
 
+MANY = 8  # a longer range is compared with by its ends
+
+
 def _contains(x, items):
     reads.identified(x)
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
+    if isinstance(items, range) and items[MANY:] and is_staged(x):
+        items = StagedRange(items.start, items.stop, items.step)
     if isinstance(items, StagedRange):
         low, high = (
             (items.start <= x, x < items.stop)
@@ -152,7 +157,8 @@ def _among(x, items):
         type(x) is StagedClass
         or is_staged(x)
         or is_staged_key(x)
-        or any(is_staged(i) or is_staged_key(i) or is_union(i) for i in items)
+        or not isinstance(items, range)
+        and any(is_staged(i) or is_staged_key(i) or is_union(i) for i in items)
         or (isinstance(items, (list, tuple, deque)) and holds_staged((x, *items)))
     ):
         found = False

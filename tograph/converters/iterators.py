@@ -74,9 +74,14 @@ class SequenceIterator:
     def __iter__(self):
         return self
 
+    def has(self, at: int) -> bool:
+        """Whether there is an item at that position."""
+        items = self.items
+        return at < len(items) and (not isinstance(items, View) or items.reaches(at))
+
     def __next__(self):
         at = place_now(self)
-        if at >= len(self.items) or (isinstance(self.items, View) and not self.items.reaches(at)):
+        if not self.has(at):
             moved(self, ENDED)
             raise StopIteration
         moved(self, at + 1)

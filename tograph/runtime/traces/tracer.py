@@ -80,6 +80,7 @@ class Tracer:
         root.drawn, root.pointwise = known.drawn, known.pointwise
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive, root.stepped = known.recursive, known.stepped
+        root.shared = known.shared
         root.tabled, root.untabled = known.tabled, known.untabled
         root.ungrown, root.grew = known.ungrown, known.grown
         root.grown = known.grown if known.ungrown is None else frozenset()
