@@ -281,6 +281,18 @@ def test_an_order_that_rises_with_each_iteration(most):
         f(torch.ones(3), torch.tensor(0.1, requires_grad=True), torch.tensor(3))
 
 
+def test_an_order_that_rises_through_two_loops():
+    @tg.function
+    def f(y, lr, n):
+        for _ in range(2):
+            for _ in range(min(n, 2)):
+                y = rises(y, lr)
+        return y
+
+    with pytest.raises(GradientError, match="gradients that another loop has taken"):
+        f(torch.ones(3), torch.tensor(0.1, requires_grad=True), torch.tensor(3))
+
+
 def test_by_the_state_itself():
     @tg.function
     def f(x, w, n):

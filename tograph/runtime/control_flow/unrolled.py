@@ -50,6 +50,7 @@ def unrolled(test: Callable[[], Any], body: Callable[[], Any], places: Sequence[
         attempt.commit()
         raise
     attempt.commit()
+    current_graph().root.unrolled = True
 
 
 def _surely_false(x: Any) -> bool:
