@@ -178,6 +178,7 @@ class GradientError(StagingError, NotImplementedError):
 
     apart = False  # whether it can be with the first iteration of the loop around apart
     again = False  # whether it can be of what an iteration computes anew
+    rising = False  # whether each is of a higher order than the one before
 
 
 class CreationError(StagingError, ValueError):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.autodiff import dependence
 
 D = torch.float64
 
@@ -178,3 +179,33 @@ def test_an_optimiser_that_each_call_makes_over_parameters_from_outside():
             seen.append((fitted(x, y), net.weight.detach().clone()))
     for native, staged in zip(seen[:3], seen[3:]):
         torch.testing.assert_close(native, staged)
+
+
+def fitted(x, y):
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(2, 2, dtype=D), torch.nn.Tanh(), torch.nn.Linear(2, 1, dtype=D)
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (model(x)[:, 0] - y).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        loss = optimizer.step(closure)
+    return loss.detach()
+
+
+def test_a_module_that_is_made_inside_is_traced_with_little_work(monkeypatch):
+    found, plain = [0], dependence.output_dependences
+
+    def counted(*args):
+        found[0] += 1
+        assert found[0] < 50_000
+        return plain(*args)
+
+    monkeypatch.setattr(dependence, "output_dependences", counted)
+    x, y = torch.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=D), torch.tensor([1.0, -1.0], dtype=D)
+    torch.testing.assert_close(tg.function(fitted)(x, y), fitted(x, y))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import GradientError
 
 X = torch.tensor([0.3, -0.6, 1.1])
 W = torch.tensor([0.5, 1.5, -0.7])
@@ -165,3 +166,16 @@ def test_a_leaf_of_a_branch_or_loop_and_a_loss_of_it(f):
     converted = tg.function(f)
     for n in (2, 0, 1, 3):
         torch.testing.assert_close(outcome(converted, torch.tensor(n)), outcome(f, n))
+
+
+def test_the_field_of_an_item_of_a_list_is_refused():
+    @tg.function
+    def f(x, n):
+        ws = []
+        for i in range(n):
+            ws.append((x * i).detach().requires_grad_())
+        sum([(w * x).sum() for w in ws], torch.zeros(())).backward()
+        return [w.grad is None for w in ws]
+
+    with pytest.raises(GradientError, match="an item of a list whose length depends on data"):
+        f(X.clone().requires_grad_(), torch.tensor(2))

@@ -196,9 +196,47 @@ def rising(x, w, lr, n):
     return y.sum() + g
 
 
+def rises(y, lr):
+    (g,) = torch.autograd.grad((y * lr).sin().sum(), lr, create_graph=True)
+    return y - lr * g
+
+
+def rising_to_a_least_number(x, w, lr, n):
+    y = x
+    for _ in range(min(n, 3)):
+        y = rises(y, lr)
+    return y
+
+
+def rising_to_a_clamped_number(x, w, lr, n):
+    y = x
+    for _ in range(torch.clamp(n, max=2)):
+        y = rises(y, lr)
+    return y
+
+
+def rising_while(x, w, lr, n):
+    y, i = x, 0
+    while i < n and i < 3:
+        y = rises(y, lr)
+        i += 1
+    return y, i
+
+
+def rising_until(x, w, lr, n):
+    y, i = x, 0
+    while i < 3:
+        y = rises(y, lr)
+        i += 1
+        if y.sum() > n:
+            break
+    return y, i
+
+
 PROGRAMS = [
     penalty, penalty_in_a_branch, backward_behind, products_with_hessians, of_cotangents_that_are_zero, third_order, step_size, step_size_of_each, state_and_weights,
     of_what_gradients_add_up_to, loops_in_loops, a_fixed_point, with_fields, gathered, none_by_other_state, fields_by_other_state, unused, rising,
+    rising_to_a_least_number, rising_to_a_clamped_number, rising_while, rising_until,
 ]  # fmt: skip
 
 
@@ -210,6 +248,7 @@ def outcome(function, trips):
     except RuntimeError as error:
         return type(error)
     outs = outs if isinstance(outs, tuple) else (outs,)
+    outs = [torch.as_tensor(y) for y in outs]
     found = [y.detach() for y in outs] + [x.grad for x in inputs]
     ends = [y.sum() for y in outs if y.requires_grad]
     if ends:
@@ -228,16 +267,29 @@ def test_as_in_eager(program):
             assert found is expected
 
 
-def test_an_order_that_rises_with_each_iteration():
+@pytest.mark.parametrize("most", [None, 9])
+def test_an_order_that_rises_with_each_iteration(most):
     @tg.function
     def f(y, lr, n):
         g = torch.ones(())
-        for _ in range(n):
+        for _ in range(n if most is None else min(n, most)):
             y = y - lr * g
             (g,) = torch.autograd.grad((y**3).sum(), lr, create_graph=True)
         return y
 
     with pytest.raises(GradientError, match="each is of a higher order than the one before"):
+        f(torch.ones(3), torch.tensor(0.1, requires_grad=True), torch.tensor(3))
+
+
+def test_an_order_that_rises_through_two_loops():
+    @tg.function
+    def f(y, lr, n):
+        for _ in range(2):
+            for _ in range(min(n, 2)):
+                y = rises(y, lr)
+        return y
+
+    with pytest.raises(GradientError, match="gradients that another loop has taken"):
         f(torch.ones(3), torch.tensor(0.1, requires_grad=True), torch.tensor(3))
 
 

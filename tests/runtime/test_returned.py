@@ -190,3 +190,44 @@ def test_a_leaf_that_is_written_before_its_gradient(write, order):
         except RuntimeError as error:
             found.append(str(error)[:80])
     assert found[0] == found[1]
+
+
+def from_an_argument(x, n):
+    for _ in range(n):
+        (g,) = torch.autograd.grad((x * x).sum(), x)
+        x = (x - 0.1 * g).detach().requires_grad_()
+    return x
+
+
+def or_what_was_computed(x, n):
+    return {"w": x.detach().requires_grad_() if n > 1 else x * 2, "x": x}
+
+
+def or_no_leaf(x, n):
+    w = x.detach()
+    if n > 1:
+        w = torch.nn.Parameter(w - 1) if n > 2 else (w - 2).requires_grad_()
+    return [w, x * 1]
+
+
+def one_of_two(x, n):
+    a, b = x.detach().requires_grad_(), (x * 2).detach().requires_grad_()
+    w = a if n > 1 else b
+    (w * w).sum().backward()
+    return [w, x * 1]
+
+
+@pytest.mark.parametrize("f", [from_an_argument, or_what_was_computed, or_no_leaf, one_of_two])
+def test_a_leaf_on_some_paths(f):
+    converted = tg.function(f)
+    for n in range(4):
+        found = []
+        for g in (f, converted):
+            x = torch.tensor([1.0, 2.0], requires_grad=True)
+            out = torch.utils._pytree.tree_leaves(g(x, torch.tensor(n)))
+            told = [(y.requires_grad, y.is_leaf, y is x) for y in out]
+            sum(y.sum() for y in out if y.requires_grad).backward()
+            found.append((told, [*out, x.grad, *(y.grad for y in out if y.is_leaf)]))
+        (want, values), (got, others) = found
+        assert got == want
+        torch.testing.assert_close(others, values)

@@ -21,6 +21,7 @@ from ...runtime.library import grads
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.symbolic import as_symbolic
 from ...runtime.writes import histories
+from .. import union
 from ..calls import call
 from ..conversion import convert_if_needed
 from ..registry import CLOSURES, handles, takes_functions
@@ -246,32 +247,44 @@ def jacrev(
     def transformed(*args: Any) -> Any:
         numbers, several = _numbers(argnums, len(args))
         made = _Primals(args, numbers)
+
+        def jacobian(out: Any) -> Any:
+            out, aux = out if has_aux else (out, None)
+            with torch.enable_grad():
+                outs, structure = _tensors(out, "jacrev")
+                found = [rows(o, made.leaves, made.outer([o])) for o in outs]
+            blocks = [made.packed(made.settled(r)) for r in found]
+            packed = [tuple(b) if several else b[0] for b in blocks]
+            given = pytree.tree_unflatten(packed, structure)
+            return (given, made.settled(aux)) if has_aux else given
+
         with torch.enable_grad():
             out = _called(f, *made.args)
-            out, aux = out if has_aux else (out, None)
-            outs, structure = _tensors(out, "jacrev")
-            rows = [_rows(o, made) for o in outs]
-        blocks = [made.packed(made.settled(r)) for r in rows]
-        found = pytree.tree_unflatten([tuple(b) if several else b[0] for b in blocks], structure)
-        return (found, made.settled(aux)) if has_aux else found
+        return of_each(jacobian, out)
 
     return transformed
 
 
-def _rows(out: Any, made: _Primals) -> list[Any]:
+def of_each(function: Callable[[Any], Any], out: Any) -> Any:
+    """``function`` of a result of which parts may be of one or another shape, by a staged condition."""
+    flat, structure = pytree.tree_flatten(out)
+    return union.apply(lambda *xs: function(pytree.tree_unflatten(xs, structure)), *flat)
+
+
+def rows(out: Any, leaves: Sequence[Any], create: bool) -> list[Any]:
     """The Jacobian of one output: output sizes, then those of the leaf."""
-    flat, create = out.reshape(-1), made.outer([out])
+    flat = out.reshape(-1)
     units = torch.eye(flat.numel(), dtype=out.dtype, device=out.device)
-    shapes = [(*out.shape, *x.shape) for x in made.leaves]
+    shapes = [(*out.shape, *x.shape) for x in leaves]
     if not out.requires_grad or (type(flat.numel()) is int and not flat.numel()):
-        return [x.new_zeros(shape) for x, shape in zip(made.leaves, shapes)]
+        return [x.new_zeros(shape) for x, shape in zip(leaves, shapes)]
     if type(flat.numel()) is not int:  # as many rows as only the run knows
-        cells = row_loops.map_fn(lambda unit: tuple(_pulled([flat], [unit], made.leaves, create)), units)  # fmt: skip
+        cells = row_loops.map_fn(lambda unit: tuple(_pulled([flat], [unit], leaves, create)), units)  # fmt: skip
     elif grads.staged(out):
-        rows = [_pulled([flat], [unit], made.leaves, create) for unit in units.unbind(0)]
-        cells = [torch.stack(column) for column in zip(*rows)]
+        found = [_pulled([flat], [unit], leaves, create) for unit in units.unbind(0)]
+        cells = [torch.stack(column) for column in zip(*found)]
     else:
-        cells = torch.vmap(lambda unit: tuple(_pulled([flat], [unit], made.leaves, create)))(units)
+        cells = torch.vmap(lambda unit: tuple(_pulled([flat], [unit], leaves, create)))(units)
     return [x.reshape(shape) for x, shape in zip(cells, shapes)]
 
 

@@ -105,7 +105,7 @@ def stops(node: Node, tangents: bool = False) -> bool:
 def output_dependences(node: Node, known: dict[Value, Dependence], tangents: bool = False) -> list[Dependence]:  # fmt: skip
     """What the outputs of a node depend on, given what its inputs do."""
     count = len(node.outputs)
-    if stops(node, tangents):
+    if stops(node, tangents) or not any(map(known.__getitem__, node.inputs)):
         return [NOTHING] * count
     if node.op in REGION_OPS:
         return _regions(node, known, tangents)

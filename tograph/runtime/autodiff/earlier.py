@@ -31,7 +31,9 @@ from .alternatives import zeros
 from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
+from .leading import tell
 from .made_leaves import MadeLeaves, stays_leaf
+from .objects import without_gradient
 from .orders import Orders
 from .parting import Parts, part
 from .trips import Trip
@@ -42,6 +44,7 @@ def expand(node: Node, graph: FuncGraph, earlier: iterations.Earlier, keys: Sequ
 
     Nodes whose state is not computed from what others give come first: for the others, these are then ops like any other.
     """
+    tell(node, graph, earlier, lambda k: _entries(earlier.outside[k], node, graph, keys, earlier))
     while found := _found(node.regions["body"], earlier):
         every = {n.args[0].places for n in found}
         for chosen in (every, *({x} for x in sorted(every) if len(every) > 1)):
@@ -50,7 +53,9 @@ def expand(node: Node, graph: FuncGraph, earlier: iterations.Earlier, keys: Sequ
             ):
                 break
         else:
-            raise GradientError(_RISING, earlier.location)
+            error = GradientError(_RISING, earlier.location)
+            error.rising = True
+            raise error
 
 
 def _extended(
@@ -128,6 +133,16 @@ def _route(
     taken: set[int],
 ) -> list[int]:
     """The inputs of the loop by which a tensor enters it, but for those by which one of the same value does (``taken``)."""
+    found = set(_entries(x, node, graph, keys, earlier))
+    own = sorted(found - taken)
+    taken |= found
+    return own
+
+
+def _entries(
+    x: Any, node: Node, graph: FuncGraph, keys: Sequence[Any], earlier: iterations.Earlier
+) -> list[int]:
+    """The inputs of the loop that are a tensor from outside."""
     value, x = value_of(x, graph), as_symbolic(x)
     carried = node.kwargs["carried"]
     found = {i for i, a in enumerate(node.args) if a is value}
@@ -138,9 +153,7 @@ def _route(
             "uses. Take it after the loop, or detach() the state at the start of the body.",
             earlier.location,
         )
-    own = sorted(found - taken)
-    taken |= found
-    return own
+    return sorted(found)
 
 
 def _without_reads(body: Graph) -> tuple[Graph, dict[int, int]]:
@@ -242,6 +255,8 @@ class _Expansion:
                 outs = self._put(block, node, context)
                 for n in block.nodes:
                     n.grad, n.location = node.grad, node.location
+                if not node.grad:
+                    without_gradient(block)
                 nodes += block.nodes
                 made.update(zip(node.outputs, outs))
                 continue
@@ -352,7 +367,7 @@ def _more(trip: Graph, count: int) -> Graph:
 _RISING = (
     "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into earlier iterations, and through the gradients that "
     "these have taken: each is of a higher order than the one before. Detach what the state is computed of, take the gradient after the loop, or let the loop have "
-    "a number of iterations that is known while tracing (`for _ in range(4)`, with a `break` where it may end before)."
+    "few iterations, by a number that is known while tracing (`for _ in range(4)`, with a `break` where it may end before, `range(min(n, 4))`, `while i < n and i < 4`)."
 )
 
 iterations.EXPAND = expand

@@ -87,8 +87,7 @@ def _sometimes(node: Node, i: int, leaves: Any) -> bool:
 
 def _used(node: Node, i: int, graph: Graph) -> bool:
     """Whether something else that a node gives may have been computed from its output ``i``."""
-    others = [j for j, v in enumerate(node.outputs) if j != i and differentiable(v.type)]
-    return any(made_from(node, j, i, graph) for j in others)
+    return any(differentiable(node.outputs[j].type) for j in made_from(node, i, graph))
 
 
 def _start(node: Node, i: int, graph: FuncGraph) -> Value:

@@ -1,7 +1,7 @@
 """Which gradients that are taken inside of a function a run has: eager PyTorch gives None where no path leads to a tensor.
 
 torch's engine goes through the nodes of its own history, in which a node of the graph with regions is one ``Attached``: whether a gradient
-passes that, and to which inputs, are the ways of ``paths``, told by the node as it is extended.
+passes that, and to which inputs, are the ways of ``paths``, told by the node as it is extended. What a loop's state was computed from in earlier iterations its body says (``leading``).
 """
 
 from __future__ import annotations
@@ -57,17 +57,11 @@ def _ways(
     terms = Terms(graph.graph)
     ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
     order = _sorted([node for node, _ in ends])
-    if not exact and not any(hasattr(node, "call") for node in order):
+    if not exact and not any(hasattr(n, "call") or iterations.is_state(n) for n in order):
         return True, [True] * len(inputs)
-    reached: dict[Any, dict[int, Way]] = {node: {} for node in order}
-    for node, n in ends:
-        reached[node][n] = True
+    reached = _reached(order, ends, terms, graph)
     leaves: dict[int, Way] = {id(x): True for x in outputs if x.is_leaf}
     for node in order:
-        for k, (following, n) in enumerate(node.next_functions):
-            if following is not None:
-                way = terms.any(_leaving(node, k, reached[node], terms, graph))
-                reached[following][n] = terms.either(reached[following].get(n, False), way)
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             leaves[id(leaf)] = terms.any([leaves.get(id(leaf), False), *reached[node].values()])
@@ -82,6 +76,42 @@ def _ways(
     mixed = [x for x in graph.root.retained if getattr(x, "mixed_", "") and x.grad_fn in reached]
     ends_at = [reached[x.grad_fn].get(x.output_nr, False) for x in mixed]
     return terms.any([*leaves.values(), *ends_at]), found
+
+
+def _reached(order: Sequence[Any], ends: Sequence[Any], terms: Terms, graph: FuncGraph) -> dict[Any, dict[int, Way]]:  # fmt: skip
+    """By node and output the way by which a gradient of ``ends`` comes there."""
+    reached: dict[Any, dict[int, Way]] = {node: {} for node in order}
+    for node, n in ends:
+        reached[node][n] = True
+    states: dict[Any, list[tuple[Any, Way]]] = {}
+    for node in order:
+        state, past = iterations.is_state(node), iterations.past_of(node)
+        if state:
+            states.setdefault(node.earlier, []).append((node, terms.any(reached[node].values())))
+        for k, (following, n) in enumerate(node.next_functions):
+            if following is None or (state and iterations.past_of(following)):
+                continue
+            way = terms.any(_leaving(node, k, reached[node], terms, graph))
+            if past:
+                way = terms.either(way, _past(past, k, states.get(past, ()), terms, graph))
+            reached[following][n] = terms.either(reached[following].get(n, False), way)
+    return reached
+
+
+def _past(past: iterations.Earlier, k: int, states: Sequence[tuple[Any, Way]], terms: Terms, graph: FuncGraph) -> Way:  # fmt: skip
+    """Whether what comes to the state of a loop goes on to the ``k``-th of the tensors outside."""
+    found: Way = False
+    for node, way in states:
+        leads = past.leads(node, k)
+        inner = graph.resolve(leads) if isinstance(leads, Ref) else leads
+        found = terms.either(found, terms.both(way, inner))
+    return found
+
+
+def _surely(node: Any, output: int, k: int) -> bool:
+    """As of ``iterations.SURELY``: through a staged construct where it is so on each of its ways."""
+    call = getattr(node, "call", None)
+    return call is None or _ways_to(call, node.indices[output]).get(list(call.tensors)[k]) is True
 
 
 def _leaving(
@@ -134,3 +164,4 @@ def _sorted(roots: Sequence[Any]) -> list[Any]:
 
 
 grads.WAYS = ways
+iterations.SURELY = _surely

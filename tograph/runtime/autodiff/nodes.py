@@ -62,7 +62,7 @@ class ShareNode:
     def applied(self, box: list[Any], inputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of the share, joined with autograd.
 
-        ``box``: all that the forward program gave, which the first share runs, and the generators' states before.
+        ``box``: all that the forward program gave, which the first share runs, and the generators' states and tensors that are written before.
         """
         shape: list[Any] | None = None
         if self.pair.routes.told and self.flat_inputs:
@@ -119,7 +119,7 @@ class _Call(NamedTuple):
 
     ``shape``: that of the inputs, where there are lists among them. ``numbers``: what is kept and no tensor, ``places``: where the
     tensors are among it. ``early``: gradients that ran op by op; the same again are the same to the last bit. ``doubts``: the versions of
-    what is doubtful (``looked``); ``let``: True where torch gives it whatever its version is.
+    what is doubtful (``looked``); ``snapshots``: see ``pairs``; ``let``: True where torch gives it whatever its version is.
     """
 
     node: ShareNode
@@ -142,7 +142,9 @@ class _Call(NamedTuple):
 
 def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
     state = _generators(inputs) if pair.random else None
-    box += [pair.program.run(*inputs), state]
+    with torch.no_grad():
+        before = [inputs[i].detach().clone() for i in pair.before]
+    box += [pair.program.run(*inputs), state, before]
 
 
 class _Apply(torch.autograd.Function):
@@ -151,7 +153,7 @@ class _Apply(torch.autograd.Function):
         pair, inputs = node.pair, leaves if shape is None else nested(leaves, shape)
         if not box:
             _run(pair, box, inputs)
-        (outs, state), specs = box, None
+        (outs, state, before), specs = box, None
         given: list[Any] = [outs[i] for i in node.given]
         stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
         for i in node.sized:
@@ -178,7 +180,7 @@ class _Apply(torch.autograd.Function):
             shape,
             _versions(node, inputs),
             state,
-            outs[first : first + len(pair.snapshots)],
+            [*outs[first : first + len(pair.snapshots)], *before],
             told,
             places,
             numbers,

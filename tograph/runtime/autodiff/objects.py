@@ -54,7 +54,7 @@ def emit_many(
     if regions:
         if not torch.is_grad_enabled() and not graph.replaying:
             for region in regions.values():
-                _without_gradient(region)
+                without_gradient(region)
         values = tuple(v if isinstance(v, Value) else _constant(v, graph) for v in values)
     options = {k: value_in(v, graph) for k, v in kwargs.items()}
     node = graph.add(op, values, options, types, regions=regions)
@@ -63,7 +63,7 @@ def emit_many(
     return [object_of(v, graph) for v in node.outputs]
 
 
-def _without_gradient(region: Graph) -> None:
+def without_gradient(region: Graph) -> None:
     """What is computed in a region has no history: gradients are off, as they are for a gradient without ``create_graph``."""
     for node in all_nodes(region):
         node.grad = False

@@ -4,7 +4,7 @@ A call with inputs that require grad runs the forward graph of the pair for thos
 needs. A gradient that is to be differentiated again (``create_graph=True``) is the **joint** graph (inputs and cotangents
 -> gradients), a graph like any other, so any order is reached by recursion. It computes the forward part again: random
 numbers are drawn from the state that the generator had, prints are left out, and tensors that the function
-writes enter as the snapshots that it read.
+writes enter as the snapshots that it read, those that staged branches and loops use as what they were before the call: it writes nothing.
 
 ``supported`` says whether a graph can be treated so. Where it cannot, the caller runs the host program under autograd.
 """
@@ -20,9 +20,11 @@ from ... import collector
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ordering import graph_effects, prune, set_control_inputs
 from ..graph.rewrite import copied, copy_node, leave_out
+from ..passes.lift_writes import lifted
 from ..symbols.carrier import differentiable
 from ..writes.freed import MESSAGE, is_freed
 from ..writes.histories import Before
+from .graphs import append
 from .nesting import flattened, nested
 from .nodes import ShareNode
 from .routes import Routes
@@ -71,19 +73,19 @@ class Pair:
         self.through = {
             i: graph.inputs.index(v) for i, v in enumerate(graph.outputs) if v in through
         }
+        effects = graph_effects(graph)
+        self.random, self.written = effects.random, frozenset(effects.writes)
+        inside = {v for n in graph.nodes if n.regions for v in n.inputs}
+        self.before = [i for i in sorted(self.written) if graph.inputs[i] in inside]
         self.constant = not self.pullback.given
         forward = graph if self.constant else self.pullback.forward
         self.saved = len(forward.outputs) - len(graph.outputs)
         self.snapshots: list[Value] = []
         if not self.constant:
-            self.snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
+            self.snapshots = self._snapshots(forward)
             forward.outputs = forward.outputs + self.snapshots
         self.routes = Routes(forward, self.pullback.given, wrt)
         forward.outputs = forward.outputs + self.routes.told
-        self.random, self.written = (
-            graph_effects(graph).random,
-            frozenset(graph_effects(graph).writes),
-        )
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
         self.nodes = [ShareNode(self, k) for k in range(len(self.shares))]
@@ -131,19 +133,32 @@ class Pair:
             number, there = taking
             own = [i for i, t in zip(self.shares[number].given, there, strict=True) if t]
             with collector.seldom():
-                p = vjp(self.graph, self.wrt, [self.pullback.given[i] for i in own], again=True)
+                graph = lifted(self.graph) if self.before else self.graph
+                p = vjp(graph, self.wrt, [self.pullback.given[i] for i in own], again=True)
                 self._joints[taking] = Differentiable(self._joint_graph(p), self.build), p.present
         return self._joints[taking]
+
+    def _snapshots(self, forward: Graph) -> list[Value]:
+        """What a forward graph has read of tensors, but for those that enter as they were before the call."""
+        others = {forward.inputs[i] for i in self.before}
+        return [n.outputs[0] for n in forward.nodes if n.op == "tg.read" and n.args[0] not in others]  # fmt: skip
 
     def _joint_graph(self, p: Pullback) -> Graph:
         forward, backward = p.forward, p.backward
         made = Graph(backward.name)
-        snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
-        env = {v: Value(v.type) for v in (*forward.inputs, *snapshots)}
+        env = {v: Value(v.type) for v in (*forward.inputs, *self._snapshots(forward))}
         made.inputs = list(env.values())
+        own = [forward.inputs[i] for i in self.before]
+        starts = [Value(v.type) for v in own]
+        made.inputs += starts
+        for v, start in zip(own, starts):
+            env[v] = _content(made, v, start, env)
         for node in forward.nodes:
-            if node.op == "tg.read" and differentiable(node.outputs[0].type):
-                made.nodes.append(_snapshot(node, env))
+            if node.op in ("tg.read", "tg.assign") and node.args[0] in own:
+                _follow(node, made, env)
+            elif node.op == "tg.read" and differentiable(node.outputs[0].type):
+                [out] = node.outputs
+                env[out] = _content(made, node.args[0], env[out], env)
             elif node.op not in ("tg.assign", "tg.read"):
                 made.nodes.append(copy_node(node, env))
         count = len(p.kept)
@@ -165,12 +180,21 @@ class Pair:
         return made
 
 
-def _snapshot(read: Node, env: dict[Value, Value]) -> Node:
-    """What a tensor held when it was read, with the history that the tensor has."""
-    [out] = read.outputs
-    made = Node("tg.written", (env[read.args[0]], env[out]), {}, [out.type], location=read.location)
-    env[out] = made.outputs[0]
-    return made
+def _content(graph: Graph, variable: Value, content: Value, env: dict[Value, Value]) -> Value:
+    """What a tensor holds at some time, with the history that the tensor has."""
+    if not differentiable(variable.type):
+        return content
+    return append(graph, "tg.written", env[variable], content, type=content.type)
+
+
+def _follow(node: Node, graph: Graph, env: dict[Value, Value]) -> None:
+    """A read or write of a tensor that is a value here."""
+    variable = node.args[0]
+    if node.op == "tg.read":
+        env[node.outputs[0]] = env[variable]
+        return
+    content = env[node.args[1]]
+    env[variable] = content if node.grad else _content(graph, variable, content, env)
 
 
 # What a failure leaves of the changes of outer objects: the call that made them has returned when its gradient is taken.

@@ -188,7 +188,7 @@ _Column = dict[int, bool | None]
 
 def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms) -> list[Ways]:
     carried, body, outer = node.kwargs["carried"], node.regions["body"], _outer(node, known)
-    state = _closed(node, places)
+    state = closed(node, places)
     entering = {*state, *(p for p in outer if p >= carried)}
     steps = dict(zip(state, paths(body, state, entering, terms.gradients)))
     sources: dict[tuple, list[int]] = {}  # what enters the state in the same way is one source
@@ -197,7 +197,7 @@ def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Te
             sources["state", p] = [p]
         elif p >= carried:
             sources.setdefault(tuple(steps[k].get(p, False) for k in state), []).append(p)
-    loop = _Loop(node, steps, terms)
+    loop = Loop(node, steps, terms)
     ends = [(inputs, loop.ways(inputs[0])) for inputs in sources.values()]
     loop.finish()
     results: list[Ways] = []
@@ -209,7 +209,7 @@ def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Te
     return results
 
 
-def _closed(node: Node, places: Sequence[int]) -> list[int]:
+def closed(node: Node, places: Sequence[int]) -> list[int]:
     """The state that the outputs ``places`` may depend on."""
     carried, depends = node.kwargs["carried"], dependences(node.regions["body"])
     state, todo = set(places), list(places)
@@ -220,7 +220,7 @@ def _closed(node: Node, places: Sequence[int]) -> list[int]:
     return sorted(state)
 
 
-class _Loop:
+class Loop:
     """``steps``: the ways of one iteration, for each place of the state from the inputs of the body."""
 
     def __init__(self, node: Node, steps: dict[int, Ways], terms: Terms):
@@ -234,11 +234,15 @@ class _Loop:
 
     def ways(self, source: int) -> Ways:
         """For each place of the state whether it depends on an input of the loop where the loop ends."""
+        return self.both(source, True)[1]
+
+    def both(self, source: int, count: bool) -> tuple[Ways, Ways]:
+        """The ways where an iteration begins, and where the loop ends. ``count``: by the number of iterations, where that says it."""
         known, early = self._settled(source)
         inner: Ways = {k: way for k, way in known.items() if way is not None}
         outer = dict(inner)
         for k in (k for k, way in known.items() if way is None):
-            if k in early and (some := self._iterations()) is not None:
+            if count and k in early and (some := self._iterations()) is not None:
                 inner[k], outer[k] = some
             else:
                 inner[k], outer[k] = Value(BOOL), Value(BOOL)
@@ -248,7 +252,7 @@ class _Loop:
         for k, way in inner.items():
             if way in self.inputs:
                 self.outputs.append(self.inside.value(self._next(k, source, inner)))
-        return outer
+        return inner, outer
 
     def _next(self, k: int, source: int, now: Ways) -> Way:
         """Whether a place depends on a source after an iteration, from which ones do before."""
@@ -295,10 +299,11 @@ class _Loop:
     def finish(self) -> None:
         """Make what is told the loop's state."""
         node, nodes = self.node, self.outside.graph.nodes
+        at = nodes.index(node) if node in nodes else len(nodes)
         starts = [
             Node("py.constant", (x,), {}, [BOOL], location=node.location) for x in self.starts
         ]
-        nodes[nodes.index(node) : nodes.index(node)] = starts
+        nodes[at:at] = starts
         begin = [n.outputs[0] for n in starts]
         for end, made in zip(self.ends, add_state(node, self.inputs, self.outputs, begin)):
             node.outputs[made.index] = end

@@ -49,7 +49,7 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], ev
             if (
                 i != j
                 and i not in current_graph().root.tokens.get(call.node, ())
-                and made_from(call.node, j, i, call.graph.graph)
+                and j in made_from(call.node, i, call.graph.graph)
             ):
                 raise GradientError(
                     "a gradient is asked for with respect to a tensor that a staged branch or loop gives, of a value that it computed from "
@@ -58,11 +58,11 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], ev
                 )
 
 
-def made_from(node: Node, j: int, i: int, graph: Graph) -> bool:
-    """Whether a region of ``node``, or ``graph`` before it, computes output ``j`` from output ``i``."""
-    regions = [r for name, r in node.regions.items() if name not in ("cond", "gradient")]
-    for region in regions:
-        if max(i, j) >= len(region.outputs):
+def made_from(node: Node, i: int, graph: Graph) -> set[int]:
+    """The other outputs of ``node`` that a region of it, or ``graph`` before it, computes from output ``i``."""
+    found: set[int] = set()
+    for region in [r for name, r in node.regions.items() if name not in ("cond", "gradient")]:
+        if i >= len(region.outputs):
             continue
         seed, skip = region.outputs[i], len(node.args) - len(region.inputs)
         known: dict[Value, Dependence] = dict.fromkeys(region.inputs, NOTHING)
@@ -70,12 +70,12 @@ def made_from(node: Node, j: int, i: int, graph: Graph) -> bool:
             outer = node.args[skip + region.inputs.index(seed)]
             around = _known(graph, outer, dict.fromkeys(graph.inputs, NOTHING), node)
             known = {v: around.get(a, NOTHING) for v, a in zip(region.inputs, node.args[skip:])}
-        if _known(region, seed, known).get(region.outputs[j]):
-            return True
-    if "carried" not in node.kwargs:
-        return False
-    around = _known(graph, node.args[i], dict.fromkeys(graph.inputs, NOTHING), node)
-    return bool(around.get(node.args[j]))
+        known = _known(region, seed, known)
+        found.update(j for j, v in enumerate(region.outputs) if known.get(v))
+    if "carried" in node.kwargs:
+        around = _known(graph, node.args[i], dict.fromkeys(graph.inputs, NOTHING), node)
+        found.update(j for j in range(len(node.outputs)) if around.get(node.args[j]))
+    return found - {i}
 
 
 def _known(
@@ -90,7 +90,7 @@ def _known(
         known.update(zip(node.outputs, output_dependences(node, known)))
         if seed in node.outputs:
             i = node.outputs.index(seed)
-            known.update((v, _SEED) for j, v in enumerate(node.outputs) if i == j or made_from(node, j, i, graph))  # fmt: skip
+            known.update((node.outputs[j], _SEED) for j in {i, *made_from(node, i, graph)})
     return known
 
 

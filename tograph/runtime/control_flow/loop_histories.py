@@ -111,6 +111,7 @@ class LoopHistories:
         self.again = False  # see ``iterations.Earlier``
         self.hopeless: set[Name] = set()  # see ``recomputed``
         self.told: dict[Name, reaching.Reached] = {}
+        self.steps: dict[Name, frozenset[Any]] | None = None  # see ``reaching.Surely``
         for place, content in zip(state, contents):
             self.add(place.key, content)
 
@@ -126,8 +127,8 @@ class LoopHistories:
         self.computed |= {(key, i) for i, x in tensors if not (iterations.is_leaf(x) or _mixed(x))}
         if _graded(content):
             self.graded.add(key)
-        known = set(map(_identity, self.outside))
-        self.outside += [x for x in found if _identity(x) not in known]
+        known = set(map(reaching.identity, self.outside))
+        self.outside += [x for x in found if reaching.identity(x) not in known]
 
     def open(self, state: Sequence[Place]) -> None:
         """A trace of the body begins."""
@@ -153,6 +154,8 @@ class LoopHistories:
         self.earlier = iterations.Earlier(outside, self.location, frozenset(self.depends))
         self.earlier.hopeless, self.earlier.again = self.hopeless, self.again
         self.earlier.reaching = self._reaching().of
+        if self.steps is not None:
+            self.earlier.surely = self._surely().of
         current_graph().settled = self.settled
         for storage, owner in self.rewritten.items():
             _written_before(storage, owner, self.location)
@@ -174,7 +177,19 @@ class LoopHistories:
                 own = [] if entry is None else [reaching.key_of(entry)]
                 self.told[name] = new.union(own)
         again = self._reaching()
+        if self.earlier.trusted:  # a gradient went on into earlier iterations
+            self.steps = {name: reaching.surely(x, self.earlier.outside, self.earlier) for name, x in named}  # fmt: skip
+            sure = self._surely()
+            if any(sure.of(name, k) != said for name, k, said in self.earlier.trusted):
+                return True
         return any(again.of(names) != said for names, said in self.earlier.looked)
+
+    def _surely(self) -> reaching.Surely:
+        """What state is surely computed from, as far as a trace has told."""
+        assert self.steps is not None
+        entries = [(name, self._entry(name)) for name in self.steps]
+        known = {n: reaching.key_of(x) for n, x in entries if isinstance(x, torch.Tensor)}
+        return reaching.Surely(self.earlier.outside, known, self.steps)
 
     def unsettled(self, loop: Region) -> bool:
         """The state is known: whether what follows from that asks for another trace, for an error that it may be."""
@@ -254,11 +269,11 @@ class LoopHistories:
             for v, x in wholes
             if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
         ]
-        known = set(map(_identity, (*self.outside, *self.owners.values())))
+        known = set(map(reaching.identity, (*self.outside, *self.owners.values())))
         written = {
             id(p.keep) for p, _ in loop.changed.values() if isinstance(p.keep, Storage)
         }  # see ``owners``
-        found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
+        found = {reaching.identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
         new = [x for key, x in found.items() if key not in known]
         told = (keys, computed, graded, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
@@ -336,31 +351,6 @@ def _may_have(content: Any, graph: FuncGraph) -> bool:
     if isinstance(content, structure.Ref):
         return differentiable(content.value.type)
     return _requires_grad(content, graph)
-
-
-def _identity(x: torch.Tensor) -> Any:
-    """Which tensor this is: objects that show the same storage in the same way are one."""
-    if not isinstance(x, structure.SymTensor):
-        return id(x)
-    return id(x.storage_), tuple(map(_step, x.chain))
-
-
-def _step(view: Any) -> Any:
-    return view.func, view.index, *map(_constant, (*view.args, *view.kwargs.items()))
-
-
-def _constant(x: Any) -> Any:
-    """A constant, or a number from outside of the loop, as something that is equal where it is; of a number that each trace of the body has anew its type."""
-    if isinstance(x, (list, tuple)):
-        return tuple(map(_constant, x))
-    if type(x) in (int, float, bool, str, type(None)):
-        return type(x), x
-    ref, graph = getattr(getattr(x, "node", None), "ref", None), current_graph()
-    while ref is not None and graph is not None:
-        if ref.graph is graph:
-            return id(ref.value)
-        graph = graph.outer
-    return type(x)
 
 
 def _values(content: Any, graph: FuncGraph) -> set[Value]:

@@ -53,6 +53,7 @@ from .seeds import (
 )
 from .siblings import TRIES, absent
 from .telling import Told
+from .unrolled import unrolled
 
 MAX_ROUNDS = 16
 MAX_DEEPER = 4  # rounds in a row after each of which an object holds one more of its kind
@@ -96,6 +97,9 @@ def staged_while(
     try:
         rounds.emit()
     except GradientError as error:
+        if error.rising and options is None:
+            unrolled(test, body, places, first, error)
+            return
         if rounds.history.again or not error.again:
             raise
         _searched(functools.partial(start, again=True), [first], slot).emit()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import SymTensor
 from ..writes import iterations
 
@@ -23,6 +24,31 @@ def key_of(x: torch.Tensor) -> Any:
     if not isinstance(x, SymTensor):
         return id(x)
     return id(x.storage_)
+
+
+def identity(x: torch.Tensor) -> Any:
+    """Which tensor this is: objects that show the same storage in the same way are one."""
+    if not isinstance(x, SymTensor):
+        return id(x)
+    return id(x.storage_), tuple(map(_step, x.chain))
+
+
+def _step(view: Any) -> Any:
+    return view.func, view.index, *map(_constant, (*view.args, *view.kwargs.items()))
+
+
+def _constant(x: Any) -> Any:
+    """A constant, or a number from outside of the loop, as something that is equal where it is; of a number that each trace of the body has anew its type."""
+    if isinstance(x, (list, tuple)):
+        return tuple(map(_constant, x))
+    if type(x) in (int, float, bool, str, type(None)):
+        return type(x), x
+    ref, graph = getattr(getattr(x, "node", None), "ref", None), current_graph()
+    while ref is not None and graph is not None:
+        if ref.graph is graph:
+            return id(ref.value)
+        graph = graph.outer
+    return type(x)
 
 
 class Reaching:
@@ -79,6 +105,50 @@ def _walk(x: torch.Tensor, edges: Mapping[Any, Any], leaves: set[Any], before: s
             found.add(name)
             continue
         todo += [(n, i) for n, i in node.next_functions]
+    return frozenset(found)
+
+
+class Surely:
+    """Which of the tensors outside state was computed from in any run, whatever the number of iterations and the ways through these.
+
+    ``entries``: of each name the key of the tensor that it is before the loop; ``steps``: what an iteration surely computes it from.
+    """
+
+    def __init__(self, outside: Sequence[torch.Tensor], entries: Mapping[Name, Any], steps: Mapping[Name, frozenset[Any]]):  # fmt: skip
+        self.keys = [key_of(x) for x in outside]
+        self.found = {(name, key) for name, key in entries.items() if key in self.keys}
+        while out := {p for p in self.found if not self._stays(*p, steps)}:
+            self.found -= out
+
+    def _stays(self, name: Name, key: Any, steps: Mapping[Name, frozenset[Any]]) -> bool:
+        step = steps.get(name, frozenset())
+        return key in step or any((n, key) in self.found for n in step if isinstance(n, tuple))
+
+    def of(self, name: Name, k: int) -> bool:
+        """Whether that of a name is computed from the ``k``-th tensor."""
+        return (name, self.keys[k]) in self.found
+
+
+def surely(x: torch.Tensor, outside: Sequence[torch.Tensor], earlier: iterations.Earlier) -> frozenset[Any]:  # fmt: skip
+    """What an iteration computes a tensor of its state from in any run: keys of tensors outside, and names."""
+    if x.grad_fn is None:
+        return frozenset([key_of(x)] if x.requires_grad else [])
+    edges = {iterations.edge(y): key_of(y) for y in outside if y.grad_fn is not None}
+    found, todo = set[Any](), [(x.grad_fn, x.output_nr)]
+    seen = set(todo)
+    while todo:
+        node, output = todo.pop()
+        if (node, output) in edges:
+            found.add(edges[node, output])
+        elif (leaf := getattr(node, "variable", None)) is not None:
+            found.add(key_of(leaf))
+        elif getattr(node, "earlier", None) is earlier:
+            found.add(iterations.name_of(node))
+        else:
+            following = enumerate(node.next_functions)
+            new = {e for k, e in following if e[0] is not None and iterations.SURELY(node, output, k)}  # fmt: skip
+            todo += new - seen
+            seen |= new
     return frozenset(found)
 
 

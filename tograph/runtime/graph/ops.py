@@ -766,12 +766,17 @@ def _earlier(past, given, outside, leaves):
     raise NotImplementedError("a gradient through earlier iterations outside of a loop")
 
 
+def _leads(loop, place, outside):
+    raise NotImplementedError("what state was computed from, outside of a loop")
+
+
 def _wrote_earlier(x):
     raise NotImplementedError("whether earlier iterations wrote, outside of a loop")
 
 
 # Only while a loop is recorded: see ``histories`` and ``loop_histories``.
 register("tg.wrote_earlier", run=_wrote_earlier, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.leads", run=_leads, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.earlier", run=_earlier, effects=PURE, gradient=REPLAY, kernel=NONE, outputs=2)
 # No gradient passes what is ``freed``: see the module of that name.
 register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)

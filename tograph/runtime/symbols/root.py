@@ -138,6 +138,7 @@ class Root:
     gives_leaf: dict[Value, Any] = field(
         default_factory=dict
     )  # by output: whether it is such a leaf
+    unrolled: bool = False  # a loop is, see ``control_flow.unrolled``
     starts: set[Value] = field(default_factory=set)  # what loops take for the histories of leaves
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)

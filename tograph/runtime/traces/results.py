@@ -33,6 +33,7 @@ from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
 from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
+from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, pytrees, structure
 from . import keeping
@@ -40,18 +41,21 @@ from .rebuilding import Attributed, DictOf, Made, ObjectOf, Rebuilt, SetOf
 
 
 class MadeLeaf:
-    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again, with its gradient."""
+    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again, with its gradient.
 
-    def __init__(self, x: torch.Tensor, grad: Any):
-        self.x, self.grad = x, grad
+    ``made``: whether it is one in a run.
+    """
+
+    def __init__(self, x: torch.Tensor, grad: Any, made: Any = True):
+        self.x, self.grad, self.made = x, grad, made
 
     def __tograph_flatten__(self):
-        return isinstance(self.x, torch.nn.Parameter), [self.x, self.grad]
+        return isinstance(self.x, torch.nn.Parameter), [self.x, self.grad, self.made]
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
-        x, grad = parts
-        if not isinstance(x, torch.Tensor):
+        x, grad, made = parts
+        if not isinstance(x, torch.Tensor) or not made:
             return x
         if not x.requires_grad or not x.is_leaf:  # else the call made it, see ``autodiff.returned``
             x = torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
@@ -99,13 +103,24 @@ def leaving(
     def form(x: SymTensor) -> Any:
         if x.storage_.reshaped:
             root.root.laid_out = True
-        if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
+        if x.mixed_ or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
             return MadeLeaf(x, _leaving(grad_fields.left(x), seen, tensor))
+        return _perhaps_leaf(x, root, chosen(x))
+
+    def chosen(x: SymTensor) -> SymTensor:
         if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
             return one
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
     return _leaving(x, seen, tensor)
+
+
+def _perhaps_leaf(x: SymTensor, root: FuncGraph, form: SymTensor) -> Any:
+    """The form of what a staged construct gives: a leaf in runs in which it made one."""
+    flag = None if x.ref is None or x.chain else root.root.gives_leaf.get(x.ref.value, False)
+    if not isinstance(flag, Value) or x.ref.graph is not root:
+        return form
+    return MadeLeaf(form, None, scalar(flag, root))
 
 
 def _attributed(x: SymTensor, form: Any, leave: Callable[[Any], Any]) -> Any:

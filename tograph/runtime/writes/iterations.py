@@ -6,6 +6,9 @@ cotangents of the state at the start of an iteration -> cotangents of those tens
 before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards. With ``create_graph`` it is a function of the
 cotangents and of the tensors outside: its gradient is a node of a higher order (``Past``). A leaf that an earlier
 iteration made is not outside: a gradient with respect to it that other state may lead to (``asked``) is another result of that node.
+
+What is a gradient in eager PyTorch and what None depends on the iterations so far: ``h = torch.tanh(h * w)`` leads to ``w`` from the second one on. Where a trace
+does not say that state surely leads to a tensor outside, the run does, by a node ``tg.leads`` of the body (``leads``).
 """
 
 from __future__ import annotations
@@ -24,10 +27,11 @@ from ..graph.types import BOOL
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
 from ..symbols import duals
-from ..symbols.funcgraph import FuncGraph, current_graph, user_location
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
 
 EARLIER = "tg.earlier"
+LEADS = "tg.leads"  # (loop, input, k): whether state at the start of an iteration was computed from the ``k``-th tensor outside
 _loops = itertools.count()
 
 
@@ -74,6 +78,9 @@ class Earlier:
         self.asked: dict[int, tuple[Any, Any]] = {}  # by input of the body: see ``asked``
         self.reaching: Callable[[Sequence[Any]], list[bool]] = lambda names: [True] * len(self.outside)  # fmt: skip
         self.looked: list[tuple[list[Any], list[bool]]] = []  # what that was asked, and said
+        self.surely: Callable[[Any, int], bool] = lambda name, k: True
+        self.trusted: list[tuple[Any, int, bool]] = []  # what that was asked, and said
+        self.leading: dict[tuple[int, int], Value] = {}
         self.anew: list[Any] = []  # see ``outer_gradients.Anew``
         self.again = False  # rather compute anew what is differentiated than ask which leaf it is
         self.hopeless: set[Any] = set()  # of names: what cannot be computed anew
@@ -106,6 +113,24 @@ class Earlier:
         found = self.reaching(names)
         self.looked.append((list(names), found))
         return found
+
+    def leads(self, state: Any, k: int) -> bool | Ref:
+        """Whether a placeholder, by its node of autograd, was computed from the ``k``-th tensor outside: True, False or what the body says."""
+        name = state.told.name
+        if name is None:
+            return True
+        if not self.come_to([name])[k]:
+            return False
+        sure = self.surely(name, k)
+        self.trusted.append((name, k, sure))
+        if sure:
+            return True
+        key = state.index, k
+        if key not in self.leading:
+            node = Node(LEADS, (self.loop, *key), {}, [BOOL], location=user_location())
+            self.body.graph.nodes.append(node)
+            self.leading[key] = node.outputs[0]
+        return Ref(self.leading[key], self.body)
 
     def release(self) -> None:
         """The trace is over: no tensor is kept, since its history keeps this object."""
@@ -197,12 +222,12 @@ def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
 
 def name_of(node: Any) -> Any:
     """The name of the state that a node of autograd stands for; None where it is not known."""
-    return node.told.name if _is_state(node) else None
+    return node.told.name if is_state(node) else None
 
 
 def by_past(nodes: Iterable[Any], inputs: Sequence[torch.Tensor]) -> bool:
     """Whether ``nodes`` go through a gradient of earlier iterations, and one of ``inputs`` is state that these may have used there."""
-    loops = {x.grad_fn.earlier.loop for x in inputs if _is_state(x.grad_fn)}
+    loops = {x.grad_fn.earlier.loop for x in inputs if is_state(x.grad_fn)}
     calls = [n.call.node for n in nodes if hasattr(n, "call")] if loops else ()
     return any(_has_past(node, loops) for node in calls)
 
@@ -217,12 +242,12 @@ def is_leaf(x: torch.Tensor) -> bool:
     """Whether eager's tensor is a leaf."""
     if x.requires_grad and x._base is not None and x._base.requires_grad:
         return False  # not asked of torch, which computes the history of a view anew after a write
-    return x.is_leaf or (_is_state(x.grad_fn) and x.grad_fn.told.leaf)
+    return x.is_leaf or (is_state(x.grad_fn) and x.grad_fn.told.leaf)
 
 
 def check_graded(x: torch.Tensor) -> None:
     """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
-    if _is_state(x.grad_fn) and x.grad_fn.told.graded:
+    if is_state(x.grad_fn) and x.grad_fn.told.graded:
         error = GradientError(
             "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
             "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
@@ -230,6 +255,13 @@ def check_graded(x: torch.Tensor) -> None:
         )
         error.apart = True  # what has a gradient may be from before the loop
         raise error
+    node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
+    if node is not None and node.op in ("tg.list_get", "tg.list_pop") and current_graph().root.leaves:  # fmt: skip
+        raise GradientError(
+            "the gradient field of an item of a list whose length depends on data is not followed. Keep what is asked for its gradient in a list of a known "
+            "length, or take the gradients by torch.autograd.grad where the items are made.",
+            user_location(),
+        )
     if isinstance(x, SymTensor) and x.graded_:
         raise GradientError(
             "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
@@ -240,14 +272,14 @@ def check_graded(x: torch.Tensor) -> None:
 
 def asked(nodes: Iterable[Any], inputs: Sequence[torch.Tensor]) -> list[int]:
     """Which of ``inputs`` are state of a loop from which an earlier iteration computed other state that ``nodes`` lead to."""
-    states = [n for n in nodes if _is_state(n)]
-    wanted = [(i, x.grad_fn) for i, x in enumerate(inputs) if _is_state(x.grad_fn)]
+    states = [n for n in nodes if is_state(n)]
+    wanted = [(i, x.grad_fn) for i, x in enumerate(inputs) if is_state(x.grad_fn)]
     return [i for i, fn in wanted if any(_led(node, fn) for node in states)]
 
 
 def led(nodes: Iterable[Any], leaves: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Which of ``nodes`` are state that an earlier iteration computed from which of ``leaves``."""
-    found = [n for n in nodes if _is_state(n)]
+    found = [n for n in nodes if is_state(n)]
     return [(n, fn) for fn in leaves for n in found if _led(n, fn)]
 
 
@@ -259,7 +291,7 @@ def _led(node: Any, leaf: Any) -> bool:
 
 def led_to_before(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
     """Whether one of ``inputs`` is state that in the first iteration is a tensor which ``outputs`` were also computed from by another name: ``a * w`` behind ``a = w``."""
-    for fn in [x.grad_fn for x in inputs if _is_state(x.grad_fn)]:
+    for fn in [x.grad_fn for x in inputs if is_state(x.grad_fn)]:
         entry, body = fn.told.entry, fn.earlier.body
         if isinstance(entry, torch.Tensor) and edge(entry) in _used_first(outputs, fn):
             if body.settled:
@@ -272,7 +304,7 @@ def _used_first(outputs: Sequence[torch.Tensor], state: Any) -> set[Any]:
     """The tensors that ``outputs`` were computed from in the first iteration, otherwise than by way of ``state``."""
 
     def beside(node: Any) -> bool:
-        return _is_state(node) and node.earlier is state.earlier
+        return is_state(node) and node.earlier is state.earlier
 
     found = used(outputs, beside)
     states = [e[0] for e in found if isinstance(e, tuple) and beside(e[0]) and e[0] is not state]
@@ -306,15 +338,26 @@ def edge(x: torch.Tensor) -> Any:
 
 def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
     """The leaves among the state of loops from which earlier iterations computed other state that ``nodes`` lead to."""
-    states = [n for n in nodes if _is_state(n)]
+    states = [n for n in nodes if is_state(n)]
     leaves = [
         x for e in dict.fromkeys(n.earlier for n in states) for x in e.made if x.grad_fn.told.leaf
     ]
     return [x for x in leaves if any(_led(node, x.grad_fn) for node in states)]
 
 
-def _is_state(node: Any) -> bool:
+def is_state(node: Any) -> bool:
+    """Whether a node of autograd is that of a placeholder."""
     return isinstance(node, _LoopState._backward_cls)
+
+
+def past_of(node: Any) -> Earlier | None:
+    """The iterations that a node of autograd stands for, if it stands for the way from the state of a loop to the tensors outside."""
+    return node.earlier if isinstance(node, _Earlier._backward_cls) else None
+
+
+def SURELY(node: Any, output: int, k: int) -> bool:
+    """Whether an output of a node of autograd was computed from its ``k``-th input in any run. Set by ``autodiff``."""
+    raise NotImplementedError
 
 
 def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) -> None:
