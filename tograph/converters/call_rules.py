@@ -207,3 +207,14 @@ def _decides(x: Any) -> bool:
     if type(x) is slice:
         return any(map(_decides, (x.start, x.stop, x.step)))
     return is_staged(x) or is_union(x)
+
+
+def is_step(function: Any) -> bool:
+    """Whether a method is the step of an optimiser's class; ``hooked`` is only the one of a class with an object, not that of a base class."""
+    own = getattr(function, "__name__", "") == "step" and is_optimizers(function)
+    return own or hasattr(function, "hooked")
+
+
+def is_optimizers(function: Any) -> bool:
+    """Whether it is of torch's own optimisers."""
+    return function.__module__.startswith("torch.optim.")

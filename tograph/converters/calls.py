@@ -35,6 +35,7 @@ from .call_rules import (
     LEAF_MODULES,
     MARK,
     is_special,
+    is_step,
     is_user_function,
 )
 from .compiled import instead
@@ -307,7 +308,7 @@ def _method(f: types.MethodType, args, kwargs):
         drawn = DRAWS[f.__name__](f, args, kwargs)
         if drawn is not NotImplemented:
             return drawn
-    if isinstance(f.__self__, torch.optim.Optimizer) and hasattr(function, "hooked"):
+    if isinstance(f.__self__, torch.optim.Optimizer) and is_step(function):
         return STEPS[0](function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType and (
         is_user_function(function) or instead(function) is not None

@@ -23,7 +23,7 @@ from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .context import OPERATORS, Converter
-from .try_stmt import never_caught
+from .handlers import never_caught
 
 
 class ExceptionGroups(Converter):

@@ -13,21 +13,16 @@ graph for the body and one for each handler. ``finally`` runs on every way out.
 
 from __future__ import annotations
 
-import builtins
-import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from ..errors import ConditionError, TographError, refused
+from ..errors import TographError
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
-from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
-from ..runtime.symbols.retrace import Retrace
 from ..runtime.values import locations
 from ..runtime.values.structure import Handle, is_union
 from ..transpiler.anno import Fact, get_fact
@@ -35,7 +30,8 @@ from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from . import union
 from .context import OPERATORS
-from .idle_finally import Looked, is_idle
+from .handlers import SIGNALS, kinds_of, looks, never_caught, settled, taken_by
+from .idle_finally import is_idle
 from .places import places_of
 from .staging import is_staged
 
@@ -105,10 +101,6 @@ def _handler(pass_, handler):
 # ---- the operators
 
 
-# What tracing itself raises: nothing of the program sees it.
-SIGNALS = (control_flow.Unreachable, Retrace, Looked)
-
-
 _handled: list[StagedException] = []
 
 
@@ -170,7 +162,7 @@ def _python_try(body, handlers, orelse, final) -> None:
             raise
         except BaseException as error:
             for kind, handler in handlers:
-                caught = _caught(kind, error)
+                caught = taken_by(kind, error)
                 if caught is not None:
                     with creation.condition():
                         handler(caught)
@@ -183,26 +175,6 @@ def _python_try(body, handlers, orelse, final) -> None:
     finally:
         if final is not None:
             final()
-
-
-def _caught(kind: Any, error: BaseException) -> BaseException | None:
-    """The exception that an ``except`` takes, None where it does not take this one.
-
-    What tograph refuses is no error of the program: only its own name catches it. A condition that is neither true nor false is torch's error.
-    """
-    wanted = _kinds(kind)
-    own = not isinstance(error, TographError) or _names_own(wanted)
-    if not own and isinstance(error, ConditionError):
-        error, own = RuntimeError(error.plain), True
-    if not isinstance(error, wanted):
-        return None
-    if control_flow.is_leaf_error(error):
-        reads.leaf_written()
-    return error if own or not refused(error) else None
-
-
-def _names_own(wanted: tuple[type, ...]) -> bool:
-    return any(issubclass(k, TographError) for k in wanted)
 
 
 def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
@@ -235,7 +207,7 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     """
     attempt, failing, ended = attempted(body, places)
     if failing:
-        handlers = _settled(handlers)
+        handlers = settled(handlers)
     if ended and failing and never_caught(current_graph().graph.nodes[attempt.mark :], handlers):
         handlers = ()
     if ended and failing and not handlers and orelse is None and is_idle(final, attempt, places):
@@ -257,45 +229,13 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     return failing
 
 
-# What ops do not raise when the graph runs: only a ``raise`` that was recorded, or code of the user's.
-_PYTHONS_OWN = (TypeError, AttributeError, ImportError, NameError, KeyError, StopIteration)
-
-
-_OF_SIZES = (RuntimeError, IndexError)  # what they raise where sizes do not fit
-
-
-def _may_be(raised, kinds) -> bool:
-    return any(issubclass(r, k) or issubclass(k, r) for r in raised for k in kinds)
-
-
-def never_caught(nodes, handlers) -> bool:
-    """Whether nothing in a body fails, when the graph runs, with what the handlers are for."""
-    kinds = tuple(t for kind, _ in handlers for t in _kinds(kind))
-    own = all(issubclass(t, _PYTHONS_OWN) for t in kinds)
-    return bool(kinds) and not any(_may_raise(n, kinds, own) for n in nodes)
-
-
-def _may_raise(node, kinds, own) -> bool:
-    """``own``: whether all the kinds are what ops do not raise."""
-    if node.regions:
-        return any(_may_raise(n, kinds, own) for r in node.regions.values() for n in r.nodes)
-    if not own:
-        return control_flow.may_fail([node]) and not (
-            control_flow.by_sizes(node) and not _may_be(_OF_SIZES, kinds)
-        )
-    if node.op == "tg.raise":
-        raised = getattr(builtins, str(node.args[0]), None)
-        return not isinstance(raised, type) or issubclass(raised, kinds)
-    return node.op.startswith("tg.py_") or not node.op.startswith(("aten.", "py.", "tg."))
-
-
 def _staged_try(body, handlers, orelse, final, places) -> None:
-    kinds = [_kinds(kind) for kind, _ in handlers]
+    kinds = [kinds_of(kind) for kind, _ in handlers]
 
     noted = locations.item([None], "raised", "the exception")
 
     def staged(run, runners) -> None:
-        if not any(map(_looks, handlers)):
+        if not any(map(looks, handlers)):
             control_flow.staged_try(run, runners, places)
             return
         raised = current_graph().root.raised
@@ -343,53 +283,6 @@ def _with_else(body, runners, orelse, places) -> None:
         control_flow.staged_if(cell[0], orelse, lambda: None, places)
     elif cell[0]:
         orelse()
-
-
-def _kinds(kind: Any) -> tuple[type, ...]:
-    """The classes that an ``except`` names."""
-    found = BaseException if kind is None else kind()
-    kinds = found if isinstance(found, tuple) else (found,)
-    if not all(isinstance(k, type) and issubclass(k, BaseException) for k in kinds):
-        raise TypeError("catching classes that do not inherit from BaseException is not allowed")
-    return kinds
-
-
-def _settled(handlers) -> tuple:
-    """The handlers with the classes that they name, which are known for all that may fail at once.
-
-    Python asks one after the other, when something has failed: where an ``except`` names what is no class, or not there, that is the
-    error of all that comes so far.
-    """
-    found: list[tuple[Any, Any]] = []
-    for kind, handler in handlers:
-        try:
-            kinds = _kinds(kind)
-        except SIGNALS:
-            raise
-        except Exception as error:
-            return (*found, (None, _raises(error)))
-        found.append((partial(_same, kinds), handler))
-    return tuple(found)
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _raises(error: Exception) -> Any:
-    def handler(caught: Any) -> None:
-        raise error
-
-    return handler
-
-
-def _looks(handler: tuple[Any, Any]) -> bool:
-    """Whether a handler may ask for attributes of an exception of a user's class."""
-    kind, run = handler
-    code = run.__code__
-    names = {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD")}
-    asks = code.co_varnames[:1] and code.co_varnames[0] in names
-    return bool(asks) and ("attr" in names or any(map(control_flow.is_users, _kinds(kind))))
 
 
 def _runner(handler, noted):

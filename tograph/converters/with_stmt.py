@@ -35,10 +35,11 @@ from .calls import call
 from .context import OPERATORS
 from .context_managers import context
 from .generators import Generator
+from .handlers import SIGNALS
 from .if_stmt import if_stmt
 from .places import places_of
 from .staged_class import StagedClass
-from .try_stmt import SIGNALS, attempted, handling, try_stmt
+from .try_stmt import attempted, handling, try_stmt
 
 # Takes the class, the exception and its traceback; a true result ends the exception.
 Exit = Callable[..., Any]

@@ -18,6 +18,7 @@ from ...runtime.traces import optimizer_state
 from ...runtime.values import facts
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import TaggedUnion, is_union
+from ..call_rules import is_optimizers
 from ..calls import call
 from ..conversion import converted
 from ..if_stmt import if_stmt
@@ -48,7 +49,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 def _plain_step(optimizer: torch.optim.Optimizer, function: Any) -> bool:
     """Whether a step is that of a class of torch's own, which goes from parameter to parameter, without hooks around it."""
-    own = function.__module__.startswith("torch.optim.") and not isinstance(optimizer, torch.optim.LBFGS)  # fmt: skip
+    own = is_optimizers(function) and not isinstance(optimizer, torch.optim.LBFGS)
     return own and not optimizer._optimizer_step_pre_hooks and not optimizer._optimizer_step_post_hooks  # fmt: skip
 
 

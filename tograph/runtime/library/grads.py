@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -18,14 +18,13 @@ from ...errors import GradientError
 from ..gradients import broadcasts, grad_fields, optional_grads, outer_gradients
 from ..gradients.grad_fields import put, slot
 from ..graph.ir import Value
-from ..graph.rewrite import ALTERNATIVES
 from ..guarding import reads
-from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
+from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
 from ..writes import freed, hooked, iterations, stale, torn
-from . import custom, outer_histories
+from . import custom, outer_histories, rising
 from .beside import NONE, Beside, together
 
 
@@ -99,7 +98,7 @@ def followed(
         hooked.check(here, [value_of(x, here) for x in outputs])
     nodes = freed.executed(outputs, inputs)
     if create and here.root.unrolled:
-        _check_unrolled(nodes, here)
+        rising.check_unrolled(nodes, here)
     stale.settle(nodes, False)
     beside = Beside(PASSING(outputs, inputs), TOKENS(inputs))
     some = unused or any(beside)
@@ -115,22 +114,6 @@ def followed(
     if not keep:
         freed.free(nodes, outputs)
     return found, beside
-
-
-def _check_unrolled(nodes: Iterable[Any], graph: FuncGraph) -> None:
-    """An error where each iteration of a loop may differentiate gradients of rising order that another one, unrolled as branches, has taken: that takes very long."""
-    around: FuncGraph | None = graph
-    while around is not None and not around.repeats:
-        around = around.outer
-    calls = [n.call.node for n in nodes if hasattr(n, "call")]
-    if around is not None and any(n.op in ALTERNATIVES for n in calls):
-        raise GradientError(_RISEN, user_location())
-
-
-_RISEN = (
-    "a gradient with create_graph=True that is taken inside of a staged loop goes through gradients that another loop has taken, each of which is of a higher order than "
-    "the one before. Detach what that loop gives, or take the gradient after the loops."
-)
 
 
 def _several(x: Any) -> tuple[Any, ...]:

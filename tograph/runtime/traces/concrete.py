@@ -152,10 +152,8 @@ class ConcreteFunction(pickling.Unpicklable):
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        leaving = Leaving(told=self.identities.told)
-        return scheduler.build(
-            self.graph, lambda: self.watched_graph, lambda: self.program, leaving
-        )
+        told = Leaving(told=self.identities.told)
+        return scheduler.build(self.graph, lambda: self.watched_graph, lambda: self.program, told)
 
     @property
     def kernels(self) -> list[Kernel]:
