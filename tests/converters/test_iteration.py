@@ -274,8 +274,9 @@ def test_a_counter_after_a_staged_loop():
                 break
         return next(ids)
 
-    with pytest.raises(tg.errors.StagingError, match="count in a variable of the loop"):
-        f(torch.tensor(100))
+    assert f(torch.tensor(100)) == 101
+    assert f(torch.tensor(3)) == 4
+    assert f.trace_count == 1
 
 
 def test_errors_are_at_the_line_of_the_user():
@@ -297,8 +298,7 @@ def test_a_generator_that_a_break_left_is_not_taken_for_ended():
             break
         return list(source)
 
-    with pytest.raises(tg.errors.StagingError, match="an iterator whose items were taken"):
-        f(torch.ones(1))
+    torch.testing.assert_close(f(torch.ones(1)), [torch.full((1,), float(i)) for i in range(1, 5)])
 
 
 def test_islice_takes_no_float():

@@ -18,7 +18,7 @@ from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, inner_lists, locations
 from ..runtime.values.growing import check_attribute
-from ..runtime.values.structure import is_union
+from ..runtime.values.structure import is_union, may_miss
 from ..runtime.writes import mutation
 from . import union
 from .attributes import descriptor, is_hook
@@ -95,7 +95,7 @@ def _store(how, found, owner, name, value) -> None:
 
     def write() -> None:
         held = getattr(owner, "__dict__", None)
-        if type(held) is dict and union.may_miss(held.get(name)) and next(reversed(held)) != name:
+        if type(held) is dict and may_miss(held.get(name)) and next(reversed(held)) != name:
             conditional_items.unorder(held)  # where it was not there, it is the last one now
         journal.record(locations.attribute(owner, name))
         how(owner, name, value)

@@ -28,7 +28,7 @@ from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, check_attribute
-from ..runtime.values.structure import is_union
+from ..runtime.values.structure import is_union, may_miss
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import failure_attributes, text_options
@@ -36,7 +36,7 @@ from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
 from .staged_class import StagedClass
-from .union import apply, distribute_missing, may_miss, test_options
+from .union import apply, distribute_missing, test_options
 
 _OF_FAILURES = frozenset(["__cause__", "__context__", "__notes__", "__traceback__"])
 _NAMES = _OF_FAILURES | frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])

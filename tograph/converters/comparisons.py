@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
+from typing import Any
 
 import torch
 
@@ -26,7 +27,7 @@ from ..runtime.values import conditional_items
 from ..runtime.values.growing import StagedList
 from ..runtime.values.pytrees import is_value_class
 from ..runtime.values.staged_tuples import StagedTuple
-from ..runtime.values.structure import is_union
+from ..runtime.values.structure import is_union, may_miss
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -41,7 +42,7 @@ from .registry import METHODS, handles
 from .staged_class import StagedClass
 from .staging import is_staged, is_staged_key
 from .thunks import thunk
-from .union import apply, distribute, may_miss, test_options, truth
+from .union import apply, distribute, test_options, truth
 from .user_operators import defines_operators, eq, ge, gt, holds_staged, le, lt, method_of, ne
 
 _SIGNS = {gast.Lt: "<", gast.LtE: "<=", gast.Gt: ">", gast.GtE: ">=", gast.Eq: "==", gast.NotEq: "!=", gast.In: "in",
@@ -94,17 +95,24 @@ def contains(x, items):
     return scalar_of(found) if isinstance(found, torch.Tensor) else found
 
 
+def _in_range(items: range | StagedRange, x: Any) -> Any:
+    low, high = (
+        (items.start <= x, x < items.stop) if items.step > 0 else (items.stop < x, x <= items.start)
+    )
+    return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
+
+
+MANY = 8  # a longer range is compared with by its ends
+
+
 def _contains(x, items):
     reads.identified(x)
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
-    if isinstance(items, StagedRange):
-        low, high = (
-            (items.start <= x, x < items.stop)
-            if items.step > 0
-            else (items.stop < x, x <= items.start)
-        )
-        return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
+    if isinstance(items, StagedRange) or (
+        isinstance(items, range) and items[MANY:] and is_staged(x)
+    ):
+        return _in_range(items, x)
     if isinstance(items, StagedString):
         return items.contains(x)
     if isinstance(x, StagedString) and isinstance(items, str):
@@ -152,7 +160,10 @@ def _among(x, items):
         type(x) is StagedClass
         or is_staged(x)
         or is_staged_key(x)
-        or any(is_staged(i) or is_staged_key(i) or is_union(i) for i in items)
+        or (
+            not isinstance(items, range)
+            and any(is_staged(i) or is_staged_key(i) or is_union(i) for i in items)
+        )
         or (isinstance(items, (list, tuple, deque)) and holds_staged((x, *items)))
     ):
         found = False

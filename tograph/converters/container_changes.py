@@ -10,7 +10,7 @@ from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import conditional_items, locations
 from ..runtime.values.reserved import shrinks
-from . import union
+from ..runtime.values.structure import may_miss
 from .registry import hashable
 
 
@@ -41,7 +41,7 @@ def record_key(x: dict, key: Any) -> None:
         return
     if not dict.__contains__(x, key) and journal.removed(x, key):
         journal.record(locations.contents(x))  # it comes back as the last key
-    elif union.may_miss(dict.get(x, key)) and next(reversed(x)) != key:
+    elif may_miss(dict.get(x, key)) and next(reversed(x)) != key:
         conditional_items.unorder(x)  # where it was not there, it is the last key now
     journal.record(locations.key_of(x, key, f"[{key!r}]"))
 

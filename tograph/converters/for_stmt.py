@@ -27,21 +27,24 @@ from ..runtime.guarding.unconverted import check_keys
 from ..runtime.library import debug
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.retrace import Retrace
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
-from ..transpiler.anno import Fact
+from ..transpiler.anno import Fact, get_fact
+from ..transpiler.scope import names_read
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
 from . import directives, text_options
 from .context import OPERATORS
-from .generators import Generator, consume
+from .generators import Generator, consume, is_shared
 from .iter_call import iterator_of
 from .iterables import StagedRange, Steps, ViewItems, like_python, staged_source
-from .iterators import Advancing, Counting, Outer, SequenceIterator, moved, place_now
+from .iterators import ENDED, Advancing, Counting, Outer, SequenceIterator, moved, place_now
 from .logical import and_
 from .members import Listing
 from .places import places_of
+from .registry import PICKED
 from .staging import is_staged
 from .steady import alike, asked, content, keeps_size, size_of, steady
 from .union import distribute
@@ -63,6 +66,8 @@ def rewrite(pass_, node):
         "names_": pass_.names_node(names, node),
     }
     text = "iter_, body_, names_"
+    if isinstance(node.iter, gast.Name) and _is_shared(node, node.iter.id, extra is not None):
+        text += ", shared=True"
     if extra is not None:
         ret = gast.copy_location(gast.Return(extra), node)
         test = pass_.body_function("for_test", [ret], node)
@@ -74,17 +79,38 @@ def rewrite(pass_, node):
     return out + (pass_.block(node.orelse) if node.orelse else [])
 
 
-def for_stmt(iterable, body, names, test=None, options=None) -> None:
-    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met."""
+def _is_shared(node, name_: str, ends: bool) -> bool:
+    """Whether what a loop goes over is read in its body, or after a ``break``: an iterator may give others of its items there."""
+    return name_ in names_read(node.body) or (ends and name_ in get_fact(node, Fact.LIVE_OUT, ()))
+
+
+def _shared_source(x, found):
+    """What gives the items of an iterator, of which others are taken elsewhere, as was ``found`` or may be; of Python's own forms that is the iterator itself."""
+    if isinstance(x, Generator) and x.fresh:
+        x.pulled()
+        return iterator_of(x)
+    ahead = found or isinstance(x, Counting) or is_staged(getattr(x, "position", 0))
+    if isinstance(x, SequenceIterator) and ahead and is_tracing():
+        return PICKED[0](x)
+    return iterator_of(x)
+
+
+def for_stmt(iterable, body, names, test=None, options=None, shared=False) -> None:
+    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met. ``shared``: ``_is_shared``."""
     iterable = text_options.as_text(iterable)
     if is_union(iterable):
         places = places_of(names, test, body)
         distribute(
-            lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places
+            lambda chosen: for_stmt(chosen, body, names, test, options, shared),
+            iterable,
+            places=places,
         )
         return
-    given, iterable = iterable, iterator_of(iterable)
-    if isinstance(iterable, Generator) and iterable.fresh:
+    given, found = iterable, is_shared(body)
+    shared = shared or found
+    iterable = _shared_source(given, found) if shared else iterator_of(given)
+    whole = iterable is not given or not shared
+    if isinstance(iterable, Generator) and whole and iterable.fresh:
         consume(iterable, body, places_of(names, test, body), test)
         return
     source = staged_source(iterable)
@@ -109,29 +135,39 @@ def _python_for(iterable, body, names, test, given) -> None:
         iterable = Steps(iterable)
     if isinstance(iterable, Steps):
         iterable.loop = True
-    if test is not None and type(iterable) is SequenceIterator and is_tracing():
-        iterable, body = _places(iterable), _Taking(iterable, body)
+    if type(iterable) is SequenceIterator and is_tracing():
+        body = _Taking(iterable, body)
+        iterable = body.places()
     if _one_by_one(iterable, counting, body, names, test, given) and isinstance(iterable, Steps):
         _rest(iterable.left, body, names, test)
 
 
-def _places(iterator):
-    """The positions of the items that are left, each asked for when the one before was taken."""
-    at = place_now(iterator)
-    while at < len(iterator.items):
-        yield at
-        at += 1
-
-
 class _Taking:
-    """``body`` of the item at a position: an iteration that is not done after a staged ``break`` takes none."""
+    """``body`` of the item at a position: an iteration that is not done after a staged ``break`` takes none.
+
+    ``took``: whether a body took items itself, in an iteration that a staged condition decides about.
+    """
 
     def __init__(self, iterator, body):
-        self.iterator, self.body = iterator, body
+        self.iterator, self.body, self.took = iterator, body, False
 
     def __call__(self, at):
         moved(self.iterator, at + 1)
         self.body(self.iterator.items[at])
+        now = self.iterator.position
+        self.took = self.took or is_staged(now) or now != at + 1
+
+    def places(self):
+        """The positions of the items that are left, each asked for when the one before was taken."""
+        at = place_now(self.iterator)
+        while self.iterator.has(at):
+            yield at
+            now = self.iterator.position
+            if self.took and is_staged(now):
+                raise Retrace(shared=frozenset([self.body.__code__]))
+            at = at + 1 if is_staged(now) else max(now, at + 1)
+        if not is_staged(self.iterator.position):
+            moved(self.iterator, ENDED)
 
 
 def _variables(names, test, body):
@@ -163,7 +199,7 @@ def _one_by_one(iterable, counting, body, names, test, given) -> bool:
             continue
         rolls = rolls and not is_staged(test())
         left = range(item, iterable.stop, iterable.step) if rolls else ()
-        if len(left) > 2:
+        if left[2:]:
             goes_on = _iterated(left, body, names, test)
         else:
             goes_on = _guarded(item, body, names, test)
@@ -222,7 +258,7 @@ def _iterated(left, body, names, test):
     places = _variables(names, test, body)
     attempt = control_flow.Attempt(places)
     go = attempt.run(lambda: (body(left[0]), test())[1])
-    if not is_staged(go) or (len(left) <= FEW and attempt.size() < LARGE):
+    if not is_staged(go) or (not left[FEW:] and attempt.size() < LARGE):
         attempt.commit()
         return is_staged(go) or go
     begun = control_flow.outermost() and attempt.makes_state()
@@ -236,7 +272,7 @@ def _iterated(left, body, names, test):
         with control_flow.alternative():
             _staged_for(StagedRange(left.start, left.stop, left.step), body, names, test, None)
     except StagingError as error:
-        if len(left) > MANY or error.in_any_form:
+        if left[MANY:] or error.in_any_form:
             attempt.commit()
             raise
         attempt.undo()

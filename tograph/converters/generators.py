@@ -26,8 +26,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..runtime import control_flow
+from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.symbols.retrace import Retrace
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant, name
 from .call_rules import CONVERTED_CODE, MARK
@@ -218,13 +220,15 @@ class Generator:
         self._made = native(*args, **kwargs)  # a call that does not fit fails here
         self.pulled_: Pulled | None = None
         self._taken = self.position = 0
+        self._consumer: types.CodeType | None = None  # the body that it was handed to
+        self._running = False
         # Of the regions that it is made in: in a deeper one it may not advance.
         self.depth = journal.depth()
 
     def _begin(self):
         if self.pulled_ is not None:
             raise lost("a generator")
-        at = place_now(self)
+        at = self._place()
         if at == DONE:
             return iter(())
         if at == 0 and (self._begun is None or self._taken):
@@ -289,7 +293,7 @@ class Generator:
     @property
     def fresh(self) -> bool:
         """Whether nothing was taken from it yet, so that a ``for`` may run it the other way round."""
-        begun = self.pulled_ is not None or place_now(self) != 0
+        begun = self.pulled_ is not None or self._place() != 0
         return not begun and self._push is not None and is_tracing()
 
     def pulled(self) -> Pulled | None:
@@ -297,7 +301,7 @@ class Generator:
 
         It stays in that form, also where what took an item is undone: the place is in its variables.
         """
-        if self.pulled_ is None and is_tracing() and place_now(self) == 0:
+        if self.pulled_ is None and is_tracing() and self._place() == 0:
             form = self._resume()
             self.pulled_ = None if form is None else form(*self._args, **self._kwargs)
         return self.pulled_
@@ -313,10 +317,22 @@ class Generator:
         """A ``break`` left it at a place that a generator which runs the other way round cannot go on from."""
         moved(self, LOST)
 
-    def run(self, channel: Any) -> None:
-        """Hand every value to ``channel`` until it says to stop."""
+    def _place(self) -> int:
+        """How many items were taken. Retrace where a ``for`` that it was handed to is to take them one by one."""
+        at = self.position
+        left = self._running or isinstance(at, SYMBOLS) or at == LOST
+        if left and self._consumer is not None and is_tracing():
+            raise Retrace(shared=frozenset([self._consumer]))
+        return place_now(self)
+
+    def run(self, channel: Any, consumer: types.CodeType | None = None) -> None:
+        """Hand every value to ``channel`` until it says to stop; ``consumer``: the code that tells it from others."""
         moved(self, DONE)
-        self._push(channel, *self._args, **self._kwargs)
+        self._consumer, self._running = consumer, True
+        try:
+            self._push(channel, *self._args, **self._kwargs)
+        finally:
+            self._running = False
 
 
 def is_generator_function(f: Any) -> bool:
@@ -332,6 +348,11 @@ def hand_over(channel: Any, value: Any) -> Any:
     return channel(value)
 
 
+def is_shared(body: Any) -> bool:
+    """Whether the items of what a loop with this body goes over were found to be taken elsewhere too."""
+    return is_tracing() and body.__code__ in current_graph().root.shared
+
+
 def consume(generator: Generator, body: Any, places: list, test: Any) -> None:
     """``for x in generator: body(x)``."""
 
@@ -340,7 +361,7 @@ def consume(generator: Generator, body: Any, places: list, test: Any) -> None:
         return False if test is None else not_(test())
 
     with control_flow.ambient(places):
-        generator.run(channel)
+        generator.run(channel, body.__code__)
     going_on = test is None or test()
     if is_staged(going_on) or not going_on:
         generator.lose()

@@ -56,7 +56,7 @@ def if_stmt(test, body, orelse, names) -> None:
     decisions.python("Python `if`: the condition is {0}, known while tracing", test)
     chosen = body if test else orelse
     if chosen is not None:
-        with creation.condition(lambda: places_of(names, chosen)):
+        with creation.condition(chosen):
             chosen()
 
 

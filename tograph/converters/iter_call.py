@@ -14,7 +14,8 @@ from .generators import Generator
 from .iterables import staged_rest
 from .iterators import SequenceIterator, from_outside
 from .members import listing
-from .registry import TABLE_KEYS, handles
+from .registry import PICKED, TABLE_KEYS, handles
+from .staging import is_staged
 
 
 def iterator_of(x):
@@ -36,6 +37,8 @@ def iterator_of(x):
     if isinstance(x, Generator) and x.is_pulled:
         return call(_left, x.pulled())
     rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
+    if rest is None and isinstance(x, SequenceIterator) and is_staged(x.position):
+        return PICKED[0](x)
     return from_outside(x) if rest is None else rest
 
 
@@ -75,7 +78,8 @@ def _left(generator):
         generator.resume(None)
     while not generator.ended():
         yield generator.current()
-        generator.resume(None)
+        if not generator.ended():  # the body of the loop may have taken the rest
+            generator.resume(None)
 
 
 DECIDING.update((_stepped, _indexed, _left))

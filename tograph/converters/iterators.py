@@ -64,6 +64,8 @@ class SequenceIterator:
     def __tograph_holds__(self) -> list[Any]:
         if getattr(self.items, "handle", None) is not None:
             return [self.items]  # a list of the graph
+        if isinstance(self.items, range):
+            return []
         return list(self.items.sources if isinstance(self.items, View) else self.items)
 
     def __tograph_anew__(self) -> Callable[[], Iterator[Any]]:
@@ -74,9 +76,14 @@ class SequenceIterator:
     def __iter__(self):
         return self
 
+    def has(self, at: int) -> bool:
+        """Whether there is an item at that position."""
+        items = self.items
+        return at < len(items) and (not isinstance(items, View) or items.reaches(at))
+
     def __next__(self):
         at = place_now(self)
-        if at >= len(self.items) or (isinstance(self.items, View) and not self.items.reaches(at)):
+        if not self.has(at):
             moved(self, ENDED)
             raise StopIteration
         moved(self, at + 1)

@@ -20,13 +20,13 @@ from ..runtime.symbols.journal import MISSING
 from ..runtime.values import facts, inner_lists, locations, tables
 from ..runtime.values.growing import StagedList
 from ..runtime.values.reserved import reserve, shrinks
-from ..runtime.values.structure import is_union
+from ..runtime.values.structure import holds_missing, is_union, may_miss
 from .call_rules import is_user_function
 from .calls import call
 from .container_changes import check_default, record_key
 from .new_keys import NEW_KEY, need_table
 from .staging import is_staged, is_staged_key
-from .union import apply, distribute, distribute_missing, may_miss, test_options
+from .union import apply, distribute, distribute_missing, test_options
 
 
 def same_key(k, key):
@@ -212,7 +212,7 @@ def dict_update(x, /, *others, **named):
         staged = pairs and any(type(p) is tuple and is_staged_key(p[0]) for p in other if p)
         if staged or tables.is_table(other) or getattr(other, "handle", None) is not None:
             need_table(x)
-    if not any(isinstance(o, dict) and any(map(may_miss, dict.values(o))) for o in others):
+    if not any(isinstance(o, dict) and holds_missing(dict.values(o)) for o in others):
         return NotImplemented
     for k, v in [*dict.items(others[0]), *named.items()]:
         if may_miss(v):

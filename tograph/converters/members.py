@@ -20,10 +20,11 @@ from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, tables
 from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import holds_missing, may_miss
 from .logical import and_, not_, or_
 from .new_keys import need_table
 from .staging import is_staged, is_staged_key
-from .union import distribute_missing, may_miss, set_is_conditional, test_options
+from .union import distribute_missing, set_is_conditional, test_options
 
 _PLAIN = (set, frozenset, list, StagedList, tuple, dict, range)
 
@@ -33,7 +34,7 @@ def is_conditional(x: Any) -> bool:
     if type(x) is set:
         return bool(conditional_items.conditional(x))
     return issubclass(type(x), dict) and (
-        conditional_items.is_unordered(x) or any(map(may_miss, dict.values(x)))
+        conditional_items.is_unordered(x) or holds_missing(dict.values(x))
     )
 
 

@@ -21,7 +21,7 @@ from .generators import Generator, Pulled, end_of, own_stop_is_error
 from .iter_call import iterator_of
 from .iterables import Rows, StagedSequence, staged_source
 from .iterators import SequenceIterator, View, advancing, lost
-from .registry import handles
+from .registry import PICKED, handles
 from .staging import is_staged
 from .steady import steady
 
@@ -134,6 +134,22 @@ def _advanced(iterator: SequenceIterator) -> Any:
     journal.record(locations.attribute(iterator, "position"))
     iterator.position = at + 1
     return place_item(iterator.items, at)
+
+
+def _picked(iterator):
+    while has_item(iterator, 0):
+        yield item_at(iterator, 0)
+
+
+DECIDING.add(_picked)
+
+
+def picked(iterator: SequenceIterator) -> Any:
+    """A generator of the items of an iterator that is, or comes to be, at a place which only the run knows."""
+    return call(_picked, iterator)
+
+
+PICKED.append(picked)
 
 
 # ---- generators, as converted code asks them

@@ -20,14 +20,13 @@ from ..runtime.symbols.funcgraph import current_graph, user_location
 from ..runtime.values import facts
 from ..runtime.values.flattening import choose
 from ..runtime.values.growing import StagedList
-from ..runtime.values.structure import UNSET, is_union
+from ..runtime.values.structure import UNSET, is_union, may_miss
 from ..runtime.values.tables import is_table
 from .calls import call
 from .comparisons import contains
 from .conditional_expression import if_exp
 from .logical import and_, or_
 from .subscripts import getitem
-from .union import may_miss
 from .user_operators import eq
 
 Pattern = Callable[[Any, dict[str, Any]], Any]

@@ -24,6 +24,9 @@ GETTERS: dict[type, Form] = {}  # what ``operator.itemgetter`` and its kind give
 TABLE_METHODS: list[
     Form
 ] = []  # of dicts and sets of the graph: takes one, the name and the arguments
+PICKED: list[
+    Form
+] = []  # the items of a sequence's iterator whose place only the run knows, by a generator
 TABLE_KEYS: list[Form] = []  # what going over a dict or set of the graph gives
 STEPS: list[Form] = []  # of the step of an optimiser: takes the method of its class first
 CLOSURES: dict[

@@ -9,7 +9,7 @@ from typing import Any
 from ..runtime.guarding import reads, unconverted
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import conditional_items
-from ..runtime.values.structure import is_union
+from ..runtime.values.structure import is_union, may_miss
 from . import union
 from .star_arguments import call_starred
 
@@ -36,7 +36,7 @@ def spread(items: Any) -> Any:
         return {f"**{id(items)}": _OneOf(items)}
     reads.passed((items,))
     if type(items) is dict and not conditional_items.is_unordered(items):
-        return {k: _Perhaps(x) if union.may_miss(x) else x for k, x in items.items()}
+        return {k: _Perhaps(x) if may_miss(x) else x for k, x in items.items()}
     unconverted.check_keys(items)
     return items
 

@@ -13,9 +13,14 @@ from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values.staged_tuples import StagedTuple
 from ..runtime.values.structure import TaggedUnion
 
+# The classes of values that are Python's own and hold no others: what operators do with these takes no look at what they are.
+PLAIN = frozenset([bool, int, float, complex, str, bytes, type(None)])
+
 
 def is_staged(x: Any) -> bool:
     """Whether a condition has to be decided by the graph. A real tensor counts while tracing: it is captured."""
+    if type(x) in PLAIN:
+        return False
     if isinstance(x, SYMBOLS):
         return True
     if isinstance(x, torch.Tensor):

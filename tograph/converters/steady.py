@@ -16,11 +16,11 @@ from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.required import require
 from ..runtime.values import conditional_items
+from ..runtime.values.structure import may_miss
 from ..runtime.values.tables import is_table
 from . import keyed
 from .logical import and_, not_, or_
 from .members import Listing, is_conditional, length, present
-from .union import may_miss
 
 _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 _KEYS = (dict.__iter__, set.__iter__)

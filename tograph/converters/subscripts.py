@@ -18,7 +18,7 @@ from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
-from ..runtime.values.structure import is_union
+from ..runtime.values.structure import is_union, may_miss
 from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
@@ -47,7 +47,7 @@ from .tensor_index import (
     staged_parts,
     tensor_item,
 )
-from .union import apply, distribute_missing, may_miss, updated
+from .union import apply, distribute_missing, updated
 from .union_keys import each_key, holds_union
 from .user_operators import BY_NAME, in_place
 

@@ -26,7 +26,7 @@ from ..runtime.values.growing import StagedList
 from ..runtime.values.joins import MANY_TEXTS
 from ..runtime.values.structure import TaggedUnion, is_union
 from .call_rules import is_user_function
-from .staging import is_staged
+from .staging import PLAIN, is_staged
 
 
 def distribute(
@@ -61,11 +61,6 @@ def settled(x: Any) -> Any:
         return x
     left = facts.possible(x)
     return _checked(x, left[0]) if len(left) == 1 else x
-
-
-def may_miss(x: Any) -> bool:
-    """Whether ``x`` is nothing on some path: an attribute or key that is set on other paths only."""
-    return is_union(x) and any(o is MISSING for o in x.options_)
 
 
 def distribute_missing(
@@ -233,6 +228,8 @@ def _object_truth(x: Any, what: str) -> Any:
 
 def truth(x: Any, what: str) -> Any:
     """A condition that may be of several kinds as one bool or staged condition."""
+    if type(x) in PLAIN:
+        return x
     if isinstance(x, StagedList) and x.handle is not None:
         return x.length() > 0
     if is_union(x):

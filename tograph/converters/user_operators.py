@@ -31,7 +31,7 @@ from .keyed import merged
 from .logical import and_, not_, or_
 from .operator_methods import tried
 from .registry import handles
-from .staging import is_staged
+from .staging import PLAIN, is_staged
 from .strings import percent
 from .union import apply, resolved
 
@@ -82,8 +82,12 @@ def method_of(x: Any, name: str) -> Any:
     return found if is_user_function(found) else None
 
 
-def _binary(function: Any, method: str, sign: str) -> Any:
+def _binary(function: Any, plain: Any, method: str, sign: str) -> Any:
+    """``plain``: the same of numbers and texts."""
+
     def run(a, b):
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return plain(a, b)
         a, b = resolved(method, a, b)
         if is_union(a) or is_union(b):
             return apply(run, a, b)
@@ -105,6 +109,8 @@ def _unary(name: str) -> Any:
     function = getattr(operator, name)
 
     def run(a):
+        if type(a) in PLAIN:
+            return function(a)
         if is_union(a):
             return apply(run, a)
         method = method_of(a, f"__{name}__") if defines_operators(type(a)) else None
@@ -149,6 +155,8 @@ def _comparison(name: str) -> Any:
     function, (reflected, sign) = getattr(operator, name), _COMPARISONS[name]
 
     def run(a, b):
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return function(a, b)
         a, b = resolved(name, a, b)
         if is_union(a) or is_union(b):
             found = text_options.both(function, a, b)
@@ -332,13 +340,13 @@ def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any
 
 _PLAIN = {f: getattr(operator, f) for _, f, _, _ in _BINARY.values()}
 _PLAIN |= {"pow": powers.power, "mul": powers.times, "mod": percent}
-_PLAIN |= {
+_FORMS = _PLAIN | {
     f: _of_containers(f.rstrip("_"), _PLAIN[f]) for f in ("or_", "and_", "sub", "xor", "add")
 }
 
 
 add, sub, mul, matmul, truediv, floordiv, mod, power, lshift, rshift, bit_or, bit_xor, bit_and = (
-    _binary(_PLAIN[function], method, sign) for _, function, method, sign in _BINARY.values()
+    _binary(_FORMS[f], _PLAIN[f], method, sign) for _, f, method, sign in _BINARY.values()
 )  # fmt: skip
 neg, pos, invert = map(_unary, _UNARY.values())
 lt, le, gt, ge, eq, ne = map(_comparison, _COMPARISONS)

@@ -41,9 +41,8 @@ def _plain(function: Any, args: Any, kwargs: Any) -> Any:
         held = union.truth(args[0], "bool")
         return call(bool, held) if is_staged(held) else bool(held)
     if function is operator.index and isinstance(args[0], int):
-        return operator.index(
-            args[0]
-        )  # of a subclass of int, whose ``__index__`` Python does not ask
+        # Python does not ask the ``__index__`` of a subclass of int.
+        return operator.index(args[0])
     names = (f"__{function.__name__}__", *(("__repr__",) if function is str else ()))
     for name in names if args else ():
         method = getattr(type(args[0]), name, None)

@@ -27,7 +27,7 @@ from ..symbols.journal import MISSING, Location
 from ..values import conditional_items, locations
 from ..values.code_names import writes
 from ..values.reach import is_library, named
-from ..values.structure import is_union
+from ..values.structure import holds_missing
 
 LIMIT = 200  # containers that are looked at in one call
 _CONTAINERS = (list, dict, set, collections.deque, bytearray)
@@ -81,17 +81,13 @@ def check_keys(x: Any) -> None:
             user_location(),
         )
     elif issubclass(type(x), dict) and (
-        conditional_items.is_unordered(x) or any(map(_may_miss, dict.values(x)))
+        conditional_items.is_unordered(x) or holds_missing(dict.values(x))
     ):
         raise StagingError(
             "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
             "single keys with `in`, get() or []",
             user_location(),
         )
-
-
-def _may_miss(x: Any) -> bool:
-    return is_union(x) and any(o is MISSING for o in x.options_)
 
 
 def _fields(x: Any) -> Location:

@@ -13,6 +13,8 @@ Invariant: an object made on every call, or in a staged branch or loop, is an er
 
 from __future__ import annotations
 
+import operator
+import types
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -24,9 +26,10 @@ from ...errors import CreationError
 from ..graph.ordering import node_effects
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
-from ..symbols.journal import Location
+from ..symbols.journal import MISSING, Location
 from ..symbols.symbolic import SymTensor
 from ..values import structure
+from ..values.code_names import writes
 from . import now
 from .tracing import suspended
 
@@ -38,8 +41,8 @@ class _Depth:
 
 
 @contextmanager
-def condition(places: Callable[[], Sequence[Location]] = tuple):
-    """Code that a condition of plain Python chose; ``places`` are the variables that live on after it."""
+def condition(chosen: types.FunctionType | None = None):
+    """Code that a condition of plain Python chose; ``chosen``: the function that has it, whose variables live on after it."""
     if not is_tracing():
         yield
         return
@@ -48,7 +51,7 @@ def condition(places: Callable[[], Sequence[Location]] = tuple):
     nodes = len(graph.nodes)
     logs = journal.open_journals()
     noted = len(logs[-1].noted) if logs else 0
-    held = [(p, p.get()) for p in places()]
+    held = None if chosen is None else _variables(chosen)
     _Depth.count += 1
     try:
         yield
@@ -58,7 +61,7 @@ def condition(places: Callable[[], Sequence[Location]] = tuple):
         return
     fresh = {id(x) for x, _ in root.created[made:]}
     effects = any(not node_effects(n).removable for n in graph.nodes[nodes:])
-    moved = any(p.get() is not old for p, old in held)
+    moved = held is not None and any(map(operator.is_not, held, _variables(chosen)))
     before: dict[Any, tuple[Location, Any]] = {}
     for p, old in logs[-1].noted[noted:]:
         before.setdefault(p.key, (p, old))
@@ -67,6 +70,18 @@ def condition(places: Callable[[], Sequence[Location]] = tuple):
     if effects or moved or not real or journal.is_nested():
         return
     root.settled.update(p.key for p in changed)
+
+
+def _variables(function: types.FunctionType) -> list[Any]:
+    """What a body's variables outside of it are now: those that it shares, and the globals that it assigns."""
+    found = []
+    for c in function.__closure__ or ():
+        try:
+            found.append(c.cell_contents)
+        except ValueError:
+            found.append(MISSING)
+    own = function.__globals__
+    return found + [own.get(n, MISSING) for n in writes(function.__code__)[1]]
 
 
 def _holds_symbol(x: Any) -> bool:

@@ -25,6 +25,7 @@ class Retrace(BaseException):
     ``pointwise``: the error of a handler for all points where a ``try`` may fail: it is traced for each of them (``control_flow.trying``).
     ``grown``: lists from outside that grow by a staged condition, by identity (``guarding.outer_lists``); ``ungrown``: the error of a trace with those, after which there are none.
     ``opened``: where numbers are found that a staged construct changes, which become inputs (``guarding.outer_numbers``).
+    ``shared``: the code of bodies of ``for`` loops over generators whose items are taken elsewhere too, in the loop or behind a ``break``.
     ``stepped``: the states that optimisers are to have from the beginning (``traces.optimizer_state``).
     """
 
@@ -35,6 +36,7 @@ class Retrace(BaseException):
     alone: bool = False
     nested: Exception | None = None
     looped: frozenset[CodeType] = frozenset()
+    shared: frozenset[CodeType] = frozenset()
     unreserved: bool = False
     quiet: bool = False
     tabled: frozenset[Location | None] = frozenset()

@@ -40,7 +40,7 @@ class Root:
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``mixed``: see ``records``; ``draws``: numpy's random generators draw numbers when the graph runs, and ``drawn``: none does.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``; ``homes``: those of dicts and objects by their ids. ``looped``: the code of functions whose calls of themselves are
-    loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``shared``: see ``Retrace``. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``stepped``: the states of optimisers that were made for this trace (``traces.optimizer_state``).
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
@@ -81,6 +81,7 @@ class Root:
     unnested: bool = False
     nested: bool = False
     looped: frozenset[pytypes.CodeType] = frozenset()
+    shared: frozenset[pytypes.CodeType] = frozenset()
     recursive: frozenset[pytypes.CodeType] = frozenset()
     stepped: frozenset[Any] = frozenset()
     callees: dict[pytypes.CodeType, Any] = field(default_factory=dict)

@@ -24,10 +24,10 @@ from ..guarding.sources import Source
 from ..recording import interrupts
 from ..recording.tracing import recording
 from ..symbols import journal
-from ..symbols.funcgraph import FuncGraph
+from ..symbols.funcgraph import FuncGraph, is_tracing
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
-from ..values import arguments, conditional_items, facts, families, keys
+from ..values import arguments, conditional_items, facts, families, keys, structure
 from ..values.arguments import Flat
 from ..values.specs import TensorSpec
 from ..writes import histories
@@ -80,6 +80,7 @@ class Tracer:
         root.drawn, root.pointwise = known.drawn, known.pointwise
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive, root.stepped = known.recursive, known.stepped
+        root.shared = known.shared
         root.tabled, root.untabled = known.tabled, known.untabled
         root.ungrown, root.grew = known.ungrown, known.grown
         root.grown = known.grown if known.ungrown is None else frozenset()
@@ -91,7 +92,7 @@ class Tracer:
     def trace(self, key: Any) -> Trace:
         self.root.root.base = id(sys._getframe())
         try:
-            with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
+            with interrupts.noted(), wrapped.standing_in(), transforms.suspended(), structure.unions_of_a_trace(is_tracing()):  # fmt: skip
                 return self._trace(key)
         except BaseException as error:
             late = self._drawn_too_late(error)

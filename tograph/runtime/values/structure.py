@@ -16,7 +16,9 @@ spec says which parts are staged (each becomes a graph value) and which are cons
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +159,7 @@ class TaggedUnion:
 
     def __init__(self, tag: Any, options: list[Any], either: int | None = None):
         self.__dict__.update(tag_=tag, options_=options, name_="", either_=either)
+        _unions.made = True
 
     def __hash__(self):
         raise StagingError(
@@ -164,6 +167,34 @@ class TaggedUnion:
             "pop() or setdefault()",
             user_location(),
         )
+
+
+class _Unions(threading.local):
+    made = False  # whether the trace has made one
+
+
+_unions = _Unions()
+
+
+@contextmanager
+def unions_of_a_trace(nested: bool) -> Iterator[None]:
+    """A trace, which begins without unions where it is not nested in another."""
+    around = _unions.made
+    _unions.made = nested and around
+    try:
+        yield
+    finally:
+        _unions.made = around or (nested and _unions.made)
+
+
+def holds_missing(values: Iterable[Any]) -> bool:
+    """Whether something of a dict's values is nothing on some path: no look at each takes place while there are no unions at all."""
+    return _unions.made and any(map(may_miss, values))
+
+
+def may_miss(x: Any) -> bool:
+    """Whether ``x`` is nothing on some path: an attribute or key that is set on other paths only."""
+    return type(x) is TaggedUnion and any(o is MISSING for o in x.options_)
 
 
 def is_union(x: Any) -> bool:
