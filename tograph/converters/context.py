@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConversionError
 from ..transpiler.names import Namer
-from ..transpiler.syntax import children, fields_with_nodes, gast
+from ..transpiler.syntax import FIELDS_WITH_NODES, children, gast
 from ..transpiler.templates import fill, fill_expression
 
 OPERATORS = "ag__"
@@ -33,18 +33,39 @@ class Context:
 _LEAVES = frozenset({str, int, bool, type(None), gast.Constant})
 
 
+# Nodes that only stand in blocks, and the fields that hold blocks, or what has some: no expression has a statement in it.
+_IN_BLOCKS = (gast.mod, gast.stmt, gast.ExceptHandler, gast.match_case)
+_BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
+
+
+class _Blocks(dict[type[gast.AST], tuple[str, ...]]):
+    """By class of nodes: the fields with statements below."""
+
+    def __missing__(self, kind: type[gast.AST]) -> tuple[str, ...]:
+        held = FIELDS_WITH_NODES[kind] if issubclass(kind, _IN_BLOCKS) else ()
+        self[kind] = tuple(f for f in held if f in _BLOCKS)
+        return self[kind]
+
+
+_FIELDS_WITH_STATEMENTS = _Blocks()
+
+
 class Converter(gast.NodeTransformer):
     """A pass. ``prelude`` holds statements to put before the one being visited.
 
-    ``handled``: the method for each kind of node that the pass changes.
+    ``handled``: the method for each kind of node that the pass changes. ``visited``: the fields in which it looks for these; where all are
+    statements, no expression.
     """
 
     handled: dict[type, Callable[..., Any]] = {}
     leaves: frozenset[type] = _LEAVES
+    visited: dict[type, tuple[str, ...]] = FIELDS_WITH_NODES
 
     def __init_subclass__(cls) -> None:
         names = [n for n in dir(cls) if n.startswith("visit_") and n != "visit_Constant"]
         cls.handled = {getattr(gast, n.removeprefix("visit_")): getattr(cls, n) for n in names}
+        only = all(issubclass(kind, _IN_BLOCKS) for kind in cls.handled)
+        cls.visited = _FIELDS_WITH_STATEMENTS if only else FIELDS_WITH_NODES
         # A parameter is a Name with an annotation below it, which stays as it is.
         cls.leaves = _LEAVES if gast.Name in cls.handled else _LEAVES | {gast.Name}
 
@@ -71,15 +92,17 @@ class Converter(gast.NodeTransformer):
 
     def generic_visit(self, node):
         fields, leaves = node.__dict__, self.leaves
-        for field in fields_with_nodes(type(node)):
+        for field in self.visited[type(node)]:
             value = fields.get(field)
             if value is None:
                 continue
             kind = type(value)
             if kind is list:
-                if value and isinstance(value[0], gast.stmt):
+                if not value:
+                    continue
+                if isinstance(value[0], gast.stmt):
                     fields[field] = self.block(value)
-                elif value:
+                else:
                     fields[field] = [v if type(v) in leaves else self.visit(v) for v in value]
             elif kind not in leaves and isinstance(value, gast.AST):
                 fields[field] = self.visit(value)
@@ -100,6 +123,20 @@ def own_nodes(root: gast.AST):
         yield node
         if node.__class__ not in _SCOPES:
             todo += children(node)
+
+
+def own_statements(root: gast.AST) -> Iterator[gast.AST]:
+    """Those of ``own_nodes`` that are statements, and what of them holds blocks: handlers and cases."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node is not root:
+            yield node
+            if node.__class__ in _SCOPES:
+                continue
+        fields = node.__dict__
+        for name in _FIELDS_WITH_STATEMENTS[node.__class__]:
+            todo += fields.get(name) or ()
 
 
 def has_walrus(node: gast.AST) -> bool:

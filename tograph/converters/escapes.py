@@ -53,11 +53,8 @@ class Escapes(Converter):
         if isinstance(node, (gast.Attribute, gast.Subscript, gast.Starred)):
             return [node.value] if not isinstance(node, gast.Starred) else []
         if isinstance(node, gast.Call):
-            known = (
-                self.context.resolve(node.func) in _PRECISE
-                if _hashable(self.context.resolve(node.func))
-                else False
-            )
+            called = self.context.resolve(node.func)
+            known = _hashable(called) and called in _PRECISE
             return [node.func, *(node.args if known else [])]
         if isinstance(node, gast.Compare):
             operands = [node.left, *node.comparators]

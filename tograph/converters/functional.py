@@ -19,7 +19,15 @@ from ..transpiler.binders import binds
 from ..transpiler.syntax import children, gast, walk
 from ..transpiler.templates import names_tuple
 from . import for_stmt, if_stmt, try_stmt, while_stmt, with_stmt
-from .context import FUNCTIONS, OPERATORS, Context, Converter, is_docstring, own_nodes
+from .context import (
+    FUNCTIONS,
+    OPERATORS,
+    Context,
+    Converter,
+    is_docstring,
+    own_nodes,
+    own_statements,
+)
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = frozenset({gast.For, gast.While})
@@ -71,9 +79,6 @@ class ControlFlow(Converter):
             if isinstance(statement, (gast.FunctionDef, gast.ClassDef)):
                 node.body[i] = self.visit(statement)
         node.decorator_list.append(self.expression(f"{OPERATORS}.made_class", node))
-        return node
-
-    def visit_Lambda(self, node):
         return node
 
     def visit_If(self, node):
@@ -215,7 +220,7 @@ def bound_names(body: list[gast.stmt]) -> set[str]:
             todo += children(node)
             continue
         if isinstance(node, gast.FunctionDef):
-            bound.update(n for d in own_nodes(node) if isinstance(d, gast.Nonlocal) for n in d.names)  # fmt: skip
+            bound.update(n for d in own_statements(node) if isinstance(d, gast.Nonlocal) for n in d.names)  # fmt: skip
         todo += getattr(node, "decorator_list", [])
     return bound
 
@@ -232,11 +237,14 @@ class Declarations:
         return tree
 
     def _declare(self, node: gast.FunctionDef) -> None:
-        wanted = _declared_by_generated(node)
+        inner = list(own_nodes(node))
+        wanted = _declared_by_generated(inner) - self.free
         user = get_fact(node, Fact.SCOPE, None)
         if user is not None:
             wanted -= user.declared_nonlocal
-        missing = sorted(wanted - _own_names(node) - self.free)
+        if not wanted:
+            return
+        missing = sorted(wanted - _own_names(inner))
         if not missing:
             return
         at = 1 if is_docstring(node.body[0]) else 0
@@ -247,17 +255,17 @@ class Declarations:
     free: frozenset[str] = frozenset()
 
 
-def _declared_by_generated(node: gast.FunctionDef) -> set[str]:
-    """The names that generated functions in it take from it. What the user's own declare is bound where the user bound it."""
-    made = [n for n in own_nodes(node) if isinstance(n, gast.FunctionDef) and getattr(n, "generated", False)]  # fmt: skip
-    inner = [n for f in made for n in own_nodes(f) if isinstance(n, gast.Nonlocal)]
+def _declared_by_generated(nodes: list[gast.AST]) -> set[str]:
+    """The names that generated functions among the nodes of a function take from it. What the user's own declare is bound where the user bound it."""
+    made = [n for n in nodes if isinstance(n, gast.FunctionDef) and getattr(n, "generated", False)]
+    inner = [n for f in made for n in own_statements(f) if isinstance(n, gast.Nonlocal)]
     return {name for n in inner for name in n.names}
 
 
-def _own_names(node: gast.FunctionDef) -> set[str]:
-    """The names that a function binds, or declares to be those of others."""
+def _own_names(nodes: list[gast.AST]) -> set[str]:
+    """The names that a function of these nodes binds, or declares to be those of others."""
     own: set[str] = set()
-    for inner in own_nodes(node):
+    for inner in nodes:
         if isinstance(inner, (gast.Global, gast.Nonlocal)):
             own.update(inner.names)
         else:

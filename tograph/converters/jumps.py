@@ -22,7 +22,15 @@ from dataclasses import dataclass
 from ..transpiler.anno import Fact, copy_facts, get_fact, set_fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant, name
-from .context import FUNCTIONS, OPERATORS, Context, Converter, has_yield, is_docstring, own_nodes
+from .context import (
+    FUNCTIONS,
+    OPERATORS,
+    Context,
+    Converter,
+    has_yield,
+    is_docstring,
+    own_statements,
+)
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = (gast.For, gast.While)
@@ -111,7 +119,7 @@ def _leaves(block: list[gast.stmt]) -> bool:
     """Whether a block always leaves, and by a jump: an exception ends the graph where it is, and needs no guard."""
     jumps = (gast.Return, gast.Break, gast.Continue)
     return not completes(block) and any(
-        isinstance(n, jumps) for s in block for n in [s, *own_nodes(s)]
+        isinstance(n, jumps) for s in block for n in [s, *own_statements(s)]
     )
 
 
@@ -133,7 +141,7 @@ def _jump_live(block: list[gast.stmt]) -> frozenset[str]:
     """What is live where the jumps in a block go."""
     live: set[str] = set()
     for s in block:
-        for n in [s, *own_nodes(s)]:
+        for n in [s, *own_statements(s)]:
             if isinstance(n, (gast.Break, gast.Continue)):
                 live |= get_fact(n, Fact.LIVE_OUT, _EMPTY)
     return frozenset(live)
@@ -366,7 +374,7 @@ class Jumps(Converter):
 
 def _acts_late(block: list[gast.stmt]) -> bool:
     """Whether code of a block may run, and fail, after a jump in it: a ``finally``, or the end of a ``with``."""
-    inner = [n for s in block for n in [s, *own_nodes(s)]]
+    inner = [n for s in block for n in [s, *own_statements(s)]]
     return any(isinstance(n, gast.With) or (isinstance(n, _TRIES) and n.finalbody) for n in inner)
 
 
@@ -376,4 +384,4 @@ def _bound(block: list[gast.stmt]) -> frozenset[str]:
 
 def _holds_return(s: gast.stmt) -> bool:
     inner = isinstance(s, (*FUNCTIONS, gast.ClassDef))  # their returns are their own
-    return not inner and any(isinstance(n, gast.Return) for n in own_nodes(s))
+    return not inner and any(isinstance(n, gast.Return) for n in own_statements(s))

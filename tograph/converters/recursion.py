@@ -48,7 +48,7 @@ from ..runtime.symbols.funcgraph import FuncGraph, current_graph, is_tracing
 from ..runtime.symbols.retrace import Retrace
 from ..runtime.symbols.root import Root
 from ..transpiler.syntax import gast
-from .context import FUNCTIONS, OPERATORS, Converter, has_yield, is_docstring, own_nodes
+from .context import FUNCTIONS, OPERATORS, Converter, is_docstring, own_nodes
 from .jumps import completes
 from .recursive_calls import recursive_call, refused
 
@@ -64,6 +64,9 @@ RING = 3
 
 # ---- the rewrite
 
+# Functions with these in them are no loops.
+_HOLDING = (*FUNCTIONS, gast.ClassDef, gast.Yield, gast.YieldFrom, gast.Await)
+
 
 class TailCalls(Converter):
     """Gives functions that end with a call of themselves their form as a loop."""
@@ -71,13 +74,15 @@ class TailCalls(Converter):
     def visit_FunctionDef(self, node):
         node = self.generic_visit(node)
         names = _parameters(node.args)
-        held = any(isinstance(n, (*FUNCTIONS, gast.ClassDef)) for n in own_nodes(node))
-        if names is None or held or has_yield(node):
+        if names is None:
+            return node
+        inner = list(own_nodes(node))
+        if any(isinstance(n, _HOLDING) for n in inner):
             return node
         at = int(is_docstring(node.body[0]))
-        returned = [n.value for n in own_nodes(node) if isinstance(n, gast.Return)]
+        returned = [n.value for n in inner if isinstance(n, gast.Return)]
         rewrite = _Activation(self, node.name, names, silent=all(map(_is_none, returned)))
-        called = [n.value for n in own_nodes(node) if isinstance(n, gast.Expr)] if rewrite.silent else returned  # fmt: skip
+        called = [n.value for n in inner if isinstance(n, gast.Expr)] if rewrite.silent else returned  # fmt: skip
         if not any(value is not None and rewrite.calls(value) for value in called):
             return node  # most functions: a copy of the body takes longer than other passes
         body = rewrite.block(copy.deepcopy(node.body[at:]), last=True)

@@ -17,4 +17,6 @@ def analyze_all(fn: gast.FunctionDef | gast.AsyncFunctionDef | gast.Lambda) -> s
     graphs = cfg.build_all(fn)
     liveness.annotate(fn, graphs)
     reaching.annotate(fn, graphs)
+    for graph in graphs:
+        graph.release()
     return names

@@ -85,6 +85,11 @@ class Graph:
         self.nodes = order
         self.functions = list(dict.fromkeys(self.functions))  # a finally body is built repeatedly
 
+    def release(self) -> None:
+        """Nobody asks for the ways through the function any more: nodes that name each other would keep its tree until the next collection."""
+        for node in self.nodes:
+            node.succ = node.exc = node.pred = []
+
 
 def _postorder(root: Node, seen: set[Node]) -> list[Node]:
     """The nodes reached from ``root`` and not seen yet; the first successor is finished last."""

@@ -5,17 +5,18 @@ change of gast (or its removal) touches one file.
 """
 
 import ast
-import functools
 from collections.abc import Collection, Iterator
 
 import gast
+from gast.ast3 import Ast3ToGAst, GAstToAst3
 
 from ..syntax_trees import parse
+from .trees import Alike, AlikeToAst, Kinds, placed
 
 __all__ = [
+    "FIELDS_WITH_NODES",
     "children",
     "copy_location",
-    "fields_with_nodes",
     "from_ast",
     "gast",
     "parse_expression",
@@ -25,14 +26,22 @@ __all__ = [
 ]
 
 
+class _ToGast(Alike, Ast3ToGAst):
+    kinds = Kinds(gast)
+
+
+class _ToAst(AlikeToAst, GAstToAst3):
+    kinds = Kinds(ast)
+
+
 def from_ast(node: ast.AST) -> gast.AST:
     """The gast form of a tree of the running Python's ``ast``; positions are kept."""
-    return gast.ast_to_gast(node)
+    return _ToGast().visit(node)
 
 
 def to_ast(node: gast.AST) -> ast.AST:
     """The running Python's ``ast`` form of a gast tree, with missing positions filled in."""
-    return ast.fix_missing_locations(gast.gast_to_ast(node))
+    return placed(_ToAst().visit(node))
 
 
 def parse_statements(source: str) -> list[gast.stmt]:
@@ -52,21 +61,41 @@ _PLAIN = frozenset(
 )  # fmt: skip
 
 
-@functools.cache
-def fields_with_nodes(kind: type[gast.AST]) -> tuple[str, ...]:
-    """The fields of a class of nodes that may hold nodes other than contexts and operators, or lists of them."""
-    return tuple(f for f in kind._fields if f not in _PLAIN)
+_LITERALS = (gast.Constant, gast.MatchSingleton)  # their values are no nodes
+
+
+class _Fields(dict[type[gast.AST], tuple[str, ...]]):
+    """By class of nodes: the fields that may hold nodes other than contexts and operators, or lists of them.
+
+    A dict: asking a function for each node of each walk takes as long as the rest of the walk.
+    """
+
+    def __missing__(self, kind: type[gast.AST]) -> tuple[str, ...]:
+        plain = _PLAIN | {"value"} if issubclass(kind, _LITERALS) else _PLAIN
+        self[kind] = tuple(f for f in kind._fields if f not in plain)
+        return self[kind]
+
+
+FIELDS_WITH_NODES = _Fields()
 
 
 def children(node: gast.AST) -> list[gast.AST]:
     """The nodes right below a node, in the order of its fields, but for contexts and operators."""
     out: list[gast.AST] = []
+    kind = node.__class__
+    if kind is gast.Name:  # more than half of all nodes
+        if node.annotation is not None:
+            out.append(node.annotation)
+        return out
     fields = node.__dict__
-    for name in fields_with_nodes(node.__class__):
+    for name in FIELDS_WITH_NODES[kind]:
         value = fields.get(name)
+        if value is None:
+            continue
         if value.__class__ is list:
-            out += [v for v in value if isinstance(v, gast.AST)]
-        elif value is not None and isinstance(value, gast.AST):
+            if value:
+                out += [v for v in value if isinstance(v, gast.AST)]
+        elif isinstance(value, gast.AST):
             out.append(value)
     return out
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from .syntax import copy_location, fields_with_nodes, gast, parse_statements, walk
+from .syntax import FIELDS_WITH_NODES, copy_location, gast, parse_statements, walk
 
 Filling = Any
 
@@ -92,12 +92,13 @@ class _Filler:
         if kind is gast.Name and is_hole(node.id):
             filling = self.take(node.id)
             if not isinstance(filling, str):
+                self.placed.add(filling)
                 return filling
             return gast.Name(filling, node.ctx, None, None)
         made: Any = kind.__new__(kind)  # type: ignore[call-overload]
         fields = made.__dict__
         fields.update(node.__dict__)
-        for field in fields_with_nodes(kind):
+        for field in FIELDS_WITH_NODES[kind]:
             value = fields.get(field)
             if type(value) is list:
                 block = value and isinstance(value[0], gast.stmt)
@@ -120,7 +121,9 @@ class _Filler:
         out: list[Any] = []
         for value in values:
             if type(value) is gast.Name and is_hole(value.id) and isinstance(self.fillings.get(value.id), list):  # fmt: skip
-                out += self.take(value.id)
+                filling = self.take(value.id)
+                self.placed.update(filling)
+                out += filling
             elif is_hole(value):
                 filling = self.take(value)
                 out += filling if isinstance(filling, (list, tuple)) else [filling]

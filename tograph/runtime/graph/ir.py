@@ -38,6 +38,9 @@ class Value:
         return f"<value of {self.node.op if self.node else 'input'}: {self.type}>"
 
 
+_NOT_LOOKED: tuple[Any, Any, list[Value]] = (None, None, [])
+
+
 class Node:
     """One operation. ``grad`` is False for an op recorded while gradients were off.
 
@@ -58,14 +61,15 @@ class Node:
         location: Location | None = None,
         grad: bool = True,
     ):
-        self.op, self.args, self.kwargs = op, tuple(args), dict(kwargs or {})
-        self.regions = dict(regions or {})
+        self.op, self.args = op, tuple(args)
+        self.kwargs: dict[str, Any] = dict(kwargs) if kwargs else {}
+        self.regions: dict[str, Graph] = dict(regions) if regions else {}
         self.outputs = [Value(t, self, i) for i, t in enumerate(types)]
         self.control_inputs: list[Node] = []
         self.location, self.grad, self.unsure = location, grad, False
         self.over: tuple[Value, ...] = ()
         self.told: dict[int, Value] | None = None  # see ``overwritten``
-        self._found: tuple[Any, Any, list[Value]] = (None, None, [])
+        self._found = _NOT_LOOKED
 
     @property
     def inputs(self) -> list[Value]:
@@ -148,10 +152,16 @@ def items_in(tree: Any, kind: type[T] | tuple[type, ...]) -> Iterator[T]:
             yield from items_in(item, kind)
 
 
+_SIMPLE = frozenset({bool, float, int, str, type(None)})
+
+
 def map_values(function: Callable[[Value], Any], tree: Any) -> Any:
     """``tree`` with every value replaced by ``function(value)``."""
-    if type(tree) is Value:
+    kind = type(tree)
+    if kind is Value:
         return function(tree)
+    if kind is tuple:  # all arguments of a node are one: what most of them are is not asked again
+        return tuple([function(t) if type(t) is Value else t if type(t) in _SIMPLE else map_values(function, t) for t in tree])  # fmt: skip
     if isinstance(tree, list):
         return [map_values(function, t) for t in tree]
     if isinstance(tree, tuple):

@@ -110,8 +110,14 @@ class Effects:
         if not (self.reads or self.writes or self.overwrites):
             return self
         found = (self.reads, self.writes, self.overwrites)
-        reads, writes, overwrites = [place(p) if p else () for p in found]
-        return replace(self, reads=reads, writes=writes, overwrites=overwrites)
+        return self.with_places(*(place(p) if p else () for p in found))
+
+    def with_places(
+        self, reads: tuple[int, ...], writes: tuple[int, ...], overwrites: tuple[int, ...]
+    ) -> Effects:
+        """The same effects on inputs at other positions: ``dataclasses.replace`` takes thrice as long."""
+        return Effects(self.random, self.io, self.may_fail, reads, writes, self.diverges,
+                       self.foldable, self.mergeable, overwrites)  # fmt: skip
 
 
 PURE, MAY_FAIL, IO = Effects(), Effects(may_fail=True), Effects(io=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -112,12 +111,11 @@ def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
     every: dict[int, ops.Effects] = {}  # most are the rows' own, which are few
     for node, e in zip(graph.nodes, effects):
         if e.reads or e.writes or e.overwrites:
-            taken = {homes.of(node.inputs[i]) for i in e.overwrites}
-            places = [position.get(v) for v in node.inputs]
-            e = replace(e, overwrites=()).at(functools.partial(_translated, places))
-            if taken:
-                found = tuple(i for v, i in position.items() if homes.of(v) in taken)
-                e = replace(e, overwrites=found)
+            inputs = node.inputs
+            places = [position.get(v) for v in inputs]
+            taken = {homes.of(inputs[i]) for i in e.overwrites}
+            over = tuple(i for v, i in position.items() if homes.of(v) in taken) if taken else ()
+            e = e.with_places(_translated(places, e.reads), _translated(places, e.writes), over)
         every[id(e)] = e
     total = functools.reduce(operator.or_, every.values(), ops.PURE)
     total = total.at(lambda found: tuple(sorted(set(found))))

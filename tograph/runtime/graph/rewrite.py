@@ -51,7 +51,9 @@ def copy_node(node: Node, env: dict[Value, Value], ordered: bool = True) -> Node
         location=node.location,
         grad=node.grad,
     )
-    copy.over, copy.unsure = tuple(env[v] for v in node.over if v in env), node.unsure
+    copy.unsure = node.unsure
+    if node.over:
+        copy.over = tuple(env[v] for v in node.over if v in env)
     env.update(zip(node.outputs, copy.outputs))
     return copy
 

@@ -19,7 +19,7 @@ from ..kernels import jit
 from ..passes import optimize
 from ..passes.fork import forked
 from ..passes.lift_writes import lifted, writes_inside
-from ..passes.settle import commits, has_try, uncommitted, unwrapped
+from ..passes.settle import commits, has_try, uncommit, unwrapped
 from . import results
 from .added import added
 from .alike import alike
@@ -54,7 +54,7 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
     given = graph
     # Where something fails the host runs all of it.
     if commits(graph):
-        graph = uncommitted(graph)
+        graph = uncommit(copied(graph))
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
     made = added(alike(joined(packed(created(texts_typed(typed(paired(graph))))))))

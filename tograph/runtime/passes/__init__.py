@@ -28,12 +28,12 @@ from .fork import forked
 from .forward import forward
 from .hoist import hoist
 from .inline import inline
-from .lift_writes import lifted, writes_inside
+from .lift_writes import lift, writes_inside
 from .loop_state import loop_state
 from .prune import prune
 from .reinplace import reinplace
 from .roll import roll
-from .settle import has_try, settle, uncommitted, unwrapped
+from .settle import has_try, settle, uncommit, unwrapped
 from .simplify import simplify
 from .sink import sink
 from .skip_vectors import skip_vectors
@@ -114,8 +114,8 @@ def optimize_lifted(graph: Graph) -> Graph | None:
     if not (has_try(graph) or writes_inside(graph)):
         return None
     with collector.seldom():
-        made = lifted(unwrapped(forked(uncommitted(_run(FIRST, graph)))))
-        return None if writes_inside(made) else optimize(made, inference=False)
+        made = lift(unwrapped(forked(uncommit(_run(FIRST, graph)))))
+        return None if writes_inside(made) else _run_on(passes(inference=False), made)
 
 
 def rolled(graph: Graph, watched: bool = False) -> Graph | None:
@@ -139,11 +139,15 @@ def write_in_place(graph: Graph) -> Graph:
 
 def _run(steps: list[Pass], graph: Graph) -> Graph:
     with collector.seldom():
-        made = copied(graph)
-        if not settings.NOOPT:
-            for step in steps:
-                made = checked(step.run, made) if settings.VERIFY else step.run(made)
-        set_control_inputs(made)
+        return _run_on(steps, copied(graph))
+
+
+def _run_on(steps: list[Pass], made: Graph) -> Graph:
+    """The same on a graph that nobody else has."""
+    if not settings.NOOPT:
+        for step in steps:
+            made = checked(step.run, made) if settings.VERIFY else step.run(made)
+    set_control_inputs(made)
     return made
 
 

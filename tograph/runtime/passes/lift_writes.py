@@ -18,12 +18,15 @@ _LIFTED = ("If", "Case", "While", "Call")
 
 def lifted(graph: Graph) -> Graph:
     """A copy of ``graph`` in which only its own nodes write, as far as can be; ``graph`` itself where no region writes."""
-    if not writes_inside(graph):
-        return graph
-    made = copied(graph)
-    _lift(made, {})
-    forward_reads(made)
-    return made
+    return lift(copied(graph)) if writes_inside(graph) else graph
+
+
+def lift(graph: Graph) -> Graph:
+    """``graph``, in which only its own nodes write now, as far as can be."""
+    if writes_inside(graph):
+        _lift(graph, {})
+        forward_reads(graph)
+    return graph
 
 
 def writes_inside(graph: Graph) -> bool:

@@ -1,7 +1,7 @@
 """A ``try`` that makes no difference becomes its body: each handler only raises again, or nothing in the body can fail.
 
 What the body keeps for handlers that are gone, in a cell, goes too. ``unwrapped`` does so with every ``try``: right for a run
-that ends well, where the one that fails is run otherwise. So does ``uncommitted`` with what is done in case an op fails.
+that ends well, where the one that fails is run otherwise. So does ``uncommit`` with what is done in case an op fails.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ def unwrapped(graph: Graph) -> Graph:
     return _replace(copied(graph), lambda node: True)
 
 
-def uncommitted(graph: Graph) -> Graph:
-    """A copy of ``graph`` that changes Python objects at its end only: right for such a run too."""
-    made = copied(graph)
-    leave_out(made, [COMMIT])
-    prune(made)
-    return made
+def uncommit(graph: Graph) -> Graph:
+    """``graph``, which changes Python objects at its end only now: right for such a run too."""
+    leave_out(graph, [COMMIT])
+    prune(graph)
+    return graph
 
 
 def commits(graph: Graph) -> bool:
