@@ -261,7 +261,7 @@ def _iterated(left, body, names, test):
     if not is_staged(go) or (not left[FEW:] and attempt.size() < LARGE):
         attempt.commit()
         return is_staged(go) or go
-    begun = control_flow.outermost() and attempt.makes_state()
+    begun = attempt.lasts() or (control_flow.outermost() and attempt.makes_state())
     if begun:
         attempt.commit()
         left = left[1:]

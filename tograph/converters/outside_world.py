@@ -115,8 +115,11 @@ def _note(f: Any, acts: bool) -> None:
     watch, name = reads.current(), getattr(f, "__name__", type(f).__name__)
     if watch is None:
         return
-    if journal.depth() > 1:
-        raise _refused(f, "acts on what is" if acts else "asks for what is")
+    refused = _refused(f, "acts on what is" if acts else "asks for what is")
+    if acts:
+        journal.lasts(refused)
+    elif journal.is_staged():
+        raise refused
     watch.check(sources.object_(_WORLD, name), "once", "False", None, f"what {name}() tells")
     if acts:
         watch.acted = name
@@ -166,10 +169,12 @@ def is_opened_here(file: Any) -> bool:
 
 def plain_text(text: Any, staged: bool = False) -> Any:
     """What is written to such a file; StagingError for what only the run knows, and in a staged branch or loop."""
-    if staged or isinstance(text, StagedString) or journal.depth() > 1:
-        raise StagingError(
-            "this file is opened in the function, while tracing, and is written while tracing: what is known only when the graph runs, and what a "
-            "staged branch or loop writes, goes to a file that is open before the call, or by tg.py_function",
-            user_location(),
-        )
+    refused = StagingError(
+        "this file is opened in the function, while tracing, and is written while tracing: what is known only when the graph runs, and what a "
+        "staged branch or loop writes, goes to a file that is open before the call, or by tg.py_function",
+        user_location(),
+    )
+    if staged or isinstance(text, StagedString):
+        raise refused
+    journal.lasts(refused)
     return text

@@ -72,6 +72,10 @@ def while_stmt(test, body, names, options=None, endless=False) -> None:
         places = places_of(names, ask, body)
         attempt = control_flow.Attempt(places)
         after = attempt.run(lambda: (body(), test())[1])
+        if is_staged(after) and attempt.lasts():
+            attempt.commit()
+            value = after
+            break
         if is_staged(after):
             attempt.undo()
             break

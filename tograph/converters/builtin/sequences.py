@@ -352,7 +352,7 @@ for _kind in (*guards.MAPPINGS, collections.Counter):
 
 
 def _move_to_end(x, key, last=True):
-    if journal.depth() > 1:
+    if journal.is_staged():
         raise StagingError("the order of an OrderedDict cannot depend on a staged condition", user_location())  # fmt: skip
     reads.passed((x,))
     journal.record(locations.contents(x))

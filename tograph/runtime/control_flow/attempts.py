@@ -66,6 +66,10 @@ class Attempt:
             for p, old in self.log.entries.values()
         )
 
+    def lasts(self) -> bool:
+        """Whether it did what cannot be undone: what has come to its end may be kept, as an iteration in front of a staged loop."""
+        return self.log.lasting is not None
+
     def commit(self) -> None:
         """Keep what was done."""
         journal.pop(self.log)
@@ -91,7 +95,7 @@ class Attempt:
         raise self.error
 
     def undo(self) -> None:
-        """Put everything back, and what an exception left open in it."""
+        """Put everything back, and what an exception left open in it. LastingChangeError where that cannot be."""
         self._close()
         journal.unwind(self.log)
         self.log.rollback()
@@ -111,6 +115,8 @@ class Attempt:
         del self.graph.root.created[self.created :]
         self.graph.root.settled.clear()
         self.graph.root.settled.update(self.settled)
+        if self.log.lasting is not None:
+            raise self.log.lasting
 
     def _close(self) -> None:
         """Close the generators that it has begun: what their ``finally`` does, which Python runs sooner or later, is undone with the rest."""

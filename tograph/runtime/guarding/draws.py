@@ -42,8 +42,8 @@ class Draws:
         """``function``, a method of ``owner`` or a function of numpy, seeds a generator."""
         shared = _are_loaded() and function is np.random.seed
         x = np.random.mtrand._rand if shared else owner
-        if is_generator(x) and journal.depth() > 1:
-            raise opaque.refusal(x, "and what it holds afterwards depends on a staged condition")
+        if is_generator(x):
+            journal.lasts(opaque.refusal(x, "and what it holds afterwards depends on a staged condition"))  # fmt: skip
         if is_generator(x):
             self.fresh.append(x)
 

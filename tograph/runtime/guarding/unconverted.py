@@ -206,7 +206,7 @@ def _holds(function: Any) -> bool:
 def _check_blind(roots: tuple) -> None:
     for x in roots:
         if opaque.blind(x):
-            raise opaque.refusal(x, "and it does not show what it holds")
+            journal.lasts(opaque.refusal(x, "and it does not show what it holds"))
 
 
 def _watched(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -> Any:

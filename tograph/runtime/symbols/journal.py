@@ -76,7 +76,8 @@ class Journal:
     ``variables``: the places among the entries that plain assignments change, of which only the first is noted.
     ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong. ``called``: it is a function that another
     one calls, and runs where it stands. ``begun``: Python's own generators that code in it has begun. ``backs``: what undoes, with an attempt, changes
-    that are to no location, of tensors made in the region that became another one.
+    that are to no location, of tensors made in the region that became another one. ``lasting``: the error where an attempt has to be undone that has
+    changed what does not show what it holds, such as a file.
     """
 
     def __init__(self, tried: bool = False, called: bool = False) -> None:
@@ -90,6 +91,7 @@ class Journal:
         self.tried, self.called = tried, called
         self.begun: list[weakref.ref] = []
         self.backs: list[Callable[[], None]] = []
+        self.lasting: Exception | None = None
 
     def add(self, location: Location, old: Any) -> None:
         """Note the content before the first change of a location."""
@@ -190,6 +192,14 @@ def unwind(journal: Journal) -> None:
 def joined_steps(before: list[Step] | None, after: list[Step] | None) -> list[Step] | None:
     """The steps of two parts of a region, where they are known of both."""
     return None if before is None or after is None else before + after
+
+
+def lasts(error: Exception) -> None:
+    """Note a change that cannot be undone; the error in a branch or loop of the graph, and where an attempt that is open has to be undone."""
+    if is_staged():
+        raise error
+    for log in _stack.journals:
+        log.lasting = log.lasting or error
 
 
 def adopt(journal: Journal) -> None:
