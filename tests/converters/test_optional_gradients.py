@@ -103,6 +103,7 @@ def test_as_in_eager(step, kind):
 
 
 def test_a_class_of_ones_own_steps_once():
+    torch.manual_seed(0)  # the first call does not reach all parameters
     for decorator in (tg.function, lambda f: f):
         net = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
         opt = Counting(net.parameters(), 0.1, momentum=0.9)

@@ -1,5 +1,6 @@
 """What asks the world outside, or acts on it, does so at every call; where that cannot be, it is refused."""
 
+import collections
 import contextvars
 import datetime
 import logging
@@ -180,3 +181,49 @@ def test_settings_of_the_process_in_a_branch_are_refused(change):
 
     with pytest.raises(StagingError, match="acts on what is outside of the program"):
         tg.function(f)(torch.tensor(False))
+
+
+def in_plain_loops(folder, x):
+    n = 0
+    while n < 3:
+        with open(folder / f"f{n}", "w") as file:
+            print("line", n, file=file)
+        n += 1
+    found, order = sorted(os.listdir(folder)), collections.OrderedDict(a=1, b=2)
+    with open(folder / "f2", "rb") as file:
+        chunks = []
+        while chunk := file.read(3):
+            chunks.append(chunk)
+    while os.listdir(folder):
+        os.remove(folder / os.listdir(folder)[0])
+        order.move_to_end("a")
+    return found, chunks, list(order), x
+
+
+def test_files_in_plain_loops(tmp_path):
+    assert tg.function(in_plain_loops)(tmp_path, 1) == in_plain_loops(tmp_path, 1)
+
+
+def test_files_in_loops_that_come_to_be_staged(tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("a\nb\nc\n")
+
+    def ahead(x):
+        with open(path) as file:
+            total = 0.0
+            while total < x:
+                if total == 0.0:
+                    file.readline()
+                total = total + x / 3
+            return total, file.readline()
+
+    def each(x):
+        with open(path) as file:
+            total = 0.0
+            while total < x:
+                total = total + x * len(file.readline())
+            return total
+
+    for f in (ahead, each):
+        with pytest.raises(StagingError, match="does not show what it holds"):
+            tg.function(f)(torch.tensor(3.0))
