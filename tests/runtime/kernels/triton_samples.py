@@ -14,6 +14,12 @@ from tograph.runtime.kernels.triton_source import render
 from tograph.runtime.kernels.triton_text import ERROR
 
 
+def loops_alone(graph: Graph, inputs) -> Kernel:
+    """The loop IR of a graph as one kernel: tensors of any size, of which none is made."""
+    region = fused(graph)
+    return build(region.region, region.metas(inputs), "k")
+
+
 def loops_of(graph: Graph, inputs) -> tuple[Kernel, list[torch.Tensor]]:
     """The loop IR of a graph as one kernel, and fresh memory for its outputs."""
     region = fused(graph)
