@@ -93,7 +93,9 @@ def test_as_in_eager(f):
     for n in range(5):
         got, want = outcome(converted, n), outcome(f, n)
         if isinstance(want, str):
-            assert got == want
+            assert (
+                got.partition("appears")[2] == want.partition("appears")[2] != ""
+            )  # torch 2.11 begins otherwise
         else:
             torch.testing.assert_close(got, want)
 
