@@ -105,7 +105,7 @@ def generator_that_swallows(x, log):
 
 @cases(*ROWS)
 def suppressed(x, log):
-    with contextlib.suppress(KeyError, ArithmeticError):
+    with contextlib.suppress(KeyError, (IndexError, (ArithmeticError,))):
         x = x + 1
         if x > 2:
             raise KeyError("k")

@@ -90,7 +90,7 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
         with context(manager) as entered:
             body(entered)
     elif isinstance(manager, contextlib.suppress):
-        kinds: Any = vars(manager)["_exceptions"]
+        kinds = _flat(vars(manager)["_exceptions"])
         try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
     elif (generator := _generator_of(manager)) is not None:
         _through_generator(generator, body, places_of(names, body))
@@ -107,6 +107,11 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
     else:
         with context(manager) as entered:
             body(entered)
+
+
+def _flat(kinds: Any) -> tuple[Any, ...]:
+    """The classes of a ``suppress``, which takes tuples in tuples, as ``issubclass`` does and no ``except``."""
+    return sum(map(_flat, kinds), ()) if isinstance(kinds, tuple) else (kinds,)
 
 
 _NO_MANAGER = "{0!r} object does not support the context manager protocol"
