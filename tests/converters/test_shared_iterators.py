@@ -191,3 +191,21 @@ def test_one_trace():
     for (t,) in NUMBERS:
         f(torch.tensor(t))
     assert f.trace_count == 1
+
+
+def test_attributes_of_what_a_loop_goes_over_are_not_asked_for():
+    class Asked(list):
+        def __getattr__(self, name):
+            seen.append(name)
+            raise AttributeError(name)
+
+    def f(x):
+        out, items = [], Asked([1, 2])
+        for i in items:
+            out.append((i, items[0]))
+        return out, x
+
+    for run in (f, tg.function(f)):
+        seen = []
+        assert run(1) == ([(1, 1), (2, 1)], 1)
+        assert "position" not in seen

@@ -29,7 +29,7 @@ from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
-from . import module_hooks, recursion, standard, torchscript, union
+from . import module_hooks, recursion, rings, standard, torchscript, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -143,7 +143,7 @@ def call(f, /, *args, **kwargs):
         # no frame of ours between two functions of the user but this one: they may recurse deeply
         direct = _direct(f)
         reads.method(f, args)
-        if direct is not None and recursion.names_itself(f):
+        if direct is not None and rings.names_itself(f):
             return recursion.entered(direct, f, args, kwargs)
         found = direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
     else:

@@ -89,10 +89,10 @@ def _shared_source(x, found):
     if isinstance(x, Generator) and x.fresh:
         x.pulled()
         return iterator_of(x)
-    ahead = found or isinstance(x, Counting) or is_staged(getattr(x, "position", 0))
-    if isinstance(x, SequenceIterator) and ahead and is_tracing():
-        return PICKED[0](x)
-    return iterator_of(x)
+    if not isinstance(x, SequenceIterator) or not is_tracing():
+        return iterator_of(x)
+    ahead = found or isinstance(x, Counting) or is_staged(x.position)
+    return PICKED[0](x) if ahead else iterator_of(x)
 
 
 def for_stmt(iterable, body, names, test=None, options=None, shared=False) -> None:

@@ -43,7 +43,6 @@ from ..runtime import control_flow
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction
 from ..runtime.inference.shapes import SYMBOLS
-from ..runtime.symbols.code_lines import per_code
 from ..runtime.symbols.funcgraph import FuncGraph, current_graph, is_tracing
 from ..runtime.symbols.retrace import Retrace
 from ..runtime.symbols.root import Root
@@ -51,6 +50,7 @@ from ..transpiler.syntax import gast
 from .context import FUNCTIONS, OPERATORS, Converter, is_docstring, own_nodes
 from .jumps import completes
 from .recursive_calls import recursive_call, refused
+from .rings import names_itself
 
 # Calls of one function inside each other, each in a staged branch of the one before, after which it is traced as a loop: of those that are
 # alike, and of those that differ in numbers and lists only. So is one that is called so often in all.
@@ -59,8 +59,6 @@ ALIKE, COUNTED, ALL = 8, 24, 256
 ENDLESS = 24
 # The same of calls that are not in a staged branch: Python's own conditions may end them.
 STRAIGHT = 150
-# As many functions may call each other in a ring.
-RING = 3
 
 # ---- the rewrite
 
@@ -190,50 +188,6 @@ class _Calls(threading.local):
 
 
 _calls = _Calls()
-
-
-def names_itself(f: types.FunctionType) -> bool:
-    """Whether a function may call itself, by itself or in a ring of at most ``RING``."""
-    known = _itself(f.__code__)
-    if not known:
-        known.append(_comes_back(f))
-    return known[0]
-
-
-def _comes_back(f: types.FunctionType) -> bool:
-    """Whether a function, or one in a ring with it, uses its name, or a variable that holds it: a lambda has no name."""
-    level, seen = [f], {f}
-    for _ in range(RING):
-        if any(f.__code__.co_name in _names(g.__code__) for g in level):
-            return True
-        called = [h for g in level for h in _called(g)]
-        if any(h.__code__ is f.__code__ for h in called):
-            return True
-        level = [h for h in dict.fromkeys(called) if h not in seen]
-        seen.update(level)
-    return False
-
-
-@per_code
-def _itself(code: types.CodeType) -> list[bool]:
-    """Where the answer for the code is kept: it takes the function too."""
-    return []
-
-
-def _names(code: types.CodeType) -> tuple[str, ...]:
-    return (*code.co_names, *code.co_freevars)
-
-
-def _called(f: types.FunctionType) -> list[types.FunctionType]:
-    """The functions among a function's variables from around it."""
-    held = [f.__globals__.get(n) for n in f.__code__.co_names]
-    for cell in f.__closure__ or ():
-        try:
-            held.append(cell.cell_contents)
-        except ValueError:  # a variable that is not bound yet
-            continue
-    held = [x.python_function if isinstance(x, Function) else x for x in held]
-    return [x for x in held if type(x) is types.FunctionType]
 
 
 def enter(function: types.FunctionType, args: tuple, kwargs: dict[str, Any]) -> None:

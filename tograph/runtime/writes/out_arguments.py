@@ -51,6 +51,9 @@ def left(form: Any, func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
+_OF_TORCH = (RuntimeError, TypeError, ValueError, IndexError)  # what its ops raise
+
+
 def check_dtypes(func: Any, args: tuple, kwargs: dict, outs: list[Any], results: list[Any]) -> None:
     """Raise what torch raises where what is computed has another dtype than ``out``: the op runs on ones, and on zeros, which are positions.
 
@@ -72,7 +75,7 @@ def check_dtypes(func: Any, args: tuple, kwargs: dict, outs: list[Any], results:
                 args, kwargs = tree_unflatten(given, shape)
                 func(*args, **kwargs)
                 return
-            except Exception as error:
+            except _OF_TORCH as error:
                 first = first or error
     assert first is not None
     raise first
