@@ -334,7 +334,7 @@ _EACH = ["view", "_unsafe_view", "reshape", "permute", "transpose.int", "t", "un
          "index.Tensor", "index_put", "neg", "repeat", "diag_embed", "diag", "trace", "index_add", "scatter_add", "embedding"]  # fmt: skip
 _NAMED: dict[str, Callable[[Emit], Pair | None]] = {
     "add.Tensor": _sum("add"), "sub.Tensor": _sum("sub"), "mul.Tensor": lambda e: product(e, e.given(0), e.given(1)), "div.Tensor": _div,
-    "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_to_copy": _converts,
+    "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_conj_physical": _conjugate, "_to_copy": _converts,
     "zeros": _filled, "ones": _filled, "empty.memory_format": _filled, "zeros_like": _filled, "ones_like": _filled, "empty_like": _filled,
     "new_zeros": _filled, "new_ones": _filled, "full": _full, "scalar_tensor": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
     "addmm": _addmm, "copy": _copied, "complex": _made_of, "view_as_complex": _viewed, "where.self": _where,
