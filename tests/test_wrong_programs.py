@@ -607,7 +607,7 @@ def division_by_zero(n):
 # ---- values that are not known yet
 
 
-@wrong(NotImplementedError, NO_VALUE, "y is float32 tensor", "tg.py_function", args=(THREE,))
+@wrong(NotImplementedError, NO_VALUE, "y is float16 tensor", "tg.py_function", args=(THREE,))
 def numpy_of(x):
     y = x.half()
     return y.numpy()  # <-
