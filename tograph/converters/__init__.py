@@ -9,6 +9,6 @@
 * Calls: ``calls``, by ``call_rules`` and the tables of ``registry``, which ``builtin`` fills; ``construction``, ``special_results``, ``recursion`` (``rings``, ``recursive_calls``, ``shared_results``), ``standard``, ``spread``, ``star_arguments``, ``module_hooks`` (``hook_nodes``), ``torchscript``, ``compiled``; code
   that is not converted: ``left_alone`` (``outside_world``), ``resolved``, ``flags``.
 * Items: ``iter_call``, ``iterables`` (``chosen_items``, ``equal_ranges``), ``iterators``, ``staged_range``, ``generators`` (``resumable``, ``one_by_one``), ``consumers``, ``growing_lists`` (``joined_lists``), ``tables`` (``table_algebra``, ``new_keys``, ``set_order``), ``members`` (``set_relations``, ``staged_members``), ``steady``, ``container_changes``,
-  ``container_methods``.
+  ``container_methods``, ``progress``.
 * Staged values: ``staging`` says which are, ``union`` has those of several kinds (``union_keys``), ``staged_class`` the class of an exception.
 """
