@@ -65,7 +65,7 @@ def test_hooks_that_a_call_registers_and_removes_are_traced_once():
         seen = []
         handle = layer.register_forward_hook(lambda m, args, out: seen.append(out.sum()))
         while x.sum() < n:
-            x = layer(x).abs() + 1
+            x = x + layer(x).abs() + 1
         handle.remove()
         return x, layer(x), seen
 
