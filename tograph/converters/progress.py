@@ -41,7 +41,19 @@ class Bar:
 
 
 _SHOWN = frozenset(
-    "n total desc postfix format_dict last_print_n last_print_t start_t pos disable ncols".split()
+    [
+        "n",
+        "total",
+        "desc",
+        "postfix",
+        "format_dict",
+        "last_print_n",
+        "last_print_t",
+        "start_t",
+        "pos",
+        "disable",
+        "ncols",
+    ]
 )
 
 

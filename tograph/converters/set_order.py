@@ -42,10 +42,9 @@ def _ordered(keys):
     while room <= 4 * n:
         room *= 2
     table = torch.full((room,), _FREE)
-    filled, mask = 0, _SMALLEST - 1
-    for key in keys:
+    mask = _SMALLEST - 1
+    for filled, key in enumerate(keys, 1):
         table[_place(table, key, mask)] = key
-        filled += 1
         if filled * 5 >= mask * 3:
             old, before = table.clone(), mask + 1
             table.fill_(_FREE)
