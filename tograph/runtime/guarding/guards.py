@@ -26,7 +26,7 @@ from ..values.joins import same_number
 from ..values.locations import kind_in_c
 from .lookups import unheld
 from .sources import Source, holder
-from .tensor_facts import apart, clear, hooks_of, same_array, same_content, unconnected
+from .tensor_facts import apart, clear, hooks_of, lying, same_array, same_content, unconnected
 
 _OPS = {n: getattr(operator, n) for n in
         ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
@@ -329,7 +329,7 @@ IN_ORDER = "{0}.is_contiguous()"
 STRIDES, OFFSET = "{0}.stride() == {1}", "{0}.storage_offset() == {1}"
 PARAMETER = {found: f"(type({{0}}) is {{1}}) is {found}" for found in (True, False)}
 CAPTURED = "{0} is {1}()"  # an argument that is also a captured tensor
-APART = "apart({0}, tensors)"  # one that is written
+APART = "apart({0}, tensors)"  # one that is written; the text stands in saved files
 CLEAR = "clear(tensors, {1})"
 _OF_CALLS = frozenset((*OF_TENSORS, IN_ORDER, STRIDES, OFFSET, *PARAMETER.values(), CAPTURED, APART, CLEAR))  # fmt: skip
 
@@ -362,7 +362,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "same_held": same_held, "entry": entry, "nth": nth,
-                                 "same_array": same_array, "same_content": same_content, "apart": apart, "clear": clear, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "same_content": same_content, "lying": lying, "apart": apart, "clear": clear, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 
@@ -380,9 +380,12 @@ def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, di
         return names[id(source)]
 
     last = "None"
+    if any(check.test == APART for check in checks):
+        lines.append("alone = lying(tensors)")
     for check in checks:
         last = follow(check.source)
         test = NO_ITEMS if check.test == SAME_ITEMS and not check.old else check.test
+        test = "apart({0}, alone)" if test == APART else test
         lines.append(f"if not ({test.format(last, bind(check.old))}): return False")
     body = "".join(f"        {line}\n" for line in lines)
     steps = "".join(f"    {line}\n" for line in lines if not line.startswith("if "))
