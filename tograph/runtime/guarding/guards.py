@@ -132,6 +132,9 @@ def nth(items: Any, i: int) -> Any:
     return list(items.values())[i]
 
 
+MANY = 100  # checks beside which one more call of Python does not count
+
+
 class Guards:
     """The checks of a trace: ``hold(tensors)`` is True while the trace may be used."""
 
@@ -143,20 +146,21 @@ class Guards:
     ):
         """``grads``: tensors, or positions of arguments, with whether their ``.grad`` is missing."""
         self.checks, self.sizes, self.grads = checks, sizes, list(grads)
-        self.source, namespace = _write(checks)
-        exec(compile(self.source, "<tograph guards>", "exec"), namespace)
-        self.hold_outside: Callable[..., bool] = namespace["hold"]
-        if not sizes and not self.grads:
-            self.hold = namespace["hold"]
+
+    @cached_property
+    def hold_outside(self) -> Callable[..., bool]:
+        """What runs the checks: made when it is asked for, since those of a large module take a while to compile."""
+        return _compiled(self.checks)
 
     @cached_property
     def called(self) -> Callable[..., bool]:
         """``hold`` of the arguments themselves, not of a sequence of them."""
         if self.sizes or self.grads:
             return lambda *tensors: self.hold(tensors)
-        source, namespace = _write(self.checks, "*tensors")
-        exec(compile(source, "<tograph guards>", "exec"), namespace)
-        return namespace["hold"]
+        if len(self.checks) > MANY:
+            hold = self.hold_outside
+            return lambda *tensors: hold(tensors)
+        return _compiled(self.checks, "*tensors")
 
     @cached_property
     def beside_entry(self) -> Callable[..., bool] | None:
@@ -173,10 +177,7 @@ class Guards:
     def live(self, any_mode: bool) -> bool:
         """Whether what was read outside is what it was; what its own tensors require is for a call to tell, and its mode if ``any_mode``."""
         asked = {CLEAR, ANSWER} if any_mode else {CLEAR}
-        checks = [c for c in self.checks if not (c.of_call() or c.test in asked)]
-        source, namespace = _write(checks)
-        exec(compile(source, "<tograph guards>", "exec"), namespace)
-        return namespace["hold"]()
+        return _compiled([c for c in self.checks if not (c.of_call() or c.test in asked)])()
 
     @property
     def empty(self) -> bool:
@@ -185,6 +186,9 @@ class Guards:
 
     def hold(self, tensors: Any = ()) -> bool:
         """Whether everything that was read is what it was, for arguments with these tensors."""
+        if not self.sizes and not self.grads:
+            self.hold = self.hold_outside  # for the calls from now on
+            return self.hold_outside(tensors)
         if self._grad_changed(tensors) is not None:
             return False
         return self.hold_outside(tensors) and all(
@@ -332,6 +336,13 @@ CAPTURED = "{0} is {1}()"  # an argument that is also a captured tensor
 APART = "apart({0}, tensors)"  # one that is written; the text stands in saved files
 CLEAR = "clear(tensors, {1})"
 _OF_CALLS = frozenset((*OF_TENSORS, IN_ORDER, STRIDES, OFFSET, *PARAMETER.values(), CAPTURED, APART, CLEAR))  # fmt: skip
+
+
+def _compiled(checks: list[Check], parameters: str = "tensors=()") -> Callable[..., bool]:
+    """The function that runs some checks."""
+    source, namespace = _write(checks, parameters)
+    exec(compile(source, "<tograph guards>", "exec"), namespace)
+    return namespace["hold"]
 
 
 def _first_changed(checks: Sequence[Check], tensors: Any) -> list[Check]:

@@ -23,6 +23,7 @@ from ..passes.settle import commits, has_try, uncommit, unwrapped
 from . import results
 from .added import added
 from .alike import alike
+from .batch_norms import normalised
 from .complex_pairs import paired
 from .created import created
 from .direct import Late
@@ -57,7 +58,7 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
         graph = uncommit(copied(graph))
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
-    made = added(alike(joined(packed(created(texts_typed(typed(paired(graph))))))))
+    made = added(alike(joined(packed(created(texts_typed(typed(paired(normalised(graph)))))))))
     if made is given:
         made = copied(given)
     set_control_inputs(made, late=True)  # no pass above has kept what nodes wait for
