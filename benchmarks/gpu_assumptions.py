@@ -27,6 +27,12 @@ from tograph.runtime.kernels.triton_text import HEADER, Source
 
 PROBE = "the probe of conditional nodes"
 FUSED = "the probe of kernels that set handles"
+SIZES = (1002,), (3001, 1002), (5,), (300, 1000)  # of random numbers
+PRINTS = 9000  # of one loop: the ring is half full more than once
+LONG = (
+    1024,
+    200,
+)  # the side and the number of iterations of a loop that prints for longer than the host waits
 DOUBLE = Source("double", HEADER + """
 
 @triton.jit
@@ -55,12 +61,7 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "a failed capture leaves torch as it was", functools.partial(failed_capture, bench)
     for name, fn in CALLS.items():
         yield name, functools.partial(called, bench, name, fn)
-    for size in (
-        (1002,),
-        (3001, 1002),
-        (5,),
-        (300, 1000),
-    ):  # where time ends, every kind is there in one size
+    for size in SIZES:  # where time ends, every kind is there in one size
         for name, draw in DRAWS.items():
             yield f"{name} {size}", functools.partial(drawn, bench, name, draw, size)
 
@@ -408,14 +409,15 @@ def messages(bench: Any) -> str:
         return x, n
 
     fn, slow = tg.function(told), tg.function(long)
-    for n in (3, 9000, 0, 9000):
+    for n in (3, PRINTS, 0, PRINTS):
         given = torch.ones(64, device=bench.device), torch.tensor(n, device=bench.device)
         got, want = (_said_by(f, given) for f in (fn, told))
-        if n < 9000 and got != want:
+        if n < PRINTS and got != want:
             return f"{n}: {got[:100]!r} for {want[:100]!r}"
         if (lines := got.count("\n")) != n:
             return f"{n}: {lines} lines"
-    given = torch.eye(1024, device=bench.device), torch.tensor(200, device=bench.device)
+    side, trips = LONG
+    given = torch.eye(side, device=bench.device), torch.tensor(trips, device=bench.device)
     if (got := _said_by(slow, given)) != (want := _said_by(long, given)):
         return f"{len(got)} characters for {len(want)}"
     runner, why = runner_of(fn)

@@ -210,7 +210,8 @@ class Handle:
         flag = cu.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
         handle = cu.CUstream(stream.cuda_stream)
         _checked(cu.cuStreamUpdateCaptureDependencies(handle, [node], *edges, 1, flag))
-        return [params.conditional.phGraph_out[i] for i in range(bodies)]
+        # The list's elements point into memory of the driver's: the graphs themselves are kept.
+        return [cu.CUgraph(int(g)) for g in list(params.conditional.phGraph_out)[:bodies]]
 
 
 def _capture(stream: torch.cuda.Stream) -> tuple[Any, list[Any], int]:

@@ -32,7 +32,7 @@ from . import triton_jit
 from .loop_ir import ITEM_SIZES, Affine, Kernel, Unsupported
 from .planning import number
 from .recording import Pool
-from .split_rows import LONG, MOST_PARTS, PART, Split, split
+from .split_rows import LONG, MOST_PARTS, PART, Split, down, split
 from .stages import Stages, staged
 from .tiles import MOST_WARPS, Tile, product, tiles
 from .triton_source import VECTOR, render
@@ -113,7 +113,11 @@ def _others(loops: Kernel) -> Iterator[Option]:
 
 def _counts(loops: Kernel) -> list[int]:
     """Numbers of parts for a row that may be worth a second kernel."""
-    if not loops.row or product(loops.row) < LONG // 4:
+    if not loops.row:
+        return []
+    if columns := down(loops):
+        return [max(columns // 2, 2), columns * 2]
+    if product(loops.row) < LONG // 4:
         return []
     length = product(loops.row)
     return sorted({max(2, min(MOST_PARTS, length // (PART * k // 4))) for k in (1, 4, 16)})
