@@ -1,4 +1,4 @@
-"""What the GPU code assumes of a device, its driver, torch and Triton, one by one: the first section of ``benchmarks/gpu.py``.
+"""What the GPU code assumes of a device, its driver, torch and Triton, one by one: the first sections of ``benchmarks/gpu.py``.
 
 Each part says whether an assumption holds, and if not what was found in its place. None of them has been seen on a GPU yet. Those on
 random numbers compare bits with eager PyTorch.
@@ -42,8 +42,8 @@ def double(x, o, XBLOCK: tl.constexpr):
 """, {"x": "*fp32", "o": "*fp32"}, {"XBLOCK": 128}, 8, 1)  # fmt: skip
 
 
-def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The parts; on a CPU only what there is to read."""
+def probes(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The first parts, on which all others stand; on a CPU only what there is to read."""
     yield "versions", functools.partial(versions, bench)
     if not bench.gpu:
         return
@@ -53,6 +53,13 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "the setter of handles loads", functools.partial(setters, bench)
     yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.plainly(str(bench.device))))  # fmt: skip
     yield FUSED, lambda: bench.row(name=FUSED, **_said(capture.fuses(str(bench.device))))
+
+
+def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The other parts; on a CPU there is nothing to assume."""
+    if not bench.gpu:
+        yield "all", lambda: bench.row(name="all", note="only on a GPU")
+        return
     kinds = {"": capture.Captured, ", setters fused": fused, ", in chunks": Chunked}
     for name, (fn, make) in NODES.items():
         for how, runner in kinds.items():
@@ -201,6 +208,16 @@ def without_out_form(x, w, n):
     return x
 
 
+def small_kernels(x, w, n):
+    """Rows, a counter and a condition: kernels that are one, with barriers between."""
+    rows, sums, i = x.new_zeros(8, 64), x.new_zeros(8), torch.zeros_like(n)
+    while i < n:
+        x = torch.tanh(x @ w)
+        rows[i], sums[i] = x[0] * 2, x.sum()
+        i = i + (sums[i] > -1e9)
+    return x, rows, sums, i
+
+
 def _square(bench: Any, side: int, n: int) -> list[torch.Tensor]:
     made = torch.Generator().manual_seed(0)
     x, w = (torch.randn(side, side, generator=made) / side**0.5 for _ in range(2))
@@ -219,6 +236,7 @@ NODES: dict[str, tuple[Callable, Callable]] = {
     ),
     "two loops at the same time": (two_loops, lambda b, n: _square(b, 512, n)),
     "attention and a sort in a body": (attending, lambda b, n: _square(b, 64, n)),
+    "small kernels are one": (small_kernels, lambda b, n: _square(b, 64, n)),
     "positions in a body": (looking_up, lambda b, n: _square(b, 64, n)),
 }
 
