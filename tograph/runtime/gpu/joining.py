@@ -74,6 +74,7 @@ class _Joining:
         group: list[Run] = []
         while left:
             ready = [j for j in left[:NEAR] if done.issuperset(after[j])]
+            ready = ready or [next(j for j in left if done.issuperset(after[j]))]
             j = next((j for j in ready if group and self._fits(group, work[j])), None)
             if j is None:
                 made += self._closed(group)
@@ -88,13 +89,20 @@ class _Joining:
         return [*made, *self._closed(group)]
 
     def _after(self, steps: Sequence[Step]) -> list[set[int]]:
-        """What each step waits for; what computes a condition, for all that may fail before it."""
+        """What each step waits for. What computes a condition waits for all that may fail before it, that of the loop for all that may fail."""
         found = [{*before} for before in self.plan.edges(steps)]
         failing = {i for i, s in enumerate(steps) if isinstance(s, Run) and ERROR in s.source.signature}  # fmt: skip
+        if not failing:
+            return found
         cells = {self._base(s.cell) for s in steps if isinstance(s, (Set, Conditional))}
-        for j, step in enumerate(steps):
-            if failing and not cells.isdisjoint(self._touched(step)[1]):
-                found[j] |= {i for i in failing if i < j}
+        telling = [j for j, s in enumerate(steps) if not cells.isdisjoint(self._touched(s)[1])]
+        for j in telling:
+            found[j] |= {i for i in failing if i < j}
+        if telling and isinstance(steps[-1], Set):
+            behind = {telling[-1]}
+            for i in range(telling[-1] + 1, len(steps)):
+                behind |= {i} if not found[i].isdisjoint(behind) else set()
+            found[telling[-1]] |= failing - behind
         return found
 
     # ---- what fits together
