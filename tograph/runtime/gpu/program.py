@@ -20,7 +20,7 @@ import torch
 from ..graph.ir import Graph
 from ..graph.types import ListType, OptionalType, ScalarType
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpus_in, launch, tuner
+from ..kernels.device import LoopKernel, gpus_in, launch_rarely, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.loop_numbers import FULL
@@ -77,7 +77,7 @@ class Program:
         found = gpus_in(self.graph)
         device = found[0] if len(found) == 1 else ""  # the plan says that several are too many
         choose = tuner(device) if device else estimate
-        self.loops = self.loops or Loops(device or "cpu", launch)
+        self.loops = self.loops or Loops(device or "cpu", launch_rarely)
         shapes = self.loops.shape
         self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=shapes)
         self._yields = any(isinstance(s, Host) for s, _ in self.plan.walk())

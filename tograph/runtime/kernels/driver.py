@@ -60,6 +60,8 @@ def loadable() -> str:
     """Why kernels cannot be loaded from images here; an empty string where they can."""
     if isinstance(_cu(), str):
         return f"cuda-bindings is not installed ({_cu()})"
+    if torch.version.hip is not None:
+        return "the device is AMD's"
     return "" if torch.cuda.is_available() else "there is no CUDA device"
 
 

@@ -28,7 +28,7 @@ import torch
 
 from ... import disk
 from ..graph.types import DTYPES
-from . import triton_jit
+from . import driver, triton_jit
 from .loop_ir import ITEM_SIZES, Affine, Kernel, Unsupported
 from .planning import number
 from .recording import Pool
@@ -217,7 +217,7 @@ class Tuner:
         """The fastest option; None where there is no time, or no memory, for any."""
         if self.architecture is not None:
             sources, here = [s for o in every for s in o.sources(pointers)], self.architecture()
-            triton_jit.compile_all([(s, here, None) for s in sources])
+            triton_jit.compile_all([(s, here, None) for s in sources], linked=bool(driver.loadable()))  # fmt: skip
         if self._end is None:
             self._end = self.clock.now() + SECONDS
         found: dict[str, float] = {}
