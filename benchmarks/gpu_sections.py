@@ -58,6 +58,7 @@ def correctness(bench: Bench) -> Iterator[Part]:
 
 
 CALLS = 5  # of each: inputs that stay where they are are bound at the third
+ENOUGH = 8.0  # seconds of calls on the CPU after which there are no more
 
 
 def run_sample(path: Path, device: torch.device, plain: bool = False) -> Callable[[], Any]:
@@ -102,19 +103,19 @@ def compare(bench: Bench, name: str, make: Callable[..., Callable[[], Any]]) -> 
     want = results(make(cpu), cpu, [])
     call = make(bench.device)
     with compiled() as made:
-        got = results(call, bench.device, times)
+        got = results(call, bench.device, times, len(want))
     result = differing(got, want) or "same"
     if result != "same":
-        plainly = differing(got, results(make(bench.device, plain=True), bench.device, []))
+        plainly = differing(got, results(make(bench.device, plain=True), bench.device, [], len(want)))  # fmt: skip
         result = f"{plainly}; on the CPU {result}" if plainly else "same as plain calls there"
     bench.row(name=name, result=result, first_call_s=times[0], last_call_s=times[-1], **levels(made))  # fmt: skip
 
 
-def results(call: Callable[[], Any], device: torch.device, times: list[float]) -> list[list[torch.Tensor]]:  # fmt: skip
-    """What the same calls give, and how long each takes."""
+def results(call: Callable[[], Any], device: torch.device, times: list[float], calls: int = 0) -> list[list[torch.Tensor]]:  # fmt: skip
+    """What the same calls give, and how long each takes. ``calls``: how many; without it ``CALLS``, or as many as there is time for."""
     torch.manual_seed(0)
-    found = []
-    for _ in range(CALLS):
+    found: list[list[torch.Tensor]] = []
+    while len(found) < (calls or CALLS) and (calls or sum(times) < ENOUGH):
         start = time.perf_counter()
         with device:
             found.append(leaves(call()))

@@ -26,7 +26,7 @@ from .hazards import LEAST, NEAR, seconds
 from .plan import Cell, Conditional, Copy, Place, Plan, Run, Set, Step, Update, View
 from .steps import both, dtype_name, parts, reads, size_of, writes
 
-MOST = 12  # kernels that become one
+MOST = 12  # kernels that become one: more take long to compile
 WARPS = 512  # of a kernel that is small
 LARGE = 1 << 19  # bytes of a copy from which on it stays one
 BLOCK = 1024
@@ -78,7 +78,8 @@ class _Joining:
             j = next((j for j in ready if group and self._fits(group, work[j])), None)
             if j is None:
                 made += self._closed(group)
-                j, group = ready[0], []
+                # What is no small kernel comes first: more of those are ready behind it.
+                j, group = next((j for j in ready if not self._fits([], work[j])), ready[0]), []
                 if not self._fits([], work[j]):
                     made.append(self._inside(work[j]))
             if self._fits(group, step := work[j]):
@@ -89,8 +90,13 @@ class _Joining:
         return [*made, *self._closed(group)]
 
     def _after(self, steps: Sequence[Step]) -> list[set[int]]:
-        """What each step waits for. What computes a condition waits for all that may fail before it, that of the loop for all that may fail."""
+        """What each step waits for. What computes a condition waits for all that may fail before it, that of the loop for all that may fail.
+
+        A body's end is where its handle is set.
+        """
         found = [{*before} for before in self.plan.edges(steps)]
+        if steps and isinstance(steps[-1], Set):
+            found[-1] = {*range(len(steps) - 1)}
         failing = {i for i, s in enumerate(steps) if isinstance(s, Run) and ERROR in s.source.signature}  # fmt: skip
         if not failing:
             return found
@@ -112,9 +118,7 @@ class _Joining:
             return False
         assert isinstance(step, Run)
         together = [*group, step]
-        if len(together) > MOST or len({isinstance(s, Update) for s in together}) > 1:
-            return False
-        if not isinstance(step, Update) and len({s.source.programs > 1 for s in together}) > 1:
+        if len(together) > MOST or len({s.source.programs > 1 for s in together}) > 1 and any(not isinstance(s, Update) for s in together):  # fmt: skip
             return False  # a kernel that sets handles has one program
         if not all(self._one_after_another(s, step) for s in group):
             return False
@@ -206,9 +210,8 @@ class _Joining:
         source = Source(name, text, signature, {}, programs, max(s.source.warps for s in group))
         arguments = {n: made.arguments[n] for n in signature}
         choice = "; ".join(dict.fromkeys(s.choice for s in group if s.choice))
-        kind = Update if isinstance(group[0], Update) else Run
         again = frozenset(made.reads & made.writes)
-        return kind(source, arguments, group[-1].location, frozenset(made.writes), choice=choice, rereads=again)  # fmt: skip
+        return Run(source, arguments, group[-1].location, frozenset(made.writes), choice=choice, rereads=again)  # fmt: skip
 
 
 @dataclass
@@ -225,7 +228,10 @@ class _Parameters:
         place = step.arguments[n]
         name = n if n in SHARED else self.names.setdefault(place, f"m{len(self.names)}")
         self.signature[name], self.arguments[name] = step.source.signature[n], place
-        (self.writes if n in step.writes else self.reads).add(name)
+        if n in step.writes:
+            self.writes.add(name)
+        if n not in step.writes or isinstance(step, Update):  # what is not written over stays
+            self.reads.add(name)
         return name
 
 
