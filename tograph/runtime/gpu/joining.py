@@ -118,8 +118,10 @@ class _Joining:
             return False
         assert isinstance(step, Run)
         together = [*group, step]
-        if len(together) > MOST or len({s.source.programs > 1 for s in together}) > 1 and any(not isinstance(s, Update) for s in together):  # fmt: skip
-            return False  # a kernel that sets handles has one program
+        grids = {s.source.programs > 1 for s in together}
+        only_updates = all(isinstance(s, Update) for s in together)
+        if len(together) > MOST or (len(grids) > 1 and not only_updates):
+            return False  # what may set a handle has one program
         if not all(self._one_after_another(s, step) for s in group):
             return False
         if _functions([s.source for s in together]) is None:

@@ -75,11 +75,8 @@ def few_starts() -> Iterator[None]:
 
 def _by_driver() -> bool:
     """Whether the driver starts kernels, and not Triton's launcher."""
-    if driver.loadable():
-        return False
-    if getattr(_few, "on", False) and triton_jit.compiles_launchers():
-        return True
-    return bool(triton_jit.launcher())
+    rarely = getattr(_few, "on", False) and triton_jit.compiles_launchers()
+    return bool(rarely or triton_jit.launcher()) and not driver.loadable()
 
 
 def launch(source: Source, arguments: dict[str, Any]) -> None:
