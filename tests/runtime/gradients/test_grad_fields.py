@@ -155,19 +155,6 @@ def test_the_field_of_what_a_construct_gives_is_that_of_the_leaf_it_is(f):
                 torch.testing.assert_close(x.grad, y.grad)
 
 
-def test_a_gradient_that_a_leaf_got_where_it_was_made_is_an_error_behind_it():
-    @tg.function
-    def f(a, n):
-        w = a
-        if n > 1:
-            w = (a * 3).detach().requires_grad_()
-            (w * w).sum().backward()
-        return (w * w).sum().backward(), w.grad
-
-    with pytest.raises(tg.errors.GradientError, match="got a gradient there"):
-        f(torch.ones(2, requires_grad=True), torch.tensor(2))
-
-
 def test_the_field_of_a_leaf_of_a_loop_that_begins_with_an_argument():
     def f(a, n):
         w = a

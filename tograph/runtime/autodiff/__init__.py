@@ -11,7 +11,7 @@
 from .alternatives import alternatives
 from .dependence import reached
 from .earlier import expand
-from .given_leaves import give_tokens
+from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
 from .loops import loop
 from .pairs import Differentiable, refusing, supported
@@ -31,6 +31,7 @@ __all__ = [
     "expand",
     "give_history",
     "give_tokens",
+    "is_made_leaf",
     "loop",
     "passing",
     "reached",

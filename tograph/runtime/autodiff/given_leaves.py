@@ -126,6 +126,14 @@ def _in_branches(node: Node, i: int, made: MadeLeaves) -> list[tuple[Value, None
     return found
 
 
+def is_made_leaf(v: Value, graph: FuncGraph) -> Flag:
+    """Whether what a node with regions gives is a leaf that the code made, in one of them or before it."""
+    if v.node is None or v.node.op not in _OPS:
+        return False
+    leaves = (*graph.root.leaves, *graph.root.left_leaves)
+    return Flags(dict.fromkeys(leaves, True)).of(graph.graph, v)
+
+
 def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor, Flag | None]]:
     """(k, x, flag) for the tensors x that stand for the tokens of ``inputs[k]``; ``flag``: whether that is such a leaf, None where it always is one."""
     known = current_graph().root.tokens

@@ -39,6 +39,9 @@ class Slot:
         self.owner = owner
         self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
         self.was_read = self.stands = False
+        self.summed: list[
+            Storage
+        ] = []  # the memory of gradients that others were added to in place
         self.start: Any = None if isinstance(self.real, SymTensor) else self.real.grad
         self.content = MISSING if self.start is None and self.outside else self.start
         if self.start is not None:
@@ -151,6 +154,7 @@ def write(owner: torch.Tensor, value: Any) -> None:
         raise TypeError(
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
+    iterations.check_written(owner)
     put(owner, value)  # which counts where it is no other one
     by_leaf(owner, lambda x: write(x, value), lambda x: None)
 

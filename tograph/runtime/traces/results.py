@@ -22,6 +22,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ...errors import StructureError
+from .. import autodiff
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..control_flow.raising import shown_by
 from ..gradients import grad_fields
@@ -104,8 +105,11 @@ def leaving(
         if x.storage_.reshaped:
             root.root.laid_out = True
         if x.mixed_ or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
-            return MadeLeaf(x, _leaving(grad_fields.left(x), seen, tensor))
-        return _perhaps_leaf(x, root, chosen(x))
+            return MadeLeaf(x, field(x))
+        return _perhaps_leaf(x, root, chosen(x), field)
+
+    def field(x: SymTensor) -> Any:
+        return _leaving(grad_fields.left(x), seen, tensor)
 
     def chosen(x: SymTensor) -> SymTensor:
         if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
@@ -115,12 +119,16 @@ def leaving(
     return _leaving(x, seen, tensor)
 
 
-def _perhaps_leaf(x: SymTensor, root: FuncGraph, form: SymTensor) -> Any:
-    """The form of what a staged construct gives: a leaf in runs in which it made one."""
-    flag = None if x.ref is None or x.chain else root.root.gives_leaf.get(x.ref.value, False)
-    if not isinstance(flag, Value) or x.ref.graph is not root:
+def _perhaps_leaf(
+    x: SymTensor, root: FuncGraph, form: SymTensor, field: Callable[[SymTensor], Any]
+) -> Any:
+    """The form of what a staged construct gives: a leaf in runs in which it made one. ``field`` gives what is in its ``.grad``."""
+    if x.chain or not root.root.leaves:
         return form
-    return MadeLeaf(form, None, scalar(flag, root))
+    flag = autodiff.is_made_leaf(value_of(x, root), root)
+    if flag is False:
+        return form
+    return MadeLeaf(form, field(x), flag if flag is True else scalar(flag, root))
 
 
 def _attributed(x: SymTensor, form: Any, leave: Callable[[Any], Any]) -> Any:
@@ -284,9 +292,12 @@ def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
 
     def option(o: Any) -> Any:
         if isinstance(
-            o, torch.Tensor
-        ):  # one of a place that is looked up at each call is not the one of this call
-            return o if isinstance(o, SymTensor) else tensor(o)
+            o, SymTensor
+        ):  # what it is beside its content, a place that is looked up at each call is not in this one
+            form = tensor(o)
+            return form if isinstance(form, MadeLeaf) else o
+        if isinstance(o, torch.Tensor):
+            return tensor(o)
         return _leaving(o, seen, tensor) if isinstance(o, holds) else _itself(o)
 
     new = [option(o) for o in x.options_]

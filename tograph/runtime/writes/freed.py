@@ -146,8 +146,10 @@ def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
         if (told := getattr(source, "told", None)) is not None and told.leaf:
             continue  # the state of a loop, which stands for a leaf: see ``histories``
         call, following = getattr(source, "call", None), source.next_functions
-        if branch is not None and call is not None and branch in call.node.regions.values():
-            behind = call.through(source.indices[edge[1]], branch)
+        if call is not None and source.indices:
+            at = source.indices[edge[1]]
+            taken = branch is not None and branch in call.node.regions.values()
+            behind = call.through(at, branch) if taken else call.behind(at)
             following = [e for e, open_ in zip(following, behind, strict=True) if open_]
         todo += following
 
