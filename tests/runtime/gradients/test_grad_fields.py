@@ -208,3 +208,33 @@ def test_a_leaf_from_before_a_loop_may_have_a_gradient_already():
         return torch.cat([*outs, a.grad])
 
     torch.testing.assert_close(left(tg.function(f)), left(f))
+
+
+def test_the_field_of_an_argument_that_the_code_makes_a_leaf_of():
+    def f(x, n):
+        x = x.requires_grad_() if not x.requires_grad else x
+        for _ in range(n):
+            (x * x).sum().backward()
+        before = x.grad
+        if n > 2:
+            x.grad = None
+        return before
+
+    g = tg.function(f)
+    for n in (0, 1, 2, 3):
+        ours, plain = torch.ones(2), torch.ones(2)
+        for _ in range(2):  # the second time it requires a gradient already
+            outs = g(ours, torch.tensor(n)), f(plain, torch.tensor(n))
+            assert (ours.requires_grad, outs[0] is None, ours.grad is None) == (True, outs[1] is None, plain.grad is None)  # fmt: skip
+            if plain.grad is not None:
+                torch.testing.assert_close(ours.grad, plain.grad)
+
+
+def test_a_field_of_an_argument_that_requires_no_gradient():
+    def f(x):
+        x.grad = x * 2
+        return x * 1
+
+    ours, plain = torch.ones(2), torch.ones(2)
+    tg.function(f)(ours), f(plain)
+    assert ours.grad.equal(plain.grad)

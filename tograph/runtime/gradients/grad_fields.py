@@ -37,7 +37,7 @@ class Slot:
 
     def __init__(self, owner: torch.Tensor, root: Root):
         self.owner = owner
-        self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
+        self.real = _real(owner)
         self.was_read = self.stands = False
         self.summed: list[
             Storage
@@ -69,6 +69,13 @@ class Slot:
     def outside(self) -> bool:
         """Whether the owner was there before the function ran."""
         return not isinstance(self.real, SymTensor)
+
+
+def _real(owner: torch.Tensor) -> torch.Tensor:
+    if not isinstance(owner, SymTensor):
+        return owner
+    known = owner.__dict__.get("real_")
+    return known if known is not None else owner if owner.caller_ is None else owner.caller_
 
 
 def slot(owner: torch.Tensor) -> Slot:

@@ -42,6 +42,7 @@ class SymTensor(Valueless, torch.Tensor):
     sometimes_ = False  # it is a leaf that a region made, in some runs
     mixed_ = ""  # it stands for leaves, some of which are from before the regions: "mixed", or "graded" where one may have a gradient
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
+    caller_: Any = None  # of one that requires none: the same
     nothing_ = False  # a derivative that is zero, by a formula of torch
     picked_ = False  # a staged condition may pick it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees
