@@ -238,3 +238,21 @@ def test_a_field_of_an_argument_that_requires_no_gradient():
     ours, plain = torch.ones(2), torch.ones(2)
     tg.function(f)(ours), f(plain)
     assert ours.grad.equal(plain.grad)
+
+
+def test_a_gradient_that_a_call_finds_is_given_as_that_of_this_call():
+    def f(x, n):
+        for _ in range(n):
+            (x * x).sum().backward()
+        found = [x.grad]
+        if n > 2:
+            x.grad = None
+        return found
+
+    g = tg.function(f)
+    for n in map(torch.tensor, (1, 2, 3)):
+        ours, plain = (torch.ones(2, requires_grad=True) for _ in range(2))
+        for _ in range(2):
+            outs = g(ours, n), f(plain, n)
+            assert torch.equal(outs[0][0], outs[1][0]) and (ours.grad is None) == (plain.grad is None)  # fmt: skip
+            assert plain.grad is None or (ours.grad is outs[0][0] and torch.equal(ours.grad, plain.grad))  # fmt: skip

@@ -94,12 +94,17 @@ def leaving(
 
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
-            return _written(as_symbolic(x), root, shown) if moves(x) else x
+            return _written(as_symbolic(x), root, shown) if moves(x) or late(x) else x
         made = form(x)
         watch = reads.current()
         if not root.root.tagged or watch is None or id(x) in watch.placeholders:
             return made
         return _attributed(x, made, lambda v: _leaving(v, seen, tensor))
+
+    def late(x: torch.Tensor) -> bool:
+        """Whether it is what a ``.grad`` field held at this call."""
+        known = root.root.captured.get(id(x))
+        return known is not None and known.late is not None
 
     def form(x: SymTensor) -> Any:
         if x.storage_.reshaped:
