@@ -78,9 +78,13 @@ def in_parts(
 
 def note_left(x: Any, graphs: Sequence[FuncGraph]) -> None:
     """Note which values of regions are leaves that these made and give for ``x``."""
-    for graph in graphs:
-        if graph.closed and isinstance(x, SymTensor) and x.ref is not None:
-            current_graph().root.left_leaves[graph.graph.outputs[x.ref.value.index]] = []
+    node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
+    for graph in graphs if node is not None else ():
+        if (
+            graph.closed
+        ):  # the body of a loop is another graph where gradients go through iterations
+            region = node.regions.get("body", graph.graph)
+            current_graph().root.left_leaves[region.outputs[x.ref.value.index]] = []
 
 
 def _one(x: SymTensor, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
