@@ -332,10 +332,8 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
 
 def _become_other(x: torch.Tensor, value: SymTensor) -> None:
     """``x.data = value`` of another shape, dtype or device: ``layer.double()``, where the function has made the layer."""
-    own = isinstance(x, SymTensor) and x.ref is not None and x.ref.graph is current_graph()
-    own = own and x.storage_.external is None and x.storage_.argument is None and not x.chain
     outer = value.storage_.external is not None or value.storage_.argument is not None
-    if not own or outer or value.chain:
+    if not isinstance(x, SymTensor) or not _is_made_here(x) or outer or value.chain:
         raise UnsupportedOpError(
             "x.data = y with another shape, dtype or device is not possible in a graph where x is not made in the same function, branch or loop body, or y is a view "
             "or from outside: make a new tensor or parameter",
@@ -344,6 +342,12 @@ def _become_other(x: torch.Tensor, value: SymTensor) -> None:
     out_arguments.become(x, value)
     if x.asked_:
         x.begin_leaf()
+
+
+def _is_made_here(x: SymTensor) -> bool:
+    """Whether this body made a tensor, as no view."""
+    own = x.storage_.external is None and x.storage_.argument is None and not x.chain
+    return own and x.ref is not None and x.ref.graph is current_graph()
 
 
 # What stands for a ``tg.Variable``: set by ``variables``.
