@@ -136,3 +136,21 @@ def test_without_gradients_there_is_none():
     assert f(torch.ones(2)).requires_grad
     rows = torch.func.vmap(f)(torch.ones(3, 2))
     assert rows.tolist() == [[2.0, 2.0]] * 3
+
+
+def test_a_gradient_that_was_taken_is_refused_for_what_it_depends_on_only():
+    @tg.function
+    def f(x, y, n):
+        w = torch.zeros(2, requires_grad=True)
+        for _ in range(n):
+            loss = ((w - x.detach()) ** 2).sum() + (w * y).sum()
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+        return loss * 1 if n < 1 else loss
+
+    x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
+    loss = f(x, y, torch.tensor(2))
+    assert torch.autograd.grad(loss, x, allow_unused=True) == (None,)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(loss, y)

@@ -9,7 +9,7 @@
 """
 
 from .alternatives import alternatives
-from .dependence import reached
+from .dependence import of_freed, reached
 from .earlier import expand
 from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
@@ -37,6 +37,7 @@ __all__ = [
     "is_made_leaf",
     "item_flags",
     "loop",
+    "of_freed",
     "passing",
     "reached",
     "refusing",
