@@ -23,6 +23,7 @@ from ..passes.settle import commits, has_try, uncommit, unwrapped
 from . import results
 from .added import added
 from .alike import alike
+from .batch_norms import normalised
 from .complex_pairs import paired
 from .created import created
 from .direct import Late
@@ -57,9 +58,10 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
         graph = uncommit(copied(graph))
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
-    made = added(alike(joined(packed(created(texts_typed(typed(paired(graph))))))))
-    if made is not given:  # a copy, of which no pass above has kept what its nodes wait for
-        set_control_inputs(made)
+    made = added(alike(joined(packed(created(texts_typed(typed(paired(normalised(graph)))))))))
+    if made is given:
+        made = copied(given)
+    set_control_inputs(made, late=True)  # no pass above has kept what nodes wait for
     graph = copied_in_nests(made)
     try:
         return _native(graph, leaving, layout, results.taken(graph, leaving.visible))
