@@ -245,3 +245,36 @@ def test_what_is_changed_by_the_name_of_one_that_another_may_hold_is_refused():
 
     with pytest.raises(GradientError, match="not followed"):
         f(torch.ones(2), torch.tensor(2))
+
+
+def made_in_the_first_iteration(a, n):
+    w = a * 2
+    for i in range(n):
+        w = leaf(w) if i == 0 else w * 2
+    return w.is_leaf, w.requires_grad, 3 if w.is_leaf else w
+
+
+def made_in_a_branch(a, n):
+    w = a
+    if n > 0:
+        w = leaf(a)
+    if n > 2:
+        w = w * 2
+    return w.is_leaf, w.requires_grad
+
+
+def detached_in_a_branch(a, n):
+    w = a * 2
+    if n > 1:
+        w = w.detach()
+    return w.is_leaf, w.requires_grad
+
+
+@pytest.mark.parametrize(
+    "program", [made_in_the_first_iteration, made_in_a_branch, detached_in_a_branch]
+)
+def test_which_are_leaves_in_a_run(program):
+    converted = tg.function(program)
+    for n in map(torch.tensor, (0, 1, 3)):
+        rows = [f(torch.tensor([1.0, 2.0], requires_grad=True), n) for f in (converted, program)]
+        torch.testing.assert_close(*([x.detach() if isinstance(x, torch.Tensor) else bool(x) for x in row] for row in rows))  # fmt: skip

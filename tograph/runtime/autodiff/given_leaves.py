@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..control_flow.loop_tests import surely_runs
+from ..gradients import grad_fields
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
 from ..graph.rewrite import ALTERNATIVES, add_state, lead
@@ -134,6 +135,14 @@ def is_made_leaf(v: Value, graph: FuncGraph) -> Flag:
     return Flags(dict.fromkeys(leaves, True)).of(graph.graph, v)
 
 
+def _is_made(y: Any) -> Ref | bool:
+    call = getattr(y.grad_fn, "call", None)
+    if call is None or call.node not in call.graph.graph.nodes:
+        return False
+    flag = is_made_leaf(call.node.outputs[y.grad_fn.indices[y.output_nr]], call.graph)
+    return Ref(flag, call.graph) if isinstance(flag, Value) else False
+
+
 def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor, Flag | None]]:
     """(k, x, flag) for the tensors x that stand for the tokens of ``inputs[k]``; ``flag``: whether that is such a leaf, None where it always is one."""
     known = current_graph().root.tokens
@@ -157,3 +166,4 @@ def _of(y: torch.Tensor, known: Any) -> Iterator[tuple[torch.Tensor, Flag | None
 
 connect.GIVE_TOKENS = give_tokens
 grads.TOKENS = tokens
+grad_fields.IS_MADE = _is_made

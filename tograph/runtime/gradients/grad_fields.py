@@ -116,6 +116,11 @@ def STANDS_FOR(owner: Any) -> Sequence[tuple[Any, Any]]:
     return ()
 
 
+def IS_MADE(owner: Any) -> Any:
+    """Whether a tensor that a staged construct gives, with a history on some path, is a leaf that it made: False, or the value that says it. Set by ``autodiff``."""
+    return False
+
+
 def left(x: Any) -> Any:
     """What a call leaves in the ``.grad`` of a leaf that the code made."""
 

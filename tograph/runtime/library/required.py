@@ -29,16 +29,19 @@ def required(x: SymTensor) -> Way:
 
 
 def is_leaf(x: SymTensor) -> Any:
-    """Whether ``x``, which has a history here, is a leaf from before the construct that gives it, or has none in a run; a staged bool where that decides it."""
+    """Whether ``x``, which has a history here, is a leaf from before the construct that gives it, one that this made, or has none in a run; a staged bool where that decides it."""
     graph = current_graph()
     flags = [graph.resolve(flag) for _, flag in grad_fields.STANDS_FOR(x)]
-    if not flags:
-        return x.is_leaf
+    made = grad_fields.IS_MADE(x)
+    if made is not False:
+        flags.append(graph.resolve(made))
     way = required(x)
     if way is False:
         return True
     if way is not True:
         flags.append(graph.emit("py.not", way, type=BOOL))
+    if not flags:
+        return x.is_leaf
     found, *rest = flags
     for flag in rest:
         found = graph.emit("py.or_", found, flag, type=BOOL)
