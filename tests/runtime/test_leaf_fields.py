@@ -267,7 +267,7 @@ def detached_in_a_branch(a, n):
     w = a * 2
     if n > 1:
         w = w.detach()
-    return w.is_leaf, w.requires_grad
+    return w.is_leaf, w.requires_grad, w.grad_fn is None, w if w.grad_fn else w.sum()
 
 
 @pytest.mark.parametrize(

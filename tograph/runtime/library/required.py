@@ -10,11 +10,12 @@ from typing import Any
 from ..control_flow.picking import Picked
 from ..gradients import grad_fields
 from ..gradients.optional_grads import Way
-from ..graph.types import BOOL
+from ..graph.types import BOOL, INT
 from ..guarding import reads
 from ..symbols.funcgraph import current_graph
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor
+from ..values.structure import TaggedUnion
 from . import grads
 
 # What these are of a tensor that was computed while gradients were off.
@@ -48,6 +49,15 @@ def is_leaf(x: SymTensor) -> Any:
     return scalar(found, graph)
 
 
+def _unless(leaf: Any, value: Any) -> Any:
+    """The history of a tensor: None where it is a leaf."""
+    if isinstance(leaf, bool):
+        return None if leaf else value
+    graph = current_graph()
+    tag = graph.emit("py.int", leaf.node.value(graph), type=INT)
+    return TaggedUnion(scalar(tag, graph), [value, None])
+
+
 def of_computed(x: SymTensor, name: str, value: Any) -> Any:
     """The attribute ``name`` of a tensor with a history, which torch says is ``value``; a staged bool where a run decides it."""
     if "real_" in x.__dict__:  # an argument that requires a gradient already
@@ -58,6 +68,8 @@ def of_computed(x: SymTensor, name: str, value: Any) -> Any:
         return COMPUTED[name]
     if name == "is_leaf":
         return is_leaf(x)
+    if name == "grad_fn":
+        return _unless(is_leaf(x), value)
     if name != "requires_grad":
         return value
     way = required(x)
