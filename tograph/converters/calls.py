@@ -373,7 +373,8 @@ def _module(m: torch.nn.Module, args, kwargs):
     if hooked:
         return converted(cls._call_impl)(m, *args, **kwargs)
     forward = m.forward
-    if cls in LEAF_MODULES and not any(map(is_open, (*args, *kwargs.values()))):
+    staged = isinstance(m.training, SYMBOLS) or is_union(m.training)
+    if cls in LEAF_MODULES and not staged and not any(map(is_open, (*args, *kwargs.values()))):
         reads.passed((m,))
         return union.apply(forward, *args, **kwargs)
     return call(forward, *args, **kwargs)

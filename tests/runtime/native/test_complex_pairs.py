@@ -107,7 +107,7 @@ OPS = [
     *each("made", lambda x, y, r: torch.complex(r, r * 2), lambda x, y, r: torch.view_as_complex(torch.stack([r, -r], -1)) * 2, lambda x, y, r: r.to(x.dtype) + 1, lambda x, y, r: torch.zeros_like(x) + torch.ones(3, dtype=x.dtype), lambda x, y, r: torch.full((3,), 2 + 1j) * x),
     *each("conj", lambda x, y, r: x.conj() * y, lambda x, y, r: (x.conj() @ y.mT).real, lambda x, y, r: x.mH @ y),
     *each("where", lambda x, y, r: torch.where(r > 0, x, y), lambda x, y, r: torch.where(r > 0, x, 1j), lambda x, y, r: (x == y) | (x != x), lambda x, y, r: x == 1),
-    *each("moved", lambda x, y, r: torch.cat([x, y]).roll(1, 0), lambda x, y, r: torch.stack([x, y])[1] * 1, lambda x, y, r: x[:, 1:].sum(0), lambda x, y, r: (x + 0).mT.contiguous(), lambda x, y, r: x.mean() + y.sum(1), lambda x, y, r: torch.cumsum(x, 0)),
+    *each("moved", lambda x, y, r: torch.cat([x, y]).roll(1, 0), lambda x, y, r: torch.cat([torch.arange(3).expand(2, 3), x, (r > 0)[:1]]), lambda x, y, r: torch.stack([x, y])[1] * 1, lambda x, y, r: x[:, 1:].sum(0), lambda x, y, r: (x + 0).mT.contiguous(), lambda x, y, r: x.mean() + y.sum(1), lambda x, y, r: torch.cumsum(x, 0)),
     *each("asked", lambda x, y, r: torch.sin(x) + torch.sqrt(y), lambda x, y, r: torch.log(x) * torch.tanh(y), lambda x, y, r: torch.linalg.det(x @ y.mT), lambda x, y, r: torch.prod(x, 0), lambda x, y, r: torch.fft.fft2(x).abs()),
 ]  # fmt: skip
 

@@ -239,8 +239,10 @@ def _each(e: Emit) -> Pair:
 
 
 def _each_of_same(e: Emit) -> Pair | None:
-    """The same where no tensor among the arguments is real."""
-    mixed = any(isinstance(v.type, TensorType) and v.type.dtype.is_floating_point for v in e.node.inputs)  # fmt: skip
+    """The same where no tensor among the arguments is real; whole numbers and bools are positions in some ops, and real elements in others."""
+    places = e.node.op in _TAKES_PLACES
+    kinds = [v.type.dtype for v in e.node.inputs if isinstance(v.type, TensorType)]
+    mixed = any(k.is_floating_point if places else k not in REAL for k in kinds)
     numbers = any(isinstance(a, (complex, ScalarType)) for a in e.node.args)
     return None if mixed or numbers else _each(e)
 
@@ -332,6 +334,10 @@ _EACH = ["view", "_unsafe_view", "reshape", "permute", "transpose.int", "t", "un
          "select.int", "slice.Tensor", "diagonal", "unfold", "alias", "detach", "clone", "contiguous", "lift_fresh", "lift_fresh_copy",
          "select_scatter", "slice_scatter", "stack", "cat", "roll", "flip", "index_select", "gather", "tril", "triu", "cumsum", "sum", "sum.dim_IntList", "mean", "mean.dim",
          "index.Tensor", "index_put", "neg", "repeat", "diag_embed", "diag", "trace", "index_add", "scatter_add", "embedding"]  # fmt: skip
+_TAKES_PLACES = frozenset(
+    f"aten.{n}"
+    for n in ["index_select.default", "gather.default", "index.Tensor", "index_put.default", "index_add.default", "scatter_add.default", "embedding.default"]
+)  # fmt: skip
 _NAMED: dict[str, Callable[[Emit], Pair | None]] = {
     "add.Tensor": _sum("add"), "sub.Tensor": _sum("sub"), "mul.Tensor": lambda e: product(e, e.given(0), e.given(1)), "div.Tensor": _div,
     "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_conj_physical": _conjugate, "_to_copy": _converts,
