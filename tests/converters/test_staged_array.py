@@ -121,3 +121,49 @@ def test_a_change_in_place_is_refused():
 def test_an_attribute_that_arrays_do_not_have():
     with pytest.raises(AttributeError, match="'numpy.ndarray' object has no attribute 'means'"):
         tg.function(lambda x: np.array([x[0].item()]).means())(X)
+
+
+def arrays_of_tensors(x, n):
+    while x.sum() < n:
+        x = x * 2
+    a, rows = x.cpu().numpy(), x.reshape(2, -1).detach().numpy()
+    best = a[0]
+    for v in a:
+        if v > best:
+            best = v
+    places = (x > 1).nonzero().numpy()
+    return (
+        a,
+        rows,
+        rows.tolist(),
+        places,
+        best * 0.1,
+        float(best) + int(a[1]),
+        np.argmax(a),
+        rows.max(),
+        a.mean().item(),
+        np.asarray(x) + 1,
+        x.sum().numpy(),
+        torch.from_numpy(a) * 2,
+        f"{a[1]} {rows.sum()}",
+    )
+
+
+def test_the_array_of_a_tensor():
+    converted = tg.function(arrays_of_tensors)
+    for x in (torch.tensor([0.1, 0.7, 1.3, 0.3]), torch.tensor([1.1, 0.1, 0.2, 2.3])):
+        found, expected = (f(x, torch.tensor(9.0)) for f in (converted, arrays_of_tensors))
+        assert repr(found) == repr(expected).replace("np.int64(2)", "2").replace("np.int64(3)", "3")
+    assert converted.trace_count == 1
+
+
+def test_the_array_of_a_tensor_that_is_written():
+    def f(x):
+        a = (x := x * 2).numpy()
+        x += 1
+        return a
+
+    with pytest.raises(tg.errors.AliasError, match="the array of a tensor"):
+        tg.function(f)(X)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        tg.function(lambda x: x.numpy())(X.clone().requires_grad_())

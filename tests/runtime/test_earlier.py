@@ -172,20 +172,6 @@ def test_what_an_earlier_iteration_computed_of_a_leaf(slope):
     torch.testing.assert_close(tg.function(f)(x), f(x))
 
 
-def test_a_field_that_an_earlier_iteration_filled_is_refused():
-    @tg.function
-    def f(x):
-        y = x.detach().requires_grad_()
-        while y.norm() > 1:
-            (y * y).sum().backward()
-            y = (y - 0.1 * y.grad).detach().requires_grad_()
-            y.sum().backward()
-        return y.detach()
-
-    with pytest.raises(GradientError, match="not followed"):
-        f(torch.tensor([3.0, 2.0]))
-
-
 def arguments():
     torch.manual_seed(2)
     return torch.randn(3, dtype=D), torch.randn(3, 3, dtype=D)

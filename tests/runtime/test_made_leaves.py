@@ -388,44 +388,6 @@ def test_behind_steps_that_begin_with_an_argument_it_has_a_gradient(f, n):
     torch.testing.assert_close(a.grad, b.grad)
 
 
-def test_a_gradient_that_it_got_there_is_refused():
-    @tg.function
-    def f(x, n):
-        if n > 1:
-            y = x.detach().requires_grad_()
-        else:
-            y = (x + 1).detach().requires_grad_()
-        if n > 0:
-            (y * y).sum().backward()
-        return y
-
-    @tg.function
-    def g(x, n):
-        if n > 1:
-            y = x.detach().requires_grad_()
-            (y * y).sum().backward()
-        else:
-            y = (x + 1).detach().requires_grad_()
-        return y.grad
-
-    with pytest.raises(GradientError, match="got a gradient there"):
-        g(X, torch.tensor(2))
-    assert f(X, torch.tensor(2)).requires_grad
-
-
-def test_a_gradient_that_it_has_from_an_iteration_before_is_refused():
-    def f(x, n):
-        y = x.clone().requires_grad_()
-        for i in range(n):
-            if i % 2 == 0:
-                y = (y * 0.9).detach().requires_grad_()
-            (y * y).sum().backward()
-        return y.grad
-
-    with pytest.raises(GradientError, match="gradient field of a tensor that each iteration"):
-        tg.function(f)(X, torch.tensor(3))
-
-
 def test_what_is_used_by_detach_only_has_no_gradient_beside_numbers():
     @tg.function
     def f(x, w, n):

@@ -223,6 +223,24 @@ def rising_while(x, w, lr, n):
     return y, i
 
 
+def rising_by_a_tensor(x, w, lr, n):
+    y, i = x, torch.zeros(())
+    while i < n and i < 3:
+        y = rises(y, lr)
+        i = i + 1
+    return y, i
+
+
+def rising_by_a_tensor_in_place(x, w, lr, n):
+    y, i = x, torch.tensor(0)
+    while i < 2:
+        y = rises(y, lr)
+        i += 1
+        if y.sum() > n:
+            break
+    return y, i
+
+
 def rising_until(x, w, lr, n):
     y, i = x, 0
     while i < 3:
@@ -236,7 +254,7 @@ def rising_until(x, w, lr, n):
 PROGRAMS = [
     penalty, penalty_in_a_branch, backward_behind, products_with_hessians, of_cotangents_that_are_zero, third_order, step_size, step_size_of_each, state_and_weights,
     of_what_gradients_add_up_to, loops_in_loops, a_fixed_point, with_fields, gathered, none_by_other_state, fields_by_other_state, unused, rising,
-    rising_to_a_least_number, rising_to_a_clamped_number, rising_while, rising_until,
+    rising_to_a_least_number, rising_to_a_clamped_number, rising_while, rising_by_a_tensor, rising_by_a_tensor_in_place, rising_until,
 ]  # fmt: skip
 
 

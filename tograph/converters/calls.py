@@ -301,7 +301,7 @@ _INITIALS = torch.nn.init.__name__  # and this one numbers
 
 def _method(f: types.MethodType, args, kwargs):
     function = f.__func__
-    form = form_of(function)
+    form = form_of(function) or (late_form(function) if type(function) is types.FunctionType else None)  # fmt: skip
     if form is not None:
         return form(f.__self__, *args, **kwargs)
     if getattr(f, "__name__", "") in DRAWS and is_generator(f.__self__):
@@ -373,7 +373,8 @@ def _module(m: torch.nn.Module, args, kwargs):
     if hooked:
         return converted(cls._call_impl)(m, *args, **kwargs)
     forward = m.forward
-    if cls in LEAF_MODULES and not any(map(is_open, (*args, *kwargs.values()))):
+    staged = isinstance(m.training, SYMBOLS) or is_union(m.training)
+    if cls in LEAF_MODULES and not staged and not any(map(is_open, (*args, *kwargs.values()))):
         reads.passed((m,))
         return union.apply(forward, *args, **kwargs)
     return call(forward, *args, **kwargs)

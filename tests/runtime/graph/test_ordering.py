@@ -181,6 +181,23 @@ def test_control_inputs(text):
     assert list(map(split_edges, found)) == list(map(split_edges, wanted))
 
 
+LATE = """\
+!0 = tg.assign(%x, %y)
+!1 = tg.assert(%p, 'tg.AssertionFailed', [])
+!2 = tg.assign(%x, %y) ^!0
+!3 = tg.print([%y], ' ', '\\n', False) ^!1
+!4 = tg.assert(%p, 'tg.AssertionFailed', [])
+!5 = tg.print([%y], ' ', '\\n', False) ^!3 ^!4
+return"""
+
+
+def test_code_that_writes_at_its_end_lets_only_what_is_seen_wait_for_what_may_fail():
+    graph = parse(re.sub(r" \^[%!]\d+", "", LATE))
+    ordering.set_control_inputs(graph, late=True)
+    found, wanted = show(graph).splitlines(), show(parse(LATE)).splitlines()
+    assert list(map(split_edges, found)) == list(map(split_edges, wanted))
+
+
 def split_edges(line):
     return re.sub(r" \^[%!]\d+", "", line), sorted(re.findall(r"\^[%!]\d+", line))
 

@@ -584,3 +584,52 @@ def test_abs_of_complex_numbers_in_place_is_torchs_error():
     assert torch.equal(f(-z), -z)
     with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
         f(z)
+
+
+def double_layers(x, n):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
+    ).double()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(n):
+        optimizer.zero_grad()
+        net(x.double()).square().mean().backward()
+        optimizer.step()
+    return [*net.parameters()], net[1].running_mean
+
+
+def data_of_another_shape(x, n):
+    w = torch.nn.Parameter(torch.ones(3))
+    w.data = torch.ones(2, 3) * n
+    return (w * x[:2]).sum(), w
+
+
+def a_layer_with_gradients(x, n):
+    layer = torch.nn.Linear(3, 2)
+    layer(x * n).sum().backward()
+    layer.to(torch.bfloat16)
+    return layer.weight.grad, layer.bias
+
+
+@pytest.mark.parametrize("f", [double_layers, data_of_another_shape, a_layer_with_gradients])
+def test_data_of_another_dtype_or_shape_of_what_the_function_made(f):
+    x = torch.linspace(-1, 1, 12).reshape(4, 3)
+    rows = []
+    for g in (tg.function(f), f):
+        torch.manual_seed(0)
+        outs = torch.utils._pytree.tree_leaves(g(x, torch.tensor(2)))
+        rows.append([(o.detach(), o.dtype, o.requires_grad) for o in outs])
+    for ours, plain in zip(*rows):
+        torch.testing.assert_close(ours[0], plain[0])
+        assert ours[1:] == plain[1:]
+
+
+def test_data_of_another_dtype_of_an_argument_is_refused():
+    @tg.function
+    def f(x):
+        x.data = x.double()
+        return x * 1
+
+    with pytest.raises(tg.errors.UnsupportedOpError, match="another shape, dtype or device"):
+        f(torch.ones(2))

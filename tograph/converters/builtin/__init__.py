@@ -64,6 +64,7 @@ from . import (
     torch_control_flow,
     torch_func,
     torch_functions,
+    training_flags,
 )
 
 __all__ = [
@@ -127,4 +128,5 @@ __all__ = [
     "torch_control_flow",
     "torch_func",
     "torch_functions",
+    "training_flags",
 ]

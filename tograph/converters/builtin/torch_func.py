@@ -72,7 +72,11 @@ def _fresh(x: Any) -> Any:
     if not (x.is_floating_point() or x.is_complex()):
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
     with torch.enable_grad():  # a captured tensor is real here, and has its history itself
-        return histories.alias(x) if x.requires_grad else grads.own(as_symbolic(x)).requires_grad_()
+        return (
+            histories.alias(x)
+            if x.requires_grad
+            else torch.Tensor.requires_grad_(grads.own(as_symbolic(x)))
+        )  # no leaf of the code's
 
 
 def _called(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -195,7 +199,7 @@ def _pushed(outs: Sequence[Any], leaves: Sequence[Any], tangents: Sequence[Any])
 
 def _linear(outs: Sequence[Any], leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Vectors, and the vector-Jacobian products as functions of them."""
-    vectors = [torch.zeros_like(o).requires_grad_() for o in outs]
+    vectors = [torch.Tensor.requires_grad_(torch.zeros_like(o)) for o in outs]
     return vectors, _pulled(outs, vectors, leaves, True)
 
 

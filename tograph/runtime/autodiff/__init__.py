@@ -5,15 +5,17 @@
   respect to ``made_leaves`` too, and of any of the ``orders``; ``leading`` says which of them there are.
 * Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd (``nesting`` flattens lists for these, ``spare`` is what they keep beside torch), ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
   ``given_leaves`` are made and given by a construct, ``separate`` and ``list_items`` say which cannot be asked for, ``passing`` which are of two names, ``unwrapped`` what is saved in some runs only, ``unbased`` are views of memory of the call's own, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes (``own_history``: those that keep theirs),
-  ``returned`` are leaves that it makes.
+  ``returned`` are leaves that it makes and gives, ``own_leaves`` those that it does not give, ``item_leaves`` those in lists.
 """
 
 from .alternatives import alternatives
-from .dependence import reached
+from .dependence import of_freed, reached
 from .earlier import expand
-from .given_leaves import give_tokens
+from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
+from .item_leaves import item_flags
 from .loops import loop
+from .own_leaves import OwnLeaves
 from .pairs import Differentiable, refusing, supported
 from .passing import passing
 from .returned import Made, ReturnedLeaves
@@ -24,6 +26,7 @@ from .vjp import Pullback, vjp
 __all__ = [
     "Differentiable",
     "Made",
+    "OwnLeaves",
     "Pullback",
     "ReturnedLeaves",
     "Rewrites",
@@ -31,7 +34,10 @@ __all__ = [
     "expand",
     "give_history",
     "give_tokens",
+    "is_made_leaf",
+    "item_flags",
     "loop",
+    "of_freed",
     "passing",
     "reached",
     "refusing",

@@ -22,12 +22,14 @@ from ..graph.rewrite import copied, copy_node
 from ..graph.types import BOOL, INT, OptionalType, TensorType, Type
 from ..recording import ways
 from ..symbols.funcgraph import current_graph
+from ..symbols.root import Root
 from ..symbols.symbolic import argument
 from ..writes import saving
 from .connect import REGION_RULES, Call
 from .dependence import dependences, from_cells
 from .graphs import append
 from .joint import Joint, Writes, differentiate
+from .made_leaves import stays_leaf
 from .objects import emit_many, plain_object, zeros_like
 from .parting import Parts, part
 
@@ -86,7 +88,7 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     if not present:
         return found
     slots = _slots(parts)
-    first = _extend(node, parts, slots)
+    first = _extend(node, parts, slots, call.graph.root)
     saved = call.outputs(range(first, first + len(slots)))
     open_sizes = {j for j in present if not _static(node, j)}
     kept = sorted({j for p in parts.values() for j in p.kept} | open_sizes)
@@ -271,7 +273,7 @@ def _slots(parts: dict[str, Parts]) -> list[Slot]:
     return slots
 
 
-def _extend(node: Node, parts: dict[str, Parts], slots: list[Slot]) -> int:
+def _extend(node: Node, parts: dict[str, Parts], slots: list[Slot], root: Root) -> int:
     """Make the slots outputs of the op; returns the index of the first."""
     first = len(node.outputs)
     kinds = [s.kind(len(parts)) for s in slots]
@@ -288,6 +290,7 @@ def _extend(node: Node, parts: dict[str, Parts], slots: list[Slot]) -> int:
         if node.op == "Try":
             outs.append(append(graph, "py.constant", k, type=INT))
         graph.outputs = outs
+        stays_leaf(node.regions[name], graph, root)
         node.regions[name] = graph
     for kind in kinds + ([INT] if node.op == "Try" else []):
         node.outputs.append(Value(kind, node, len(node.outputs)))

@@ -60,6 +60,7 @@ class Call:
         self.versions = {i: x._version for i, x in self.tensors.items()}
         self.enabled = torch.is_grad_enabled()  # where it was recorded
         self.hooked = _hooked(node, graph)
+        self._known: list[Dependence] = []
         histories.hold(self, graph)
 
     def keep(self, index: int) -> None:
@@ -122,6 +123,12 @@ class Call:
         behind = dependences(branch)[index]
         values = {id(self.node.args[skip + i]) for i in behind}
         return [id(self.inputs[i]) in values for i in self.tensors]
+
+    def behind(self, index: int) -> list[bool]:
+        """For each of ``tensors``, whether an output may depend on it."""
+        if len(self._known) != len(self.node.outputs):
+            self._known = self.depends()
+        return [i in self._known[index] for i in self.tensors]
 
     def depends(self) -> list[Dependence]:
         """For each output of the node the differentiable inputs that it depends on."""

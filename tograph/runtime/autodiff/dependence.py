@@ -76,22 +76,38 @@ def _settings(graph: Graph, outer: dict[Value, Value]) -> Iterator[tuple[Value, 
             yield from _settings(region, known)
 
 
-def reached(graph: Graph) -> Dependence | None:
-    """The inputs that an output which is no input and whose gradient the function did not take itself, or a variable that gets another history by a write, depends on.
+def of_freed(graph: Graph) -> dict[int, Dependence]:
+    """The inputs that each output depends on whose gradient the function took itself; all where that is not known."""
+    wanted = [i for i, v in enumerate(graph.outputs) if is_freed(v)]
+    known = None if calls_python(graph, numbers=False) else _lifted(graph)
+    if known is None:
+        return dict.fromkeys(wanted, frozenset(range(len(graph.inputs))))
+    known.outputs = [known.outputs[i] for i in wanted]
+    return dict(zip(wanted, dependences(known)))
 
-    A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
-    """
-    if calls_python(graph, numbers=False):
-        return None
+
+def _lifted(graph: Graph) -> Graph | None:
+    """The graph with what its regions write outside of these, on nodes of its own; None where that is not known."""
     with collector.seldom():
         graph = lifted(graph)
     if writes_inside(graph):
         return None
     made = Graph(graph.name)
-    made.inputs, made.nodes = graph.inputs, graph.nodes
-    inputs = set(graph.inputs)
-    written = [v for n in changes_history(graph) for v in n.args]
-    made.outputs = [*(v for v in graph.outputs if v not in inputs and not is_freed(v)), *written]
+    made.inputs, made.nodes, made.outputs = graph.inputs, graph.nodes, list(graph.outputs)
+    return made
+
+
+def reached(graph: Graph) -> Dependence | None:
+    """The inputs that an output which is no input and whose gradient the function did not take itself, or a variable that gets another history by a write, depends on.
+
+    A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
+    """
+    made = None if calls_python(graph, numbers=False) else _lifted(graph)
+    if made is None:
+        return None
+    inputs = set(made.inputs)
+    written = [v for n in changes_history(made) for v in n.args]
+    made.outputs = [*(v for v in made.outputs if v not in inputs and not is_freed(v)), *written]
     return NOTHING.union(*dependences(made))
 
 

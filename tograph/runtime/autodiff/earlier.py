@@ -86,7 +86,7 @@ def _extended(
     if _rises(joint.backward, earlier):
         return False
     p = part(joint, range(carried), True)
-    stays_leaf(node.regions["body"], p.forward, graph.root.leaves)
+    stays_leaf(node.regions["body"], p.forward, graph.root)
     _with_reads(p.forward, reads)
     sums = [need[k] for k in p.present if len(state) <= k < len(state) + len(fixed)]
     leaves = made.kept(p, [need[k] for k in p.present])

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..control_flow.loop_tests import surely_runs
+from ..gradients import grad_fields
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
 from ..graph.rewrite import ALTERNATIVES, add_state, lead
@@ -126,6 +127,22 @@ def _in_branches(node: Node, i: int, made: MadeLeaves) -> list[tuple[Value, None
     return found
 
 
+def is_made_leaf(v: Value, graph: FuncGraph) -> Flag:
+    """Whether what a node with regions gives is a leaf that the code made, in one of them or before it."""
+    if v.node is None or v.node.op not in _OPS:
+        return False
+    leaves = (*graph.root.leaves, *graph.root.left_leaves)
+    return Flags(dict.fromkeys(leaves, True)).of(graph.graph, v)
+
+
+def _is_made(y: Any) -> Ref | bool:
+    call = getattr(y.grad_fn, "call", None)
+    if call is None or call.node not in call.graph.graph.nodes:
+        return False
+    flag = is_made_leaf(call.node.outputs[y.grad_fn.indices[y.output_nr]], call.graph)
+    return Ref(flag, call.graph) if isinstance(flag, Value) else False
+
+
 def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor, Flag | None]]:
     """(k, x, flag) for the tensors x that stand for the tokens of ``inputs[k]``; ``flag``: whether that is such a leaf, None where it always is one."""
     known = current_graph().root.tokens
@@ -149,3 +166,4 @@ def _of(y: torch.Tensor, known: Any) -> Iterator[tuple[torch.Tensor, Flag | None
 
 connect.GIVE_TOKENS = give_tokens
 grads.TOKENS = tokens
+grad_fields.IS_MADE = _is_made

@@ -216,6 +216,7 @@ def _extend(call: Call, p: Parts) -> tuple[Any, int]:
     cond.inputs = cond.inputs[:carried] + [Value(v.type) for v in own] + cond.inputs[carried:]
     for graph in (body, cond):
         graph.input_names = graph.input_names[:carried] + [""] * (len(graph.inputs) - carried)
+    made_leaves.stays_leaf(node.regions["body"], body, call.graph.root)
     node.regions["body"] = body
     node.args = (*node.args[:carried], *starts, *node.args[carried:])
     node.kwargs["carried"] = carried + len(own)

@@ -19,6 +19,7 @@ from ..graph.ordering import always_fails
 from ..graph.rewrite import ALTERNATIVES, add_input, carried, copied, lead, splice
 from ..graph.types import BOOL, TensorType, Type, device_of
 from ..symbols.funcgraph import FuncGraph
+from ..symbols.root import Root
 from .dependence import dependences
 from .graphs import append
 from .parting import Parts
@@ -264,10 +265,11 @@ class Kept(NamedTuple):
             added += [total, _still_open(graph, open_, [cells[c] if c is not None else None for _, c in leaves])]  # fmt: skip
 
 
-def stays_leaf(old: Graph, new: Graph, leaves: dict[Value, list[Node]]) -> None:
+def stays_leaf(old: Graph, new: Graph, root: Root) -> None:
     """What a graph gives in place of a leaf that an ``old`` one made is that leaf, in regions too; not where it was used before it was one."""
-    for v, x in zip(old.outputs, new.outputs):
-        _stays_leaf(v, x, leaves)
+    for leaves in (root.leaves, root.left_leaves):
+        for v, x in zip(old.outputs, new.outputs) if leaves else ():
+            _stays_leaf(v, x, leaves)
 
 
 def _stays_leaf(v: Value, x: Value, leaves: dict[Value, list[Node]]) -> None:

@@ -12,6 +12,7 @@ writes enter as the snapshots that it read, those that staged branches and loops
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from ..passes.lift_writes import lifted
 from ..symbols.carrier import differentiable
 from ..writes.freed import MESSAGE, is_freed
 from ..writes.histories import Before
+from .dependence import of_freed
 from .graphs import append
 from .nesting import flattened, nested
 from .nodes import ShareNode
@@ -99,10 +101,14 @@ class Pair:
         for i, j in self.through.items():
             outputs[i] = inputs[j]
         return (
-            refusing(self.graph, outputs, flattened([inputs[j] for j in self.wrt])[0])
+            refusing(self.graph, self._behind, outputs, {j: inputs[j] for j in self.wrt})
             if self.freed
             else outputs
         )
+
+    @cached_property
+    def _behind(self) -> dict[int, frozenset[int]]:
+        return of_freed(self.graph)
 
     def narrowed(self, taking: Taking) -> Share:
         """A share where only some of its results take part in a gradient, see ``shares.narrowed``."""
@@ -247,15 +253,18 @@ def _as_before(x: Any) -> Any:
     return Before.apply(x) if isinstance(x, torch.Tensor) and x.grad_fn is not None else x
 
 
-def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:
-    """The outputs of a call, those whose gradient the function took itself as results of which there is no other."""
+def refusing(
+    graph: Graph, behind: dict[int, frozenset[int]], outputs: list[Any], wrt: dict[int, Any]
+) -> list[Any]:
+    """The outputs of a call, those whose gradient the function took itself as results of which there is no other. ``behind``: the inputs that these depend on."""
     made: dict[Value, Any] = {}
     for i, v in enumerate(graph.outputs):
         if is_freed(v) and differentiable(v.type):
-            if v not in made:
+            inputs = flattened([x for j, x in wrt.items() if j in behind[i]])[0]
+            if v not in made and inputs:
                 leaves, shape = flattened([outputs[i]])
-                [made[v]] = nested([_Freed.apply(x, *wrt) for x in leaves], shape)
-            outputs[i] = made[v]
+                [made[v]] = nested([_Freed.apply(x, *inputs) for x in leaves], shape)
+            outputs[i] = made.get(v, outputs[i])
     return outputs
 
 

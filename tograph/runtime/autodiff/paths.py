@@ -24,18 +24,40 @@ Way = bool | Value
 Ways = dict[int, Way]  # by input; those that are not there are False
 
 
+LEAF = 2**62  # stands, as an input, for the leaves that a graph and its regions make
+
+
 def paths(
-    graph: Graph, wanted: Sequence[int], inputs: Collection[int], gradients: bool = False
+    graph: Graph,
+    wanted: Sequence[int],
+    inputs: Collection[int],
+    gradients: bool = False,
+    leaves: Collection[Value] = (),
 ) -> list[Ways]:
     """The ways from ``inputs`` to each of the outputs ``wanted``; the graph computes those that only the run knows.
 
-    ``gradients``: those by which gradients come back. One of the user's own that is None requires grad all the same.
+    ``gradients``: those by which gradients come back. One of the user's own that is None requires grad all the same. ``leaves``: the values, here and in regions,
+    that are leaves, of which the ways are told as that of an input ``LEAF``, also where the history was freed.
     """
-    terms = Terms(graph, gradients)
-    known: dict[Value, Ways] = {
-        graph.inputs[i]: {i: True} for i in inputs if differentiable(graph.inputs[i].type)
-    }
     needed = _needed(graph, [graph.outputs[k] for k in wanted])
+    known = _found(Terms(graph, gradients, leaves), needed, inputs)
+    return [known.get(graph.outputs[k], {}) for k in wanted]
+
+
+def ways_within(terms: Terms) -> dict[Value, Ways]:
+    """The ways to all values of a graph from the leaves that it makes."""
+    values = [v for n in terms.graph.nodes for v in n.outputs]
+    return _found(terms, set(values), ())
+
+
+def _found(terms: Terms, needed: Collection[Value], inputs: Collection[int]) -> dict[Value, Ways]:
+    """The ways to the values of a graph that are ``needed``."""
+    graph = terms.graph
+    known: dict[Value, Ways] = {
+        graph.inputs[i]: {i: True}
+        for i in inputs
+        if i != LEAF and differentiable(graph.inputs[i].type)
+    }
     for node in list(graph.nodes):
         places = [k for k, v in enumerate(node.outputs) if v in needed and differentiable(v.type)]
         if places and node.op == CELL:
@@ -43,14 +65,15 @@ def paths(
         elif places and not stops(node):
             for k, ways in zip(places, through(node, places, known, terms), strict=True):
                 known[node.outputs[k]] = ways
-    return [known.get(graph.outputs[k], {}) for k in wanted]
+        known |= {v: {LEAF: True} for v in node.outputs if v in terms.leaves}
+    return known
 
 
 class Terms:
     """Ways of one graph put together; what is the same is computed once."""
 
-    def __init__(self, graph: Graph, gradients: bool = False):
-        self.graph, self.gradients = graph, gradients
+    def __init__(self, graph: Graph, gradients: bool = False, leaves: Collection[Value] = ()):
+        self.graph, self.gradients, self.leaves = graph, gradients, leaves
         self.made: dict[tuple, Value] = {}
 
     def op(self, op: str, *args: Value | int) -> Value:
@@ -135,19 +158,22 @@ def _by_user(node: Node, j: int, inputs: Sequence[Value], known: dict[Value, Way
     return total
 
 
-def _outer(node: Node, known: dict[Value, Ways]) -> dict[int, Ways]:
+def _outer(node: Node, known: dict[Value, Ways], terms: Terms) -> dict[int, Ways]:
     """The ways to the inputs of a node's regions, by position."""
     args = node.args[lead(node) :]
-    return {i: known[a] for i, a in enumerate(args) if isinstance(a, Value) and known.get(a)}
+    found = {i: known[a] for i, a in enumerate(args) if isinstance(a, Value) and known.get(a)}
+    return found | ({LEAF: {LEAF: True}} if terms.leaves else {})
 
 
 def _choice(
     node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms
 ) -> list[Ways]:
-    outer = _outer(node, known)
+    outer = _outer(node, known, terms)
     # a region that always fails leads to no output
     found = [
-        [None] * len(places) if always_fails(r) else paths(r, places, outer, terms.gradients)
+        [None] * len(places)
+        if always_fails(r)
+        else paths(r, places, outer, terms.gradients, terms.leaves)
         for r in node.regions.values()
     ]
     told: dict[tuple[Way | None, ...], Value] = {}
@@ -187,10 +213,10 @@ _Column = dict[int, bool | None]
 
 
 def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms) -> list[Ways]:
-    carried, body, outer = node.kwargs["carried"], node.regions["body"], _outer(node, known)
+    carried, body, outer = node.kwargs["carried"], node.regions["body"], _outer(node, known, terms)
     state = closed(node, places)
     entering = {*state, *(p for p in outer if p >= carried)}
-    steps = dict(zip(state, paths(body, state, entering, terms.gradients)))
+    steps = dict(zip(state, paths(body, state, entering, terms.gradients, terms.leaves)))
     sources: dict[tuple, list[int]] = {}  # what enters the state in the same way is one source
     for p in outer:
         if p in state:

@@ -82,7 +82,7 @@ def variables(
     return found
 
 
-_NOT = ("grad", "flag", "counter")
+_NOT = ("grad", "carried field", "flag", "counter")
 
 
 def bindings(

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-import torch
-
 from ...errors import StagingError, StructureError
 from ..graph.ir import Node, Value
 from ..graph.types import INT
@@ -26,7 +24,7 @@ from ..values.list_specs import join_lists, join_tuples
 from ..values.listed import tensors_in
 from ..values.structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
 from ..writes import freed, histories, rebasing, stale
-from . import made_leaves, tensor_attributes
+from . import leaf_fields, made_leaves, tensor_attributes
 from .joint import Joint
 from .learning import learn_by_flag, learn_outcome
 from .leaves import noting
@@ -51,6 +49,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     before = Before(live)
     slots = told_apart(slots, before)
     specs = [visible(s, graph) for s in _join_contents(slots, live)]
+    fields = leaf_fields.Joins([(p, [*map(as_value, c)]) for p, c in slots], specs, live)
+    slots += fields.slots
+    specs += [visible(s, graph) for s in _join_contents(fields.slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
     joint, merged = Joint(slots, specs, live), Merged(slots, specs, live, before)
     outputs = [_outputs(region, slots, specs, live, joint, op) for region in regions.values()]
@@ -68,15 +69,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         joined.append((x, spec, [as_value(c) for c in contents]))
         learn_outcome(op, heads, *joined[-1], live)
-        if isinstance(x, torch.Tensor):
-            leaves = [made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)]
-            if all(leaves):
-                made_leaves.join(x, contents)
-            else:
-                made_leaves.mix(x, contents, leaves)
-            made_leaves.mind(x, contents, leaves)
-        else:
-            made_leaves.in_parts(made[start:], joined[-1][2], spec, [r.graph for r in live])
+        if not isinstance(place, leaf_fields.Field):
+            made_leaves.in_parts(made[start:], fields.rows(i), [r.graph for r in live])
+            fields.note(i, made[start:])
         result = x if place is None else result
         if place is not None:
             inner_lists.stays(x, place.keep, contents)

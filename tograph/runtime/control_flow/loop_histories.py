@@ -100,6 +100,7 @@ class LoopHistories:
         self.keys: set[Any] = set()
         self.computed: set[Name] = set()
         self.graded: set[Any] = set()
+        self.held: set[Any] = set()  # those that have one before the loop
         self.depends: set[tuple[Name, Name]] = set()
         self.outside: list[torch.Tensor] = []
         self.location = user_location()
@@ -110,6 +111,7 @@ class LoopHistories:
         self.settled = False
         self.again = False  # see ``iterations.Earlier``
         self.hopeless: set[Name] = set()  # see ``recomputed``
+        self.fields: set[Name] = set()  # whose ``.grad`` is state, too
         self.told: dict[Name, reaching.Reached] = {}
         self.steps: dict[Name, frozenset[Any]] | None = None  # see ``reaching.Surely``
         for place, content in zip(state, contents):
@@ -127,6 +129,7 @@ class LoopHistories:
         self.computed |= {(key, i) for i, x in tensors if not (iterations.is_leaf(x) or _mixed(x))}
         if _graded(content):
             self.graded.add(key)
+            self.held.add(key)
         known = set(map(reaching.identity, self.outside))
         self.outside += [x for x in found if reaching.identity(x) not in known]
 
@@ -216,8 +219,9 @@ class LoopHistories:
             if not self.earlier.outside:
                 return x
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                graded = place.key in self.graded
-                told = iterations.Told(name, name not in self.computed, graded, self._entry(name))
+                graded = place.key in self.graded and name not in self.fields
+                held = place.key in self.held
+                told = iterations.Told(name, name not in self.computed, graded, self._entry(name), held)  # fmt: skip
                 return self.earlier.state(x, graph.graph.inputs.index(value), told)
             return x
 

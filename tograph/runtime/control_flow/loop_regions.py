@@ -26,7 +26,8 @@ from ..writes import iterations
 from . import made_leaves, tensor_attributes
 from .carried import Carried
 from .joining import as_value, mind_iterations, note_rewritten, put_back
-from .leaves import noting
+from .leaf_fields import Field
+from .leaves import leaf_objects, noting
 from .loop_histories import LoopHistories, tell_writes
 from .loop_tests import holds, surely_runs
 from .modes import keeping
@@ -55,8 +56,10 @@ class StateRegion(Region):
 
 
 def _made_anew(place: Place, spec: Spec, told: Told) -> bool:
-    """Whether a place holds another container than before the loop, though one that is equal to it."""
-    return place.key in told.merged and isinstance(spec, structure.Tree)
+    """Whether a place holds another container than before the loop, though one that is equal to it, or belongs to another tensor."""
+    return isinstance(place, Field) or (
+        place.key in told.merged and isinstance(spec, structure.Tree)
+    )
 
 
 def contents_of(state: Sequence[Place], told: Told) -> list[Any]:
@@ -279,9 +282,8 @@ def _after(
             tensor_attributes.carry(made[start:], outcomes, spec)
         if not loop.raised and isinstance(x, torch.Tensor):
             _as_leaf(x, place.get(), loop.content(place), loop, surely_runs(node))
-        elif not loop.raised:
-            graphs = [loop.graph] if surely_runs(node) else [graph.root.graphs[0], loop.graph]
-            made_leaves.in_parts(made[start:], outcomes, spec, graphs)
+        elif not loop.raised and graph.root.leaves:
+            _leaves_in_parts(made[start:], outcomes, spec, loop)
         if place.key[0] == "grad":
             x = _gathered(x, graph)
         elif not loop.raised and surely_runs(node):
@@ -302,9 +304,22 @@ def _as_leaf(x: Any, before: Any, left: Any, loop: StateRegion, runs: bool) -> N
     """Make a leaf of a tensor that a loop gives, where it is one; ``runs``: the loop has an iteration."""
     first = runs or made_leaves.made_in(before, current_graph().root.graphs[0])
     made = made_leaves.made_in(left, loop.graph)
+    made_leaves.note_left(x, [loop.graph] if made else [])
     if first and made:
         made_leaves.join(x, [before, left])
     made_leaves.mind(x, [before, left], [first, made])
+
+
+def _leaves_in_parts(
+    made: Sequence[Any], outcomes: Sequence[Any], spec: Spec, loop: StateRegion
+) -> None:
+    """The same of the parts of what a loop gives; the last of the outcomes is what an iteration leaves."""
+    *before, left = outcomes
+    rows = [leaf_objects(x, spec) for x in before]
+    with replayed(loop):
+        rows.append(leaf_objects(left, spec))
+    graphs = [*(current_graph().root.graphs[0] for _ in before), loop.graph]
+    made_leaves.in_parts(made, rows, graphs)
 
 
 def _absent(x: Any) -> bool:

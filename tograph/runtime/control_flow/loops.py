@@ -29,6 +29,7 @@ from .carried import Carried
 from .first_iterations import whole_or
 from .guesses import Guess
 from .joining import as_value, visible
+from .loop_fields import Fields, without_fields
 from .loop_histories import LoopHistories
 from .loop_regions import (
     StateRegion,
@@ -177,6 +178,7 @@ class Rounds:
         self.depths: list[int] = []
         self.lengths: list[int] = []
         self.stale: set[Value] = set()
+        self.fields = Fields()
 
     def entry(self, place: Place) -> Spec:
         """The spec of what a place holds before the loop."""
@@ -191,29 +193,21 @@ class Rounds:
     def outcome(self) -> Outcome:
         """What the search found."""
         merged, grown = frozenset(self.told.merged), frozenset(self.history.keys)
-        return Outcome(
-            self.functions,
-            self.given,
-            self.state,
-            self.specs,
-            self.before,
-            self.rotated,
-            merged,
-            self.carried,
-            grown,
-            self.memory,
-            slots_of(self.state),
-            self.failures,
-        )
+        known = without_fields(self.state, self.specs)
+        found = (self.before, self.rotated, merged, self.carried, grown, self.memory)
+        rest = (*found, slots_of(self.state), self.failures)
+        return Outcome(self.functions, self.given, *known, *rest)
 
     def settled(self) -> bool:
         """Trace the test and the body once more; whether what came out is what went in."""
+        self.fields.extend(self, contents_of(self.state, self.told))
         if self.guess.open:
             if not self._guessed():
                 return False
         elif not self._traced(self.specs) or self._idle():
             return False
         again = self.history.change(self.loop, self.state)
+        again = self.fields.extend(self, contents_after(self.loop, self.state)) or again
         if self._recomputes():
             return False
         # What else a round says goes for one with that history, too.
@@ -255,6 +249,8 @@ class Rounds:
         self.numbers.tested(self.cond)
         self.loop = trace_with_state("body", self.body, *with_state, self.history, self.numbers)
         self.memory.changed = frozenset(self.loop.changed)
+        if not self.loop.raised:
+            self.fields.leave(self.loop)
         return True
 
     def rotate(self) -> None:
@@ -287,6 +283,7 @@ class Rounds:
         places, self.taken_over = self.taken_over, []
         loop = self.loop
         idle = {p.key for p in places if loop.content(p) is loop.entered[p.key] and not loop.raised}
+        idle |= self.fields.keys_of(idle)
         kept = [(p, s) for p, s in zip(self.state, self.specs) if p.key not in idle]
         self.state, self.specs = [p for p, _ in kept], [s for _, s in kept]
         return bool(idle)
@@ -328,6 +325,7 @@ class Rounds:
             return True
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
+        self.fields.extend(self, contents_after(loop, self.state))
         self.depths.append(max(map(depth, self.specs), default=0))
         self.lengths.append(max(map(length, self.specs), default=0))
         return False

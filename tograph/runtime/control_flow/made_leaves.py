@@ -14,9 +14,7 @@ import torch
 
 from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.symbolic import SymTensor, value_of
-from ..values.structure import Spec
 from ..writes import iterations
-from .leaves import leaf_objects
 
 
 def made_in(x: Any, graph: FuncGraph) -> bool:
@@ -66,18 +64,35 @@ def mind(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     root.retained.append(x)
 
 
-def in_parts(made: Sequence[Any], outcomes: Sequence[Any], spec: Spec, graphs: Sequence[FuncGraph]) -> None:  # fmt: skip
-    """Do so for the tensors that were ``made`` of a spec, in order: what each is in the ``outcomes``, which ``graphs`` made."""
-    if not current_graph().root.leaves:
-        return
-    rows = [leaf_objects(x, spec) for x in outcomes]
-    for x, column in zip(made, zip(*rows, strict=True), strict=True):
-        own = [made_in(o, graph) for o, graph in zip(column, graphs)]
-        if all(own):
-            join(x, column)
-        else:
-            mix(x, column, own)
-        mind(x, column, own)
+def in_parts(
+    made: Sequence[Any], rows: Sequence[Sequence[Any]], graphs: Sequence[FuncGraph]
+) -> None:
+    """Do so for the tensors that were ``made`` of a spec, in order: what each is in the outcomes (``rows``), which ``graphs`` made."""
+    for x, column in zip(made, zip(*rows)):
+        there = [(o, graph) for o, graph in zip(column, graphs) if o is not None]
+        if isinstance(x, SymTensor) and there:
+            made_there = [made_in(o, graph) for o, graph in there]
+            note_left(x, [graph for (_, graph), own in zip(there, made_there) if own])
+            _one(x, [o for o, _ in there], made_there)
+
+
+def note_left(x: Any, graphs: Sequence[FuncGraph]) -> None:
+    """Note which values of regions are leaves that these made and give for ``x``."""
+    node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
+    for graph in graphs if node is not None else ():
+        if (
+            graph.closed
+        ):  # the body of a loop is another graph where gradients go through iterations
+            region = node.regions.get("body", graph.graph)
+            current_graph().root.left_leaves[region.outputs[x.ref.value.index]] = []
+
+
+def _one(x: SymTensor, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
+    if all(made):
+        join(x, outcomes)
+    else:
+        mix(x, outcomes, made)
+    mind(x, outcomes, made)
 
 
 def _is_own(x: Any) -> bool:

@@ -106,7 +106,12 @@ class GradientCalls:
             outputs = plain(*inputs)
         if not self._refuses:
             return outputs
-        return autodiff.refusing(self.graph, outputs, [inputs[i] for i in asked])
+        wrt = {i: inputs[i] for i in asked}
+        return autodiff.refusing(self.graph, self._behind_freed, outputs, wrt)
+
+    @cached_property
+    def _behind_freed(self) -> dict[int, frozenset[int]]:
+        return autodiff.of_freed(self.graph)
 
     @cached_property
     def _refuses(self) -> bool:

@@ -25,7 +25,7 @@ class _Determinant(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> Any:
         with torch.enable_grad():
-            ctx.inner = same(as_symbolic(x)).requires_grad_()
+            ctx.inner = torch.Tensor.requires_grad_(same(as_symbolic(x)))
             ctx.plain, lu, pivots = op(ctx.inner)
         det, lu = same(as_symbolic(ctx.plain)), same(as_symbolic(lu))
         ctx.save_for_backward(x, det)

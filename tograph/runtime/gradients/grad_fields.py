@@ -37,8 +37,11 @@ class Slot:
 
     def __init__(self, owner: torch.Tensor, root: Root):
         self.owner = owner
-        self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
+        self.real = _real(owner)
         self.was_read = self.stands = False
+        self.summed: list[
+            Storage
+        ] = []  # the memory of gradients that others were added to in place
         self.start: Any = None if isinstance(self.real, SymTensor) else self.real.grad
         self.content = MISSING if self.start is None and self.outside else self.start
         if self.start is not None:
@@ -66,6 +69,13 @@ class Slot:
     def outside(self) -> bool:
         """Whether the owner was there before the function ran."""
         return not isinstance(self.real, SymTensor)
+
+
+def _real(owner: torch.Tensor) -> torch.Tensor:
+    if not isinstance(owner, SymTensor):
+        return owner
+    known = owner.__dict__.get("real_")
+    return known if known is not None else owner if owner.caller_ is None else owner.caller_
 
 
 def slot(owner: torch.Tensor) -> Slot:
@@ -104,6 +114,11 @@ def by_leaf(owner: Any, of_other: Callable[[Any], Any], of_own: Callable[[Any], 
 def STANDS_FOR(owner: Any) -> Sequence[tuple[Any, Any]]:
     """The leaves that a tensor which a staged construct gives may be, each with the value that says whether it is. Set by ``autodiff``."""
     return ()
+
+
+def IS_MADE(owner: Any) -> Any:
+    """Whether a tensor that a staged construct gives, with a history on some path, is a leaf that it made: False, or the value that says it. Set by ``autodiff``."""
+    return False
 
 
 def left(x: Any) -> Any:
@@ -151,6 +166,7 @@ def write(owner: torch.Tensor, value: Any) -> None:
         raise TypeError(
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
+    iterations.check_written(owner)
     put(owner, value)  # which counts where it is no other one
     by_leaf(owner, lambda x: write(x, value), lambda x: None)
 

@@ -53,7 +53,7 @@ class StandIns(TorchFunctionMode):
             return x
         if id(x) not in self.made:
             made = capture(x)
-            made.requires_grad_(x.requires_grad)
+            torch.Tensor.requires_grad_(made, x.requires_grad)  # no leaf of the code's
             self.made[id(x)] = x, made
         return self.made[id(x)][1]
 

@@ -458,6 +458,8 @@ register(
 register("tg.part", run=lambda x, k: torch.view_as_real(x)[..., k], effects=PURE, gradient=NONE, kernel=NONE)  # fmt: skip
 register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
+# The same where native code has to decline if it is a view of an argument.
+register("tg.apart", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.isinstance",
     run=lambda x, kinds: isinstance(x, plain(kinds)),

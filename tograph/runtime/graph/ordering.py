@@ -219,20 +219,22 @@ def _steps(after: Value, before: Value, op: str, least: int) -> bool:
     return size == least if isinstance(kind, TensorType) else size >= least
 
 
-def set_control_inputs(graph: Graph, known: Known | None = None) -> None:
+def set_control_inputs(graph: Graph, known: Known | None = None, late: bool = False) -> None:
     """Compute control edges from effects: the automatic control dependencies of a graph.
 
     Per resource (an input that is written): a write waits for the reads since the last write and for
     that write; reads wait for the last write only. io and random are one resource each. A write or an
     io op also waits for every op before it that may fail, so a failed op leaves later writes undone.
     Memory of a value that an op overwrites is a resource too, which every use of the value reads.
+
+    ``late``: for code that writes nothing before its end, and gives up where an op fails. Only io waits there for what may fail.
     """
     known = {} if known is None else known
     effects = [node_effects(n, known) for n in graph.nodes]
-    homes, seen = Homes(graph, effects), _Seen()
+    homes, seen = Homes(graph, effects), _Seen(late)
     for node, e in zip(graph.nodes, effects):
         for region in node.regions.values():
-            set_control_inputs(region, known)
+            set_control_inputs(region, known, late)
         edges = seen.edges(node, e, list(map(homes.of, node.inputs)), homes.tracked)
         node.control_inputs = [n for n in edges if n is not node]
 
@@ -240,7 +242,8 @@ def set_control_inputs(graph: Graph, known: Known | None = None) -> None:
 class _Seen:
     """What the nodes so far did: who wrote each resource last, who read it since, and which may fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, late: bool) -> None:
+        self.late = late
         self.last_write: dict[Any, Node] = {}
         self.reads: dict[Any, list[Node]] = {}
         self.failing: list[Node] = []
@@ -265,9 +268,15 @@ class _Seen:
             if resource in self.last_write:
                 edges[self.last_write[resource]] = None
             self.last_write[resource] = self.since[resource] = node
-        if written or e.may_fail:
+        if self.late:
+            if e.io or e.random:
+                edges.update(dict.fromkeys(self.failing))
+                self.failing.clear()
+        elif written or e.may_fail:
             edges.update(dict.fromkeys(self.failing[-1:]))
-        if e.may_fail:
+        if e.may_fail and self.late:
+            self.failing.append(node)
+        elif e.may_fail:
             # The one before that may fail waits for what was written before it.
             edges.update(dict.fromkeys(n for n in self.since.values() if n is not node))
             self.since.clear()

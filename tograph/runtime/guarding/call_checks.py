@@ -58,8 +58,8 @@ def check(guards: Guards, names: Sequence[str], slots: Iterable[Any], tensors: S
     failed = None if asked.hold(tensors) else asked.failed(tensors)
     if failed is not None:
         raise _refused(failed, names)
-    kept = [slot for slot in slots if isinstance(slot, Slot)]
-    if not all(slot.kind.apart(slot(), tensors) for slot in kept):
+    kept = {slot.neighbours for slot in slots if isinstance(slot, Slot)}
+    if not all(neighbours is None or neighbours.alone(tensors) for neighbours in kept):
         raise _shared("a tensor that the function looks up at each call")
 
 

@@ -26,7 +26,7 @@ from ..values.joins import same_number
 from ..values.locations import kind_in_c
 from .lookups import unheld
 from .sources import Source, holder
-from .tensor_facts import apart, clear, hooks_of, same_array, same_content, unconnected
+from .tensor_facts import apart, clear, hooks_of, lying, same_array, same_content, unconnected
 
 _OPS = {n: getattr(operator, n) for n in
         ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
@@ -132,6 +132,9 @@ def nth(items: Any, i: int) -> Any:
     return list(items.values())[i]
 
 
+MANY = 100  # checks beside which one more call of Python does not count
+
+
 class Guards:
     """The checks of a trace: ``hold(tensors)`` is True while the trace may be used."""
 
@@ -143,20 +146,21 @@ class Guards:
     ):
         """``grads``: tensors, or positions of arguments, with whether their ``.grad`` is missing."""
         self.checks, self.sizes, self.grads = checks, sizes, list(grads)
-        self.source, namespace = _write(checks)
-        exec(compile(self.source, "<tograph guards>", "exec"), namespace)
-        self.hold_outside: Callable[..., bool] = namespace["hold"]
-        if not sizes and not self.grads:
-            self.hold = namespace["hold"]
+
+    @cached_property
+    def hold_outside(self) -> Callable[..., bool]:
+        """What runs the checks: made when it is asked for, since those of a large module take a while to compile."""
+        return _compiled(self.checks)
 
     @cached_property
     def called(self) -> Callable[..., bool]:
         """``hold`` of the arguments themselves, not of a sequence of them."""
         if self.sizes or self.grads:
             return lambda *tensors: self.hold(tensors)
-        source, namespace = _write(self.checks, "*tensors")
-        exec(compile(source, "<tograph guards>", "exec"), namespace)
-        return namespace["hold"]
+        if len(self.checks) > MANY:
+            hold = self.hold_outside
+            return lambda *tensors: hold(tensors)
+        return _compiled(self.checks, "*tensors")
 
     @cached_property
     def beside_entry(self) -> Callable[..., bool] | None:
@@ -173,10 +177,7 @@ class Guards:
     def live(self, any_mode: bool) -> bool:
         """Whether what was read outside is what it was; what its own tensors require is for a call to tell, and its mode if ``any_mode``."""
         asked = {CLEAR, ANSWER} if any_mode else {CLEAR}
-        checks = [c for c in self.checks if not (c.of_call() or c.test in asked)]
-        source, namespace = _write(checks)
-        exec(compile(source, "<tograph guards>", "exec"), namespace)
-        return namespace["hold"]()
+        return _compiled([c for c in self.checks if not (c.of_call() or c.test in asked)])()
 
     @property
     def empty(self) -> bool:
@@ -185,6 +186,9 @@ class Guards:
 
     def hold(self, tensors: Any = ()) -> bool:
         """Whether everything that was read is what it was, for arguments with these tensors."""
+        if not self.sizes and not self.grads:
+            self.hold = self.hold_outside  # for the calls from now on
+            return self.hold_outside(tensors)
         if self._grad_changed(tensors) is not None:
             return False
         return self.hold_outside(tensors) and all(
@@ -329,9 +333,16 @@ IN_ORDER = "{0}.is_contiguous()"
 STRIDES, OFFSET = "{0}.stride() == {1}", "{0}.storage_offset() == {1}"
 PARAMETER = {found: f"(type({{0}}) is {{1}}) is {found}" for found in (True, False)}
 CAPTURED = "{0} is {1}()"  # an argument that is also a captured tensor
-APART = "apart({0}, tensors)"  # one that is written
+APART = "apart({0}, tensors)"  # one that is written; the text stands in saved files
 CLEAR = "clear(tensors, {1})"
 _OF_CALLS = frozenset((*OF_TENSORS, IN_ORDER, STRIDES, OFFSET, *PARAMETER.values(), CAPTURED, APART, CLEAR))  # fmt: skip
+
+
+def _compiled(checks: list[Check], parameters: str = "tensors=()") -> Callable[..., bool]:
+    """The function that runs some checks."""
+    source, namespace = _write(checks, parameters)
+    exec(compile(source, "<tograph guards>", "exec"), namespace)
+    return namespace["hold"]
 
 
 def _first_changed(checks: Sequence[Check], tensors: Any) -> list[Check]:
@@ -362,7 +373,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "same_held": same_held, "entry": entry, "nth": nth,
-                                 "same_array": same_array, "same_content": same_content, "apart": apart, "clear": clear, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "same_content": same_content, "lying": lying, "apart": apart, "clear": clear, "unconnected": unconnected, "hooks_of": hooks_of, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 
@@ -380,9 +391,12 @@ def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, di
         return names[id(source)]
 
     last = "None"
+    if any(check.test == APART for check in checks):
+        lines.append("alone = lying(tensors)")
     for check in checks:
         last = follow(check.source)
         test = NO_ITEMS if check.test == SAME_ITEMS and not check.old else check.test
+        test = "apart({0}, alone)" if test == APART else test
         lines.append(f"if not ({test.format(last, bind(check.old))}): return False")
     body = "".join(f"        {line}\n" for line in lines)
     steps = "".join(f"    {line}\n" for line in lines if not line.startswith("if "))

@@ -12,6 +12,7 @@ not use, and whose memory it does not use either, only the kind is a guard.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
@@ -21,12 +22,13 @@ from ...errors import DeadResourceError
 from ..symbols.funcgraph import FuncGraph, Storage
 from ..symbols.symbolic import memory
 from .guards import MAPPINGS, SAME_TENSOR, Check, current_value
-from .sources import holder
+from .sources import Source, Strong, holder
 from .watch import Watch
 
 Getter = Callable[[], Any]
-_OF_A_KIND = "{1}({0}, tensors)"
+_OF_A_KIND = "{1}({0})"
 _TOGETHER = "{0} is {1}()"
+_NEIGHBOURS = "{0}(tensors)"
 
 
 class Kind:
@@ -34,18 +36,37 @@ class Kind:
 
     def __init__(self, x: torch.Tensor):
         self.known = _known(x)
-        self.others: list[Getter] | None = None  # the inputs that it may not share memory with
 
-    def __call__(self, x: Any, tensors: Sequence[Any] = ()) -> bool:
-        return movable(x) and _known(x) == self.known and self.apart(x, tensors)
+    def __call__(self, x: Any) -> bool:
+        return movable(x) and _known(x) == self.known
 
-    def apart(self, x: torch.Tensor, tensors: Sequence[Any]) -> bool:
-        """Whether it shares memory with no other input, where that matters."""
-        at = memory(x) if self.others is not None else 0
-        if not at:
-            return True
-        found = [*tensors, *(other() for other in self.others or ())]
-        return not any(isinstance(y, torch.Tensor) and memory(y) == at for y in found)
+
+class Neighbours:
+    """The captured inputs of a trace that writes: those in slots share memory with no other input, and ``unused`` tensors with none.
+
+    One pass over all inputs of a call tells it of all slots.
+    """
+
+    def __init__(self, inputs: Sequence[Getter], slots: Sequence[Slot], unused: Sequence[Getter]):
+        self.inputs, self.slots, self.unused = inputs, slots, unused
+
+    def __call__(self, tensors: Sequence[Any] = ()) -> bool:
+        held = self._held(tensors)
+        return self._alone(held) and not any(memory(get()) in held for get in self.unused)
+
+    def alone(self, tensors: Sequence[Any]) -> bool:
+        """Whether each tensor in a slot has its memory to itself."""
+        return self._alone(self._held(tensors))
+
+    def _alone(self, held: Counter[int]) -> bool:
+        return all(held[memory(slot.now())] <= 1 for slot in self.slots)
+
+    def _held(self, tensors: Sequence[Any]) -> Counter[int]:
+        """How many inputs lie in each memory."""
+        found = [*tensors, *(get() for get in self.inputs)]
+        held = Counter(memory(x) for x in found if isinstance(x, torch.Tensor))
+        del held[0]
+        return held
 
 
 def _known(x: torch.Tensor) -> tuple:
@@ -65,6 +86,7 @@ class Slot:
     def __init__(self, check: Check, kind: Kind, name: str):
         self.place, self.now = check.source.label, current_value(check.source)
         self.kind, self.name = kind, name
+        self.neighbours: Neighbours | None = None  # where the trace writes
 
     def __call__(self) -> torch.Tensor:
         x = self.now()
@@ -93,18 +115,19 @@ def found(
         getters = [
             slots[i].now if i in slots else holder(k.external) for i, k in enumerate(captured)
         ]
-        for i, slot in slots.items():
-            slot.kind.others = getters[:i] + getters[i + 1 :]
-        for kind in unused:
-            kind.others = getters
+        neighbours = Neighbours(getters, list(slots.values()), unused)
+        for slot in slots.values():
+            slot.neighbours = neighbours
+        label = "the memory of tensors that are looked up at each call"
+        watch.check(Source(None, "object", Strong(neighbours), label), "neighbours", _NEIGHBOURS)
     return slots
 
 
 def _unused(
     watch: Watch, captured: Iterable[Any], replaced: Container[int], hints: Container[str]
-) -> list[Kind]:
+) -> list[Getter]:
     """Of a tensor that was found in a place which is replaced, by the trace or by others, and whose memory the graph does not use, only the kind counts."""
-    kinds, used = [], {memory(x) for x in captured}
+    places, used = [], {memory(x) for x in captured}
     for check in [c for c in watch.checks.values() if c.test == SAME_TENSOR]:
         x = check.old()
         if id(x) not in replaced and check.source.label not in hints:
@@ -112,8 +135,8 @@ def _unused(
         free = movable(x) and memory(x) not in used and id(x) not in watch.compared
         if free and len(watch.identities(x)) == 1:  # else which places hold one tensor is known
             check.test, check.old = _OF_A_KIND, Kind(x)
-            kinds.append(check.old)
-    return kinds
+            places.append(current_value(check.source))
+    return places
 
 
 def moves(

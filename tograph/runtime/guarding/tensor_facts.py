@@ -10,12 +10,18 @@ import torch
 from ..symbols.symbolic import memory
 
 
-def apart(x: torch.Tensor, tensors: Any) -> bool:
-    """Whether no other tensor lies in the memory of ``x``."""
-    at = memory(x)
-    return not at or all(
-        y is x or not isinstance(y, torch.Tensor) or memory(y) != at for y in tensors
-    )
+def lying(tensors: Any) -> dict[int, Any]:
+    """The tensor in each memory; None where several lie in one."""
+    found: dict[int, Any] = {}
+    for x in tensors:
+        if isinstance(x, torch.Tensor) and (at := memory(x)) and found.setdefault(at, x) is not x:
+            found[at] = None
+    return found
+
+
+def apart(x: torch.Tensor, alone: dict[int, Any]) -> bool:
+    """Whether no other tensor lies in the memory of ``x``, by what ``lying`` tells."""
+    return alone.get(memory(x), x) is x
 
 
 def clear(tensors: Any, captured: Sequence[tuple[Callable[[], Any], Sequence[int]]]) -> bool:

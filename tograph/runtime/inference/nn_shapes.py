@@ -131,21 +131,31 @@ def _avg_pool(
 
 
 def _pooled(x, kernel, stride, padding, dilation, ceil) -> Meta | None:
-    if x.rank not in (3, 4) or not _plain(x) or _bad(x.size):
+    if x.rank not in (3, 4) or not _images(x) or _bad(x.size):
         return None
     kernel, padding, dilation = (_tuple(v, 2) for v in (kernel, padding, dilation))
     stride = _tuple(stride, 2) if isinstance(stride, int) or stride else kernel
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         return None
     size = list(map(_window, x.size[-2:], kernel, stride, padding, dilation, [ceil] * 2))
-    return None if _bad(size) else like(x, size=(*x.size[:-2], *size))
+    return None if _bad(size) else _in_its_order(like(x, size=(*x.size[:-2], *size)), x)
+
+
+def _images(x: Meta) -> bool:
+    """Whether a tensor of floats is contiguous, in the order of its dims or in that of its pixels."""
+    return _floats(x) and (_packed(x) or _has_channels_last(x))
+
+
+def _in_its_order(made: Meta, x: Meta) -> Meta:
+    """A result that has its pixels in front of its channels in memory where ``x`` has them so."""
+    return _with_channels_last(made) if made.static and _has_channels_last(x) else made
 
 
 @rule(
     "max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward adaptive_max_pool2d_backward"
 )
 def _pool_backward(grad, x, *args, **kwargs):
-    return like(x) if _plain(grad, x) else None
+    return _in_its_order(like(x), x) if _floats(grad, x) and _images(x) else None
 
 
 @rule("_adaptive_avg_pool2d")

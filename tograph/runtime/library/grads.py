@@ -20,7 +20,7 @@ from ..gradients.grad_fields import put, slot
 from ..graph.ir import Value
 from ..guarding import reads
 from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
-from ..symbols.symbolic import SymTensor, value_of
+from ..symbols.symbolic import SymTensor, as_symbolic, value_of
 from ..values import flattening
 from ..values.structure import is_union
 from ..writes import freed, hooked, iterations, stale, torn
@@ -363,6 +363,7 @@ def _accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
         with torch.no_grad():
             old.add_(g)
         slot(leaf).location().set(old)
+        slot(leaf).summed.append(as_symbolic(old).storage_)
 
 
 def _laid_out(g: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:

@@ -10,11 +10,12 @@ from typing import Any
 from ..control_flow.picking import Picked
 from ..gradients import grad_fields
 from ..gradients.optional_grads import Way
-from ..graph.types import BOOL
+from ..graph.types import BOOL, INT
 from ..guarding import reads
 from ..symbols.funcgraph import current_graph
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor
+from ..values.structure import TaggedUnion
 from . import grads
 
 # What these are of a tensor that was computed while gradients were off.
@@ -29,20 +30,32 @@ def required(x: SymTensor) -> Way:
 
 
 def is_leaf(x: SymTensor) -> Any:
-    """Whether ``x``, which has a history here, is a leaf from before the construct that gives it, or has none in a run; a staged bool where that decides it."""
+    """Whether ``x``, which has a history here, is a leaf from before the construct that gives it, one that this made, or has none in a run; a staged bool where that decides it."""
     graph = current_graph()
     flags = [graph.resolve(flag) for _, flag in grad_fields.STANDS_FOR(x)]
-    if not flags:
-        return x.is_leaf
+    made = grad_fields.IS_MADE(x)
+    if made is not False:
+        flags.append(graph.resolve(made))
     way = required(x)
     if way is False:
         return True
     if way is not True:
         flags.append(graph.emit("py.not", way, type=BOOL))
+    if not flags:
+        return x.is_leaf
     found, *rest = flags
     for flag in rest:
         found = graph.emit("py.or_", found, flag, type=BOOL)
     return scalar(found, graph)
+
+
+def _unless(leaf: Any, value: Any) -> Any:
+    """The history of a tensor: None where it is a leaf."""
+    if isinstance(leaf, bool):
+        return None if leaf else value
+    graph = current_graph()
+    tag = graph.emit("py.int", leaf.node.value(graph), type=INT)
+    return TaggedUnion(scalar(tag, graph), [value, None])
 
 
 def of_computed(x: SymTensor, name: str, value: Any) -> Any:
@@ -55,6 +68,8 @@ def of_computed(x: SymTensor, name: str, value: Any) -> Any:
         return COMPUTED[name]
     if name == "is_leaf":
         return is_leaf(x)
+    if name == "grad_fn":
+        return _unless(is_leaf(x), value)
     if name != "requires_grad":
         return value
     way = required(x)

@@ -1,11 +1,13 @@
 """The Python objects that native code asks for an op: they view its memory as tensors, and torch runs the op on them.
 
-A loop meets few different blocks of slots, so what a block means, and the views of its memory, are kept.
+A loop meets few different operands, so what these mean, and the views of their memory, are kept. Where results go may be new at each call of the program, so
+a place is told its address with each of them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,9 +49,10 @@ class Call:
         opened += [n for x in held for s in x.stride if isinstance(s, Span) for n in s.sizes]
         self.opened = list(dict.fromkeys(opened))
         self.words = len(operands) + len(results) + len(self.opened)
+        self._targets = f"{len(results)}q"
         self.later = [x for x in results if isinstance(x, Later)]
         self._views: dict[Any, torch.Tensor] = {}
-        self._known: dict[Any, Any] = {}  # what a block of slots means
+        self._known: dict[Any, Any] = {}  # what the operands are, and the places of the results
 
     def __reduce__(self) -> Any:
         """The same call of a node that stands in no graph, for later processes."""
@@ -62,10 +65,9 @@ class Call:
     def __call__(self, address: int) -> bool:
         """Whether the op ran, and gave what its types say."""
         block = ctypes.string_at(address, 8 * self.words)
-        known = self._known.get(block)
-        if known is None:
-            known = self._read(block)
-        args, kwargs, places = known
+        first = 8 * len(self._operands)
+        given = block[:first] + block[first + 8 * len(self._results) :]
+        args, kwargs, places = self._known.get(given) or self._read(given)
         try:
             found = self.run(*args, **kwargs)
         except TypeError:  # the quick function takes its arguments in another way
@@ -74,7 +76,8 @@ class Call:
         except Exception:  # ops raise anything, and an error would be lost in the C caller: the host runs the op again and raises it
             return False
         results = [found] if type(found) is torch.Tensor else [found[i] for i in self._wanted]
-        if not all(place.put(x) for x, place in zip(results, places)):
+        at = struct.unpack_from(self._targets, block, first)
+        if not all(place.put(x, to) for x, place, to in zip(results, places, at)):
             return False
         if self.later:
             words = [word for place in places if isinstance(place, _Kept) for word in place.words()]
@@ -89,21 +92,21 @@ class Call:
     def slots(self, block: bytes) -> tuple[int, ...]:
         return struct.unpack(f"{self.words}q", block)
 
-    def _read(self, block: bytes) -> Any:
-        """(args, kwargs, places of the results) for a block of slots. A loop meets few different ones."""
-        slots = self.slots(block)
-        sizes = dict(zip(self.opened, slots[len(self._operands) + len(self._results) :]))
+    def _read(self, given: bytes) -> Any:
+        """(args, kwargs, places of the results) for the slots of the operands and open sizes."""
+        slots = struct.unpack(f"{len(given) // 8}q", given)
+        sizes = dict(zip(self.opened, slots[len(self._operands) :]))
         values = [self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)]
         env = dict(zip(self._inputs, values))
         args = map_values(env.__getitem__, self.node.args)
         kwargs = map_values(env.__getitem__, self.node.kwargs)
         places = [
-            _Kept(x) if isinstance(x, Later) else _Place(self._view(x, bits, sizes), exact, x.open)
-            for x, bits, exact in zip(self._results, slots[len(self._operands) :], self._exact)
+            _Kept(x) if isinstance(x, Later) else _Place(x.dtype, *_laid(x, sizes), exact, x.open)
+            for x, exact in zip(self._results, self._exact)
         ]
         if len(self._known) >= KEPT:
             self._known.clear()
-        self._known[block] = args, kwargs, places
+        self._known[given] = args, kwargs, places
         return args, kwargs, places
 
     def _value(self, x: Any, bits: int, sizes: dict[Open, int]) -> Any:
@@ -116,22 +119,28 @@ class Call:
         return bool(bits & 1) if x.dtype == "bool" else bits
 
     def _view(self, x: Mem, address: int, sizes: dict[Open, int]) -> torch.Tensor:
-        size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
-        stride = tuple(s.value(sizes) if isinstance(s, Span) else s for s in x.stride)
-        key = (address, x.dtype, size, stride)
+        key = (address, x.dtype, *_laid(x, sizes))
         found = self._views.get(key)
         if found is None:
             if len(self._views) >= KEPT:
                 self._views.clear()
-            length = 1 + sum((n - 1) * s for n, s in zip(size, stride))
-            if 0 in size:
-                found = torch.empty(size, dtype=DTYPES[x.dtype])
-            else:
-                memory = (ctypes.c_char * (length * SIZE[x.dtype])).from_address(address)
-                flat = torch.frombuffer(memory, dtype=DTYPES[x.dtype])
-                found = flat.as_strided(size, stride)
-            self._views[key] = found
+            found = self._views[key] = _viewed(*key)
         return found
+
+
+def _laid(x: Mem, sizes: dict[Open, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The size and the strides of a tensor, with the open sizes known."""
+    size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
+    return size, tuple(s.value(sizes) if isinstance(s, Span) else s for s in x.stride)
+
+
+def _viewed(address: int, dtype: str, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:  # fmt: skip
+    """A tensor over memory."""
+    if 0 in size:
+        return torch.empty(size, dtype=DTYPES[dtype])
+    length = 1 + sum((n - 1) * s for n, s in zip(size, stride))
+    memory = (ctypes.c_char * (length * SIZE[dtype])).from_address(address)
+    return torch.frombuffer(memory, dtype=DTYPES[dtype]).as_strided(size, stride)
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,7 @@ class _Kept:
     def __init__(self, what: Later):
         self.what = what
 
-    def put(self, x: torch.Tensor) -> bool:
+    def put(self, x: torch.Tensor, address: int) -> bool:
         if not self.what.fits(x):
             return False
         dims = self.what.dims
@@ -180,31 +189,30 @@ class _Kept:
 
 
 class _Place:
-    """Where a result goes, of whose type and strides it has to be; of any strides where they are not ``exact``."""
+    """What a result has to be: its type and its strides; any strides where they are not ``exact``."""
 
-    __slots__ = ("address", "dtype", "exact", "nbytes", "shape", "stride", "tensor")
+    __slots__ = ("dtype", "exact", "nbytes", "shape", "stride", "view")
 
-    def __init__(self, tensor: torch.Tensor, exact: bool, opened: bool):
-        self.tensor = tensor
+    def __init__(self, dtype: str, size: tuple[int, ...], stride: tuple[int, ...], exact: bool, opened: bool):  # fmt: skip
         # What is laid out for an open size has other strides than eager PyTorch's tensor, which is contiguous.
-        self.exact = strides(tensor.shape) if opened else tensor.stride()
-        self.exact = self.exact if exact else None
-        self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride()
-        self.address, self.nbytes = tensor.data_ptr(), tensor.numel() * tensor.element_size()
-        if self.nbytes > LARGE or not without_gaps(self.shape, self.stride):
+        self.exact = (strides(size) if opened else stride) if exact else None
+        self.dtype, self.shape, self.stride = DTYPES[dtype], torch.Size(size), stride
+        self.nbytes = math.prod(size) * SIZE[dtype]
+        if self.nbytes > LARGE or not without_gaps(size, stride):
             self.nbytes = -1
+        self.view = lambda address: _viewed(address, dtype, size, stride)
 
-    def put(self, x: torch.Tensor | None) -> bool:
-        """Copy a result there; whether it is what it has to be."""
+    def put(self, x: torch.Tensor | None, address: int) -> bool:
+        """Copy a result to its address; whether it is what it has to be."""
         if x is None or x.dtype is not self.dtype or x.shape != self.shape:
             return False
         same = x.stride() == self.stride
         if same and self.nbytes >= 0:
-            ctypes.memmove(self.address, x.data_ptr(), self.nbytes)
+            ctypes.memmove(address, x.data_ptr(), self.nbytes)
             return True
         if self.exact is not None and not alike(self.shape, x.stride(), self.exact):
             return False
-        self.tensor.copy_(x)
+        self.view(address).copy_(x)
         return True
 
 

@@ -23,6 +23,7 @@ from ..passes.settle import commits, has_try, uncommit, unwrapped
 from . import results
 from .added import added
 from .alike import alike
+from .batch_norms import normalised
 from .complex_pairs import paired
 from .created import created
 from .direct import Late
@@ -51,15 +52,18 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
+    if any(map(results.is_lost, graph.outputs[: leaving.visible])):
+        raise Decline("a view, at a place that only the run knows, of what may be an argument")
     given = graph
     # Where something fails the host runs all of it.
     if commits(graph):
         graph = uncommit(copied(graph))
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
-    made = added(alike(joined(packed(created(texts_typed(typed(paired(graph))))))))
-    if made is not given:  # a copy, of which no pass above has kept what its nodes wait for
-        set_control_inputs(made)
+    made = added(alike(joined(packed(created(texts_typed(typed(paired(normalised(graph)))))))))
+    if made is given:
+        made = copied(given)
+    set_control_inputs(made, late=True)  # no pass above has kept what nodes wait for
     graph = copied_in_nests(made)
     try:
         return _native(graph, leaving, layout, results.taken(graph, leaving.visible))
@@ -68,9 +72,9 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
     try:
         return _native(graph, leaving, layout, views)
     except Noncontiguous as found:
-        if not found.turned:
+        if not (found.turned or found.within) or any(map(results.origins, found.within)):
             raise
-        views, nodes = results.turned(graph.outputs, views, found.turned)
+        views, nodes = results.laid_out(graph.outputs, views, found.turned, found.within)
         return _native(graph, leaving, layout, views, nodes)
 
 

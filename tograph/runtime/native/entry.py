@@ -40,7 +40,7 @@ from .values import extent, numel, strides
 
 MISS = object()
 MOST = 512  # arguments of a function with an entry
-MOST_PAIRS = 1024  # tensors that are written, times tensors that they may overlap
+MOST_PAIRS = 1 << 21  # tensors that are written, times tensors that they may overlap
 _FASTCALL = 0x80
 _kept: list[Method] = []  # functions refer to it as long as they live
 

@@ -19,6 +19,7 @@ from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, settled
 from ..kernels.loop_ir import Kernel, Open, Unsupported
 from ..kernels.pointwise import ROWS
+from ..kernels.pools import POOLS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import REDUCERS
 from . import calls, nests
@@ -141,7 +142,7 @@ def _strides_there(low: Lowering, region: Region, made: Sequence[Fill]) -> dict[
     return {v: metas[v].stride for v in region.outputs if v in metas}
 
 
-_IN_ITS_ORDER = ("aten.flip.default", "aten.constant_pad_nd.default")
+_IN_ITS_ORDER = frozenset(["aten.flip.default", "aten.constant_pad_nd.default", *POOLS])
 
 
 def _is_packed(node: Node) -> bool:

@@ -151,7 +151,7 @@ def _function(low: Lowering, callee: Any, graph: Graph) -> str:
     """Write the function of a callee; its name."""
     name = low.callees[callee] = f"callee{len(low.callees)}"
     made = optimize(copied(graph), inference=False)
-    set_control_inputs(made)
+    set_control_inputs(made, late=True)
     inner = type(low)(made, in_place=False)
     for shared in ("functions", "_known", "globals", "kernels", "named", "calls", "callees"):
         setattr(inner, shared, getattr(low, shared))

@@ -20,7 +20,7 @@ from ... import errors
 from ...errors import CorruptFileError, UnsavableError
 from ..library.staged_string import StagedString
 from ..recording.variables import Variable
-from ..traces.results import MadeLeaf
+from ..traces.made_tensors import Computed, MadeLeaf, WithLeaves
 from ..values.deques import StagedDeque, bounded
 from ..values.growing import StagedList
 from ..values.specs import TensorSpec
@@ -53,6 +53,8 @@ _KNOWN |= {
     "tograph.StagedValues": StagedValues,
     "tograph.StagedItems": StagedItems,
     "tograph.MadeLeaf": MadeLeaf,
+    "tograph.Computed": Computed,
+    "tograph.WithLeaves": WithLeaves,
 }
 _KNOWN |= {
     f"tograph.errors.{n}": c

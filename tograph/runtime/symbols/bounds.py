@@ -5,6 +5,7 @@ Unlike ``limits`` this follows the text of the program (``min(n, 3)`` is a branc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils._python_dispatch import _disable_current_modes
@@ -17,7 +18,30 @@ from .known import UNKNOWN, known
 _SAME = ("py.int", "py.bool", "py.truth", "aten.scalar_tensor.default")
 _AND = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
 _NOT = ("py.not", "aten.logical_not.default", "aten.bitwise_not.default")
+_PASSED = ("aten.detach.default", "aten.alias.default", "aten.clone.default", "tg.written", "tg.identity")  # fmt: skip
+_SUMS = ("py.add", "aten.add.Tensor", "aten.add.Scalar")
+# What makes a number, or a tensor of one, of its arguments.
+_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "py.constant": lambda args: args[0],
+    "tg.constant": lambda args: args[0],
+    "aten.zeros.default": lambda args: 0,
+    "aten.ones.default": lambda args: 1,
+    "aten.full.default": lambda args: args[1],
+}
+_EXACT = 100  # whole numbers that every type of tensors has
 _SWAPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
+
+
+def _whole(x: Any) -> int | None:
+    """A number as a whole one, where it is."""
+    if type(x) not in (int, float) or not -_EXACT < x < _EXACT or int(x) != x:
+        return None
+    return int(x)
+
+
+def _all(found: list[int | None], join: Callable[[list[int]], int]) -> int | None:
+    known_ = [n for n in found if n is not None]
+    return join(known_) if len(known_) == len(found) else None
 
 
 class Bounds:
@@ -72,6 +96,24 @@ class Bounds:
             return min((n for n in map(self.most, args) if n is not None), default=None)
         return None
 
+    def least(self, x: Any) -> int | None:
+        """The least that a whole number, or a tensor of one such, can be, if that is known: a counter, from a constant on."""
+        x = self._origin(x)
+        if not isinstance(x, Value):
+            return _whole(x)
+        if x.node is None:
+            return None
+        op, args = x.node.op, x.node.args
+        if op == "If":
+            return _all([self.least(v) for _, v in self._ends(x)], min)
+        if op in _NUMBERS:
+            return _whole(_NUMBERS[op](args))
+        if op in (*_SAME, *_PASSED):
+            return self.least(args[0])
+        if op in _SUMS and x.node.kwargs.get("alpha", 1) == 1 and len(args) == 2:
+            return _all([self.least(a) for a in args], sum)
+        return None
+
     def _origin(self, x: Any) -> Any:
         while isinstance(x, Value) and x in self.outer:
             x = self.outer[x]
@@ -107,11 +149,14 @@ class Bounds:
         return {("gt", False): n, ("ge", False): n - 1, ("lt", True): n - 1, ("le", True): n}.get((name, holds))  # fmt: skip
 
     def _too_large(self, node: Node) -> bool:
-        """Whether a comparison asks for more than a number can be."""
+        """Whether a comparison asks for more than a number can be, or less."""
         found = self._compared(node)
-        if found is None or found[0] not in ("gt", "ge"):
+        if found is None:
             return False
         name, x, n = found
+        if name in ("lt", "le"):
+            least = self.least(x)
+            return least is not None and least >= n + (name == "le")
         most = self.most(x)
         return most is not None and most < n + (name == "gt")
 

@@ -42,6 +42,7 @@ class SymTensor(Valueless, torch.Tensor):
     sometimes_ = False  # it is a leaf that a region made, in some runs
     mixed_ = ""  # it stands for leaves, some of which are from before the regions: "mixed", or "graded" where one may have a gradient
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
+    caller_: Any = None  # of one that requires none: the same
     nothing_ = False  # a derivative that is zero, by a formula of torch
     picked_ = False  # a staged condition may pick it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees
@@ -106,11 +107,14 @@ class SymTensor(Valueless, torch.Tensor):
         self.asked_ = requires_grad
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
-            graph = current_graph()
-            nodes, value = graph.graph.nodes, value_of(self, graph)
-            self.became_ = value, nodes[-1] if nodes else None
-            graph.root.leaves[value] = [n for n in nodes if value in n.inputs]
+            self.begin_leaf()
         return super().requires_grad_(requires_grad)
+
+    def begin_leaf(self):
+        """The code makes a leaf of the value that the tensor has now."""
+        nodes, value = (graph := current_graph()).graph.nodes, value_of(self, graph)
+        self.became_ = value, nodes[-1] if nodes else None
+        graph.root.leaves[value] = [n for n in nodes if value in n.inputs]
 
     def contiguous(self, memory_format=torch.contiguous_format):
         if memory_format is torch.contiguous_format and open_layouts.is_open(self.chain, self.meta):
@@ -216,6 +220,7 @@ valueless.ARRAY, valueless.NUMBER = _array, _number
 
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
 SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
+SymTensor.__module__ = "torch"  # by which autoray and opt_einsum find their functions
 
 
 def scalar_of(x: torch.Tensor) -> Any:

@@ -126,9 +126,9 @@ class CallEffects:
         return variable and location.get() is old and self._is_outside(location)
 
     def _is_itself(self, location: Location, old: Any) -> bool:
-        """Whether an attribute holds the tensor that it held, as behind ``self.total += x``."""
+        """Whether an attribute, or a key of a dict, holds the tensor that it held, as behind ``self.total += x`` and a step of SGD with momentum."""
         same = isinstance(old, torch.Tensor) and location.get() is old
-        return same and location.key[0] == "attr" and self._is_outside(location)
+        return same and location.key[0] in ("attr", "key") and self._is_outside(location)
 
     def _stays(self, location: Location, old: Any) -> bool:
         """Whether a location that was written holds what it held, so that calls do not change it."""

@@ -141,7 +141,18 @@ class ConcreteFunction(pickling.Unpicklable):
     @cached_property
     def optimized_graph(self) -> Graph:
         """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
-        return passes.write_in_place(self.watched_graph)
+        return passes.write_in_place(self._passed)
+
+    @cached_property
+    def _left(self) -> Graph:
+        """The graph as such calls run it."""
+        return self.identities.left(self.graph)
+
+    @cached_property
+    def _passed(self) -> Graph:
+        """What the passes make of that."""
+        left = self._left
+        return self.watched_graph if left is self.graph else passes.optimize(left, inference=False)
 
     @cached_property
     def program(self) -> host.Program:
@@ -153,7 +164,7 @@ class ConcreteFunction(pickling.Unpicklable):
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
         told = Leaving(told=self.identities.told)
-        return scheduler.build(self.graph, lambda: self.watched_graph, lambda: self.program, told)
+        return scheduler.build(self._left, lambda: self._passed, lambda: self.program, told)
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -20,8 +20,9 @@ from ..values.joins import opened
 from ..values.structure import Spec, spec_of
 from ..writes import freed, hooked
 from .identities import Identities
+from .made_tensors import Computed, MadeLeaf
 from .rebuilding import Rebuilt
-from .results import Forms, MadeLeaf, Shown, leaving
+from .results import Forms, Shown, leaving
 from .shared_objects import marked
 
 
@@ -41,11 +42,12 @@ def finish(
     """
     shown = Shown({}, {})
     seen: Forms = {}
+    own = autodiff.OwnLeaves(root)
     with recording(root), reads.watching(watch):
         effects = [
-            (names, leaving(content, root, shown, seen, moves)) for names, content in effects
+            (names, leaving(content, root, shown, seen, moves, own)) for names, content in effects
         ]
-        result = leaving(result, root, shown, seen, moves)
+        result = leaving(result, root, shown, seen, moves, own)
     spec, specs = _specs(result, effects, seen, outer)
     with recording(root):
         outputs = flatten(result, spec, root)
@@ -71,6 +73,7 @@ def _made_leaves(seen: Forms, root: FuncGraph, outputs: Sequence[Any]) -> list[a
     found = []
     for x, form in seen.values():
         form = form.parts[0] if isinstance(form, Rebuilt) and form.parts else form
+        form = form.x if isinstance(form, Computed) else form
         if isinstance(form, MadeLeaf) and isinstance(x, SymTensor):
             end, storage = value_of(x, root), x.storage_
             begin = x.became_ or (None if storage.first is None else (storage.first.value, None))

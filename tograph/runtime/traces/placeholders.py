@@ -61,6 +61,8 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
         made.requires_grad_(True)
         made.real_ = x
         made = made if x.is_leaf else _with_history(made)
+    elif real:
+        made.caller_ = x  # it has a field too, where the code makes a leaf of it
     if real:
         made.__dict__.update(given_attributes(x))
     return made

@@ -12,7 +12,6 @@ import copy
 import functools
 import io
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -22,9 +21,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ...errors import StructureError
+from .. import autodiff
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..control_flow.raising import shown_by
-from ..gradients import grad_fields
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
 from ..graph.types import INT
@@ -33,36 +32,10 @@ from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
 from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
-from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, pytrees, structure
-from . import keeping
+from . import keeping, made_tensors
 from .rebuilding import Attributed, DictOf, Made, ObjectOf, Rebuilt, SetOf
-
-
-class MadeLeaf:
-    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again, with its gradient.
-
-    ``made``: whether it is one in a run.
-    """
-
-    def __init__(self, x: torch.Tensor, grad: Any, made: Any = True):
-        self.x, self.grad, self.made = x, grad, made
-
-    def __tograph_flatten__(self):
-        return isinstance(self.x, torch.nn.Parameter), [self.x, self.grad, self.made]
-
-    @staticmethod
-    def __tograph_unflatten__(aux, parts):
-        x, grad, made = parts
-        if not isinstance(x, torch.Tensor) or not made:
-            return x
-        if not x.requires_grad or not x.is_leaf:  # else the call made it, see ``autodiff.returned``
-            x = torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
-        if isinstance(grad, torch.Tensor):
-            x.grad = grad
-        return x
-
 
 Outer = tuple[Storage, tuple[View, ...]]  # a tensor of the caller's, or a view of one
 
@@ -83,17 +56,21 @@ def leaving(
     shown: Shown,
     seen: Forms,
     moves: Callable[[torch.Tensor], bool],
+    own: autodiff.OwnLeaves,
 ) -> Any:
     """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor.
 
     ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one, one that
     is looked up at every call (``moves``), and one that a staged construct may have bound the name to. ``seen`` takes objects with their forms, by identity:
-    it is one for all that leaves a trace, and each object has one form.
+    it is one for all that leaves a trace, and each object has one form. ``own``: the leaves that the function makes.
     """
 
-    def tensor(x: torch.Tensor) -> Any:
+    def tensor(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return made_tensors.list_form(x, root)
         if not isinstance(x, SymTensor):
-            return _written(as_symbolic(x), root, shown) if moves(x) else x
+            moving = moves(x) or made_tensors.is_late(x, root)
+            return _written(as_symbolic(x), root, shown) if moving else x
         made = form(x)
         watch = reads.current()
         if not root.root.tagged or watch is None or id(x) in watch.placeholders:
@@ -103,9 +80,7 @@ def leaving(
     def form(x: SymTensor) -> Any:
         if x.storage_.reshaped:
             root.root.laid_out = True
-        if x.mixed_ or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
-            return MadeLeaf(x, _leaving(grad_fields.left(x), seen, tensor))
-        return _perhaps_leaf(x, root, chosen(x))
+        return made_tensors.form(x, root, own, chosen, lambda g: _leaving(g, seen, tensor))
 
     def chosen(x: SymTensor) -> SymTensor:
         if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
@@ -113,14 +88,6 @@ def leaving(
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
     return _leaving(x, seen, tensor)
-
-
-def _perhaps_leaf(x: SymTensor, root: FuncGraph, form: SymTensor) -> Any:
-    """The form of what a staged construct gives: a leaf in runs in which it made one."""
-    flag = None if x.ref is None or x.chain else root.root.gives_leaf.get(x.ref.value, False)
-    if not isinstance(flag, Value) or x.ref.graph is not root:
-        return form
-    return MadeLeaf(form, None, scalar(flag, root))
 
 
 def _attributed(x: SymTensor, form: Any, leave: Callable[[Any], Any]) -> Any:
@@ -227,17 +194,6 @@ def _moving(x: SymTensor) -> bool:
     return any(isinstance(a, (torch.Tensor, *SYMBOLS)) for v in x.chain for a in tree_leaves((v.args, v.kwargs)))  # fmt: skip
 
 
-_MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor beside another one
-
-
-def _is_own(x: SymTensor, root: FuncGraph) -> bool:
-    """Whether the code made a leaf of ``x``: it asked for one, or ``x`` is what a maker of tensors gave (``requires_grad=True``)."""
-    first = x.storage_.first
-    node = value_of(x, root).node if first is None else first.value.node
-    made = node is not None and not x.chain and not node.regions
-    return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))
-
-
 def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
     if _moving(x):
         return x
@@ -284,9 +240,12 @@ def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
 
     def option(o: Any) -> Any:
         if isinstance(
-            o, torch.Tensor
-        ):  # one of a place that is looked up at each call is not the one of this call
-            return o if isinstance(o, SymTensor) else tensor(o)
+            o, SymTensor
+        ):  # what it is beside its content, a place that is looked up at each call is not in this one
+            form = tensor(o)
+            return form if isinstance(form, made_tensors.FORMS) else o
+        if isinstance(o, torch.Tensor):
+            return tensor(o)
         return _leaving(o, seen, tensor) if isinstance(o, holds) else _itself(o)
 
     new = [option(o) for o in x.options_]
@@ -315,8 +274,8 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
             DictOf(kind, getattr(x, "default_factory", None)),
             [*x, *(_leaving(v, seen, tensor) for v in x.values())],
         )
-    if isinstance(x, structure.STAGED.lists) and x.handle is None:
-        return _container(x, None, list(x), seen, tensor)
+    if isinstance(x, structure.STAGED.lists):
+        return tensor(x) if x.handle is not None else _container(x, None, list(x), seen, tensor)
     if kind is Counter and not structure.OUTSIDE[0](x):
         counts = [_leaving(v, seen, tensor) for v in x.values()]
         return Rebuilt(DictOf(Counter, None), [*_fixed(x), *counts])

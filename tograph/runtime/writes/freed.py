@@ -124,6 +124,19 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
     return [made.get(v, v) for v in outputs]
 
 
+def is_over(value: Value, graph: FuncGraph) -> bool:
+    """Whether the history of a value is freed, here or in all regions that may give it."""
+    x = graph.sources.get(value)
+    here = x is not None and any(_refuses(*e, graph) for e in _history(x))
+    return here or _is_freed_within(value)
+
+
+def _is_freed_within(value: Value) -> bool:
+    regions = () if value.node is None else value.node.regions.items()
+    left = [r.outputs[value.index] for k, r in regions if k not in ("cond", "gradient")]
+    return is_freed(value) or (bool(left) and all(map(_is_freed_within, left)))
+
+
 def agree(regions: Sequence[Graph]) -> None:
     """Take the mark from outputs of the branches of a node that not all of them free."""
     for i in range(len(regions[0].outputs)):
@@ -146,8 +159,10 @@ def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
         if (told := getattr(source, "told", None)) is not None and told.leaf:
             continue  # the state of a loop, which stands for a leaf: see ``histories``
         call, following = getattr(source, "call", None), source.next_functions
-        if branch is not None and call is not None and branch in call.node.regions.values():
-            behind = call.through(source.indices[edge[1]], branch)
+        if call is not None and source.indices:
+            at = source.indices[edge[1]]
+            taken = branch is not None and branch in call.node.regions.values()
+            behind = call.through(at, branch) if taken else call.behind(at)
             following = [e for e, open_ in zip(following, behind, strict=True) if open_]
         todo += following
 

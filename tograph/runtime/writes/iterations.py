@@ -36,12 +36,13 @@ _loops = itertools.count()
 
 
 class Told(NamedTuple):
-    """Of a placeholder: its name; whether each iteration begins with one that the code made a leaf; which may have a gradient already."""
+    """Of a placeholder: its name; whether each iteration begins with one that the code made a leaf; which may have a gradient already that is not followed."""
 
     name: Any
     leaf: bool
     graded: bool
     entry: Any = None  # what was there before the loop
+    held: bool = False  # whether that has a gradient then
 
 
 @dataclass(frozen=True)
@@ -248,13 +249,7 @@ def is_leaf(x: torch.Tensor) -> bool:
 def check_graded(x: torch.Tensor) -> None:
     """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
     if is_state(x.grad_fn) and x.grad_fn.told.graded:
-        error = GradientError(
-            "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
-            "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
-            user_location(),
-        )
-        error.apart = True  # what has a gradient may be from before the loop
-        raise error
+        raise not_followed()
     node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
     if node is not None and node.op in ("tg.list_get", "tg.list_pop") and current_graph().root.leaves:  # fmt: skip
         raise GradientError(
@@ -268,6 +263,28 @@ def check_graded(x: torch.Tensor) -> None:
             "is needed of it there, and set it to None.",
             user_location(),
         )
+
+
+def check_written(x: torch.Tensor) -> None:
+    """An error for a write of the ``.grad`` of state that in the first iteration is a tensor of the caller's, or that has a gradient which is not followed."""
+    if not is_state(x.grad_fn):
+        return
+    told = x.grad_fn.told
+    outside = isinstance(told.entry, torch.Tensor) and (
+        not isinstance(told.entry, SymTensor) or told.entry.given_
+    )
+    if told.graded or told.held or outside:
+        raise not_followed()
+
+
+def not_followed() -> GradientError:
+    error = GradientError(
+        "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
+        "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
+        user_location(),
+    )
+    error.apart = True  # what has a gradient may be from before the loop
+    return error
 
 
 def asked(nodes: Iterable[Any], inputs: Sequence[torch.Tensor]) -> list[int]:

@@ -311,10 +311,8 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
     if storage is as_symbolic(x).storage_ and all(v.func is _DETACH for v in (*as_symbolic(x).chain, *made.chain)):  # fmt: skip
         return  # ``x.data -= y``: it has that memory
     if (one.dtype, tuple(one.size), one.device) != (two.dtype, tuple(two.size), two.device):
-        raise UnsupportedOpError(
-            "x.data = y with another shape, dtype or device is not possible in a graph: make a new tensor or parameter outside",
-            user_location(),
-        )
+        _become_other(x, made)
+        return
     if as_symbolic(x).chain:
         raise UnsupportedOpError(
             "x.data = y of a view gives it memory of its own, which a graph cannot do: write x.data.copy_(y), or assign a new tensor to the name",
@@ -330,6 +328,26 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
         storage.listed = user_location() or ("", 0)  # a later write to it would be seen in both
     with torch.no_grad():
         x.detach().copy_(value.detach())
+
+
+def _become_other(x: torch.Tensor, value: SymTensor) -> None:
+    """``x.data = value`` of another shape, dtype or device: ``layer.double()``, where the function has made the layer."""
+    outer = value.storage_.external is not None or value.storage_.argument is not None
+    if not isinstance(x, SymTensor) or not _is_made_here(x) or outer or value.chain:
+        raise UnsupportedOpError(
+            "x.data = y with another shape, dtype or device is not possible in a graph where x is not made in the same function, branch or loop body, or y is a view "
+            "or from outside: make a new tensor or parameter",
+            user_location(),
+        )
+    out_arguments.become(x, value)
+    if x.asked_:
+        x.begin_leaf()
+
+
+def _is_made_here(x: SymTensor) -> bool:
+    """Whether this body made a tensor, as no view."""
+    own = x.storage_.external is None and x.storage_.argument is None and not x.chain
+    return own and x.ref is not None and x.ref.graph is current_graph()
 
 
 # What stands for a ``tg.Variable``: set by ``variables``.

@@ -1,0 +1,103 @@
+"""Lists whose length depends on data, with leaves that the function made among their items: native against `tg.function`."""
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import tograph as tg
+
+
+def leaf(x):
+    return x.detach().clone().requires_grad_()
+
+
+def the_path_of_a_descent(x, n):
+    w = leaf(x)
+    found = [x]
+    for _ in range(n):
+        (g,) = torch.autograd.grad((w**2).sum(), w)
+        w = leaf(w - 0.1 * g)
+        found.append(w)
+    return found, w
+
+
+def before_each_step(x, n):
+    w, found = leaf(x), []
+    for _ in range(n):
+        found.append(w)
+        w = leaf(w * 2)
+    return found
+
+
+def some_of_them(x, n):
+    found = []
+    for i in range(n):
+        w = leaf(x * i)
+        if w.sum() > 2:
+            found.append(w)
+        else:
+            found.append(w.detach())
+    return {"found": found}
+
+
+def taken_out_and_replaced(x, n):
+    found = [x, x * 2]
+    for i in range(n):
+        found.append(leaf(x * i))
+        if i > 1:
+            found.pop(0)
+    found[0] = x * 5
+    return found
+
+
+def in_front_and_turned(x, n):
+    found = []
+    for i in range(n):
+        found.insert(0, leaf(x * i) if i % 2 == 0 else x * i)
+    found = found + [x]
+    return found[::-1] if n > 2 else found
+
+
+def in_a_comprehension(x, n):
+    return [leaf(x * i) for i in range(n)]
+
+
+def in_loops_in_each_other(x, n):
+    found = []
+    for i in range(n):
+        for j in range(i):
+            found.append((x * j).requires_grad_())
+        if i > 1:
+            found.append(x)
+    return found
+
+
+def in_two_lists_that_change_places(x, n):
+    a, b = [], []
+    for i in range(n):
+        a.append(leaf(x * i))
+        a, b = b, a
+    return a, b
+
+
+def what_has_none(x, n):
+    w, found = leaf(x), []
+    for _ in range(n):
+        loss = (w**2).sum()
+        loss.backward()
+        found.append(loss.detach())
+    return found
+
+
+PROGRAMS = [the_path_of_a_descent, before_each_step, some_of_them, taken_out_and_replaced, in_front_and_turned, in_a_comprehension, in_loops_in_each_other, in_two_lists_that_change_places, what_has_none]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_which_items_are_leaves(program):
+    converted = tg.function(program)
+    for n in map(torch.tensor, (0, 1, 3)):
+        rows = []
+        for f in (converted, program):
+            outs = tree_leaves(f(torch.tensor([1.0, 2.0]), n))
+            rows.append([(x.detach(), x.requires_grad, x.is_leaf) for x in outs])
+        torch.testing.assert_close(*rows)

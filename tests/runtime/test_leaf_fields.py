@@ -1,0 +1,280 @@
+"""The `.grad` of leaves that staged branches and loops made and gave one: native against `tg.function`."""
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import tograph as tg
+from tograph.errors import GradientError
+
+
+def leaf(x):
+    return x.detach().clone().requires_grad_()
+
+
+def energy(w):
+    return (w**2).sum()
+
+
+def in_a_branch(a, n):
+    w = leaf(a)
+    if n > 1:
+        w = leaf(w * 2)
+        energy(w).backward()
+    return w, w.grad
+
+
+def in_branches_in_each_other(a, n):
+    w = leaf(a)
+    if n > 0:
+        w = leaf(w * 0.9)
+        energy(w).backward()
+        if n > 2:
+            (w**3).sum().backward()
+        else:
+            w = leaf(w * 2)
+    return w * 3 if w.grad is None else (w + w.grad, w)
+
+
+def and_once_more_behind_it(a, n):
+    w = a
+    if n > 1:
+        w = leaf(a * 3)
+        energy(w).backward()
+    (w * w).sum().backward()
+    if n > 2:
+        w.grad.zero_()
+    return w, w.grad
+
+
+def by_another_name(a, n):
+    w, g = leaf(a), torch.zeros(2)
+    if n > 1:
+        w = leaf(a)
+        energy(w).backward()
+        g = w.grad
+    g += 1
+    return w, g
+
+
+def by_a_call(a, n):
+    def made(k):
+        v = leaf(a * k)
+        energy(v).backward()
+        return v
+
+    return made(2) if n > 1 else made(3)
+
+
+def in_a_try(a, n):
+    w = leaf(a)
+    try:
+        w = leaf(w * 2)
+        energy(w).backward()
+        if n > 1:
+            raise ValueError
+    except ValueError:
+        w = leaf(w * 3)
+    return w, w.grad
+
+
+def returned_early(a, n):
+    for i in range(4):
+        w = leaf(a * i)
+        energy(w).backward()
+        if i >= n:
+            return w
+    return w, w.grad
+
+
+def in_iterations(a, n):
+    w = leaf(a)
+    for _ in range(n):
+        w = leaf(w * 2)
+        energy(w).backward()
+    return w
+
+
+def when_an_iteration_begins(a, n):
+    w = leaf(a)
+    energy(w).backward()
+    while n > 0:
+        w = leaf(w - 0.1 * w.grad)
+        energy(w).backward()
+        n = n - 1
+    return w, w.grad
+
+
+def of_an_argument_before(a, n):
+    w = a
+    energy(w).backward()
+    for _ in range(n):
+        w = leaf(w - 0.1 * w.grad)
+        energy(w).backward()
+    return w, w.grad
+
+
+def in_some_iterations(a, n):
+    w = leaf(a)
+    for i in range(n):
+        if i % 2 == 0:
+            w = leaf(w * 0.9)
+        energy(w).backward()
+    return w, w.grad
+
+
+def steps_that_are_accepted(a, n):
+    w = leaf(a)
+    f, t = energy(w), 0.1
+    f.backward()
+    for _ in range(n):
+        new = leaf(w - t * w.grad)
+        after = energy(new)
+        after.backward()
+        if after < f:
+            w, f, t = new, after.detach(), t * 4
+        else:
+            t = t * 0.3
+    return w, w.grad, t
+
+
+def the_best_of_several(a, n):
+    best, least = None, torch.tensor(1e9)
+    for i in range(n):
+        w = leaf(a + i)
+        loss = ((w - 2) ** 2).sum()
+        loss.backward()
+        if loss < least:
+            best, least = w, loss.detach()
+    return a if best is None else (best, best.grad, least)
+
+
+def the_one_before(a, n):
+    w = leaf(a)
+    before = w
+    for _ in range(n):
+        energy(w).backward()
+        before, w = w, leaf(w - 0.1 * w.grad)
+    return w, before, before.grad
+
+
+def in_a_list(a, n):
+    ps = [leaf(a), leaf(a * 3)]
+    (ps[0] * ps[1]).sum().backward()
+    for _ in range(n):
+        ps = [leaf(p - 0.1 * p.grad) for p in ps]
+        (ps[0] * ps[1]).sum().backward()
+    return ps, [p.grad for p in ps]
+
+
+def in_an_attribute(a, n):
+    class Held:
+        w = leaf(a)
+
+    held = Held()
+    energy(held.w).backward()
+    for _ in range(n):
+        held.w = leaf(held.w - 0.1 * held.w.grad)
+        energy(held.w).backward()
+    return held.w
+
+
+def in_loops_in_each_other(a, n):
+    w = leaf(a)
+    energy(w).backward()
+    for i in range(n):
+        for _ in range(i):
+            w = leaf(w - 0.1 * w.grad)
+            energy(w).backward()
+    return w, w.grad
+
+
+def cleared_in_the_first_iteration(a, n):
+    w = a
+    for _ in range(n):
+        energy(w).backward()
+        g, w.grad = w.grad, None
+        w = leaf(w - 0.1 * g)
+    return w
+
+
+def assigned_in_the_first_iteration(a, n):
+    w = a
+    for i in range(n):
+        w.grad = torch.ones(2) * i
+        w = leaf(w - 0.1 * w.grad)
+    return w, w.grad
+
+
+PROGRAMS = [
+    in_a_branch, in_branches_in_each_other, and_once_more_behind_it, by_another_name, by_a_call, in_a_try, returned_early, in_iterations, when_an_iteration_begins, of_an_argument_before, in_some_iterations,
+    steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
+]  # fmt: skip
+
+
+def shown(x):
+    """What is seen of a result: its values, and of a leaf whether it is one and its gradient."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    grad = x.grad if x.is_leaf else None
+    return x.detach(), x.is_leaf and x.requires_grad, grad is not None and grad.detach()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_as_in_eager(program):
+    converted = tg.function(program)
+    for n in map(torch.tensor, (0, 1, 3)):
+        rows = []
+        for f in (converted, program):
+            a = torch.tensor([1.0, 2.0], requires_grad=True)
+            rows.append([shown(x) for x in (*tree_leaves(f(a, n)), a)])
+        torch.testing.assert_close(*rows)
+    assert converted.trace_count == 1
+
+
+def test_what_is_changed_by_the_name_of_one_that_another_may_hold_is_refused():
+    @tg.function
+    def f(a, n):
+        w = leaf(a)
+        energy(w).backward()
+        for _ in range(n):
+            w.grad.mul_(2)
+            w = leaf(w - 0.1 * w.grad)
+            energy(w).backward()
+        return w
+
+    with pytest.raises(GradientError, match="not followed"):
+        f(torch.ones(2), torch.tensor(2))
+
+
+def made_in_the_first_iteration(a, n):
+    w = a * 2
+    for i in range(n):
+        w = leaf(w) if i == 0 else w * 2
+    return w.is_leaf, w.requires_grad, 3 if w.is_leaf else w
+
+
+def made_in_a_branch(a, n):
+    w = a
+    if n > 0:
+        w = leaf(a)
+    if n > 2:
+        w = w * 2
+    return w.is_leaf, w.requires_grad
+
+
+def detached_in_a_branch(a, n):
+    w = a * 2
+    if n > 1:
+        w = w.detach()
+    return w.is_leaf, w.requires_grad, w.grad_fn is None, w if w.grad_fn else w.sum()
+
+
+@pytest.mark.parametrize(
+    "program", [made_in_the_first_iteration, made_in_a_branch, detached_in_a_branch]
+)
+def test_which_are_leaves_in_a_run(program):
+    converted = tg.function(program)
+    for n in map(torch.tensor, (0, 1, 3)):
+        rows = [f(torch.tensor([1.0, 2.0], requires_grad=True), n) for f in (converted, program)]
+        torch.testing.assert_close(*([x.detach() if isinstance(x, torch.Tensor) else bool(x) for x in row] for row in rows))  # fmt: skip

@@ -1,0 +1,156 @@
+"""Results that were computed of leaves which the function made and does not give: native against `tg.function`."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+import tograph as tg
+
+
+def leaf(x):
+    return x.detach().clone().requires_grad_()
+
+
+def at_the_top(x, n):
+    w = torch.zeros(2, requires_grad=True)
+    return (w * x).sum(), w.detach(), x * n
+
+
+def of_a_layer(x, n):
+    layer = nn.Linear(2, 1)
+    return layer(x) * 0 + n
+
+
+def in_a_branch(x, n):
+    a = x * 3
+    if n > 1:
+        w = leaf(x)
+        s = (w * w).sum()
+    else:
+        w = a * 2
+        s = (w * 3).sum()
+    return w, s
+
+
+def by_the_last_iteration(x, n):
+    for _ in range(n):
+        x = x.detach().requires_grad_()
+        (x**2).sum().backward()
+        x = x - 0.1 * x.grad
+    return x
+
+
+def newton(x, n):
+    w = leaf(x)
+    for _ in range(n):
+        (g,) = torch.autograd.grad((w**3).sum(), w, create_graph=True)
+        (h,) = torch.autograd.grad(g.sum(), w)
+        w = w - g.detach() / h
+    return w
+
+
+def the_gradient_too(x, n):
+    w = leaf(x)
+    (g,) = torch.autograd.grad((w**3).sum(), w, create_graph=True)
+    k = 0
+    while g.norm() > 0.1 and k < n:
+        (hv,) = torch.autograd.grad(g, w, g.detach())
+        w = leaf(w - 0.01 * hv)
+        (g,) = torch.autograd.grad((w**3).sum(), w, create_graph=True)
+        k += 1
+    return w, g, k
+
+
+def steps_that_are_accepted(x, n):
+    for _ in range(n):
+        x = x.detach().requires_grad_()
+        f = (x**2).sum()
+        (g,) = torch.autograd.grad(f, x)
+        if f > 1:
+            x = x - 0.1 * g
+    return x
+
+
+def where_none_is_needed(x, n):
+    w = leaf(x)
+    with torch.no_grad():
+        s = w * 2
+    t = (w * 2).detach()
+    (g,) = torch.autograd.grad((w * w).sum(), w)
+    for _ in range(n):
+        g = g + w.detach()
+    return s, t, g, (w > 0).float()
+
+
+PROGRAMS = [at_the_top, of_a_layer, in_a_branch, by_the_last_iteration, newton, the_gradient_too, steps_that_are_accepted, where_none_is_needed]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_which_require_a_gradient(program):
+    converted = tg.function(program)
+    for n in map(torch.tensor, (0, 1, 3)):
+        rows = []
+        for f in (converted, program):
+            outs = tree_leaves(f(torch.tensor([1.0, 2.0]), n))
+            rows.append([(x.detach(), x.requires_grad, x.is_leaf) if isinstance(x, torch.Tensor) else x for x in outs])  # fmt: skip
+        torch.testing.assert_close(*rows)
+
+
+def test_a_gradient_of_one_comes_to_nothing():
+    @tg.function
+    def f(x, y):
+        w = x.detach().requires_grad_()
+        return (w * w).sum(), (w * y).sum()
+
+    x, y = torch.ones(2), torch.ones(2, requires_grad=True)
+    s, t = f(x, y)
+    s.backward()
+    (s + t).sum().backward()
+    assert y.grad.tolist() == [1.0, 1.0] and x.grad is None
+    s.add_(1)  # it is no view
+
+
+def test_a_gradient_of_one_that_the_function_took_is_refused():
+    def f(x):
+        w = x.detach().requires_grad_()
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    for g in (f, tg.function(f)):
+        loss = g(torch.ones(2))
+        assert loss.requires_grad
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+
+
+def test_without_gradients_there_is_none():
+    @tg.function
+    def f(x):
+        w = x.detach().requires_grad_()
+        return w * 2
+
+    with torch.no_grad():
+        assert not f(torch.ones(2)).requires_grad
+    assert f(torch.ones(2)).requires_grad
+    rows = torch.func.vmap(f)(torch.ones(3, 2))
+    assert rows.tolist() == [[2.0, 2.0]] * 3
+
+
+def test_a_gradient_that_was_taken_is_refused_for_what_it_depends_on_only():
+    @tg.function
+    def f(x, y, n):
+        w = torch.zeros(2, requires_grad=True)
+        for _ in range(n):
+            loss = ((w - x.detach()) ** 2).sum() + (w * y).sum()
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+        return loss * 1 if n < 1 else loss
+
+    x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
+    loss = f(x, y, torch.tensor(2))
+    assert torch.autograd.grad(loss, x, allow_unused=True) == (None,)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(loss, y)

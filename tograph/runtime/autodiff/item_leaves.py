@@ -1,0 +1,137 @@
+"""Which items of a list of the graph are leaves that the code made: a list of bools that is filled, and changed, as the list is.
+
+Each op that gives a list has one beside it that gives its flags; a region gives them as a further output, a loop as state. Whether an item is a leaf is what
+``passing.Flags`` says where it is put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import always_fails
+from ..graph.rewrite import ALTERNATIVES, add_input, add_state, lead
+from ..graph.types import BOOL, ListType
+from ..symbols.funcgraph import FuncGraph
+from .made_leaves import NotFollowed
+from .passing import Flag, Flags
+
+_LIST = ListType(BOOL)
+_ITEMS = {"tg.list_push": (1,), "tg.list_set": (2,), "tg.list_insert": (2,), "tg.list_extend": (), "tg.list_slice": (), "tg.list_pop": ()}  # fmt: skip
+_LISTS = {"tg.list_extend": (0, 1)}  # the arguments that are lists; of others the first
+
+
+def item_flags(v: Value, graph: FuncGraph) -> Value | None:
+    """The flags of the items of a list of tensors; None where none of them is a leaf, or that is not known."""
+    root = graph.root
+    leaves = (*root.leaves, *root.left_leaves)
+    if not leaves:
+        return None
+    made = _ItemFlags(dict.fromkeys(leaves, True))
+    try:
+        found = made.of(graph.graph, v)
+    except NotFollowed:
+        return None
+    return found if made.some else None
+
+
+class _ItemFlags:
+    """``known``: the flags of lists; ``around``: of a region the graph with its node; ``open``: the flags of loops' state that are looked for. ``some``: an item may be a leaf."""
+
+    def __init__(self, leaves: dict[Value, Flag]):
+        self.leaves = Flags(leaves)
+        self.known: dict[Value, Value] = {}
+        self.around: dict[Graph, tuple[Graph, Node]] = {}
+        self.open: dict[Graph, dict[int, Value]] = {}
+        self.some = False
+
+    def of(self, graph: Graph, v: Value) -> Value:
+        if v not in self.known:
+            self.known[v] = self._found(graph, v)
+        return self.known[v]
+
+    def _found(self, graph: Graph, v: Value) -> Value:
+        node = v.node
+        if node is None:
+            return self._given(graph, v)
+        if node.op == "While":
+            return self._state(graph, node, v.index)
+        if node.op in (*ALTERNATIVES, "Call") and "gradient" not in node.regions:
+            return self._chosen(graph, node, v.index)
+        if node.op in ("tg.list_new", "tg.list_of"):
+            return _behind(graph, node, [self._flag(graph, x) for x in node.args])
+        if node.op in _ITEMS:
+            args = list(node.args)
+            for k in _LISTS.get(node.op, (0,)):
+                args[k] = self.of(graph, args[k])
+            for k in _ITEMS[node.op]:
+                args[k] = self._flag(graph, args[k])
+            return _behind(graph, node, args, v.index)
+        raise NotFollowed
+
+    def _given(self, graph: Graph, v: Value) -> Value:
+        """The flags of what a region takes."""
+        if graph not in self.around:
+            raise NotFollowed
+        outer, node = self.around[graph]
+        k = graph.inputs.index(v)
+        if k < node.kwargs.get("carried", 0):
+            return self.open[graph].setdefault(k, Value(_LIST))
+        flags = self.of(outer, node.args[lead(node) + k])
+        return next(given for name, given in add_input(node, flags).items() if node.regions[name] is graph)  # fmt: skip
+
+    def _chosen(self, graph: Graph, node: Node, index: int) -> Value:
+        for region in node.regions.values():
+            self.around[region] = graph, node
+            if always_fails(region):
+                found = Node("tg.list_new", (), {}, [_LIST])
+                region.nodes.append(found)
+                region.outputs.append(found.outputs[0])
+            else:
+                region.outputs.append(self.of(region, region.outputs[index]))
+        node.outputs.append(Value(_LIST, node, len(node.outputs)))
+        return node.outputs[-1]
+
+    def _state(self, graph: Graph, node: Node, index: int) -> Value:
+        body = node.regions["body"]
+        self.around[body], self.open[body] = (graph, node), {index: Value(_LIST)}
+        inner, left = self.open[body], dict[int, Value]()
+        while more := inner.keys() - left.keys():
+            for k in sorted(more):
+                self.known[body.inputs[k]] = inner[k]
+                left[k] = self.of(body, body.outputs[k])
+        starts = [self.of(graph, node.args[k]) for k in left]
+        ends = add_state(node, [inner[k] for k in left], list(left.values()), starts)
+        self.known |= {node.outputs[k]: end for k, end in zip(left, ends)}
+        return self.known[node.outputs[index]]
+
+    def _flag(self, graph: Graph, x: Value) -> Value:
+        """Whether a tensor is a leaf, as a value of its graph that is there when it is."""
+        flag = self._is_leaf(graph, x)
+        self.some = self.some or flag is not False
+        if isinstance(flag, Value):
+            return flag
+        made = Node("py.constant", (flag,), {}, [BOOL])
+        graph.nodes.insert(0, made)
+        return made.outputs[0]
+
+    def _is_leaf(self, graph: Graph, x: Value) -> Flag:
+        if x.node is not None or graph not in self.around:
+            return self.leaves.of(graph, x)
+        outer, node = self.around[graph]
+        k = graph.inputs.index(x)
+        if k < node.kwargs.get("carried", 0):
+            self.leaves.of(outer, node.outputs[k])  # which says it of the state too
+            return self.leaves.known.get(x, False)
+        flag = self._is_leaf(outer, node.args[lead(node) + k])
+        if not isinstance(flag, Value):
+            return flag
+        return next(given for name, given in add_input(node, flag).items() if node.regions[name] is graph)  # fmt: skip
+
+
+def _behind(graph: Graph, node: Node, args: Iterable[Value], index: int = 0) -> Value:
+    """The same op of flags, right behind one of a list."""
+    kinds = [BOOL if v.type != node.outputs[index].type else _LIST for v in node.outputs]
+    made = Node(node.op, tuple(args), {}, kinds, location=node.location)
+    graph.nodes.insert(graph.nodes.index(node) + 1, made)
+    return made.outputs[index]

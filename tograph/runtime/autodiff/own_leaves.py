@@ -1,0 +1,49 @@
+"""Which results of a function were computed of leaves that it made, and that do not leave: ``w = torch.zeros(3, requires_grad=True)``, then ``return f(w)``.
+
+In eager PyTorch such a result requires a gradient, and leads to a leaf that nobody has. So a gradient of it has nothing to compute: all that is told is whether
+a run has such a history.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..graph.ir import Value
+from ..symbols.funcgraph import FuncGraph
+from ..symbols.symbolic import SymTensor
+from .paths import LEAF, Terms, Way, Ways, ways_within
+
+
+class OwnLeaves:
+    """``root``: the graph of a function that was recorded."""
+
+    def __init__(self, root: FuncGraph):
+        self.root = root
+
+    @cached_property
+    def _leaves(self) -> frozenset[Value]:
+        root = self.root.root
+        sources = [(v, x) for g in root.graphs for v, x in g.sources.items()]
+        return frozenset(v for v, x in sources if _is_made(x, v)).union(root.leaves, root.left_leaves)  # fmt: skip
+
+    @property
+    def any(self) -> bool:
+        """Whether the code made one."""
+        return bool(self._leaves)
+
+    @cached_property
+    def _ways(self) -> dict[Value, Ways]:
+        graph = self.root.graph
+        return ways_within(Terms(graph, leaves=self._leaves)) if self._leaves else {}
+
+    def lead_to(self, v: Value) -> Way:
+        """Whether a value was computed of such a leaf, or is one."""
+        return self._ways.get(v, {}).get(LEAF, False)
+
+
+def _is_made(x: object, v: Value) -> bool:
+    """Whether the code made a leaf: not an argument, nor what stands for the history of something else."""
+    if not isinstance(x, SymTensor) or x.given_ or not (x.asked_ or (v.node and not v.node.inputs)):
+        return False
+    stands = hasattr(x, "token_") or hasattr(x, "shown_")
+    return x.requires_grad and x._base is None and x.is_leaf and not stands

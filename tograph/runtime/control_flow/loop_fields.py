@@ -1,0 +1,144 @@
+"""The ``.grad`` of leaves that a loop carries, where one may have a gradient when an iteration begins or when the loop ends.
+
+Each is state beside the variable: before the loop what the tensor there has, in the body what the placeholder has, behind the loop what the tensor that the
+loop gives has. In the first iteration the placeholder is a tensor from before the loop. Gradients that are taken go to both (``iterations``);
+what else changes the field is seen by one name only, so that is refused, and so is reading where two variables begin with one tensor.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..gradients import grad_fields
+from ..recording.tracing import recording
+from ..symbols.funcgraph import current_graph
+from ..symbols.journal import Location as Place
+from ..symbols.symbolic import SymTensor
+from ..values.structure import Choice, Leaf, Spec, spec_of
+from ..writes import iterations
+from .joining import as_value
+from .leaf_fields import Field, content_of, has_own, own_content
+from .loop_histories import Name, tensors_of
+from .loop_regions import StateRegion
+from .regions import replayed
+
+if TYPE_CHECKING:
+    from .loops import Rounds
+
+
+class LoopField(Field):
+    """``before``: what it holds before the loop."""
+
+    def __init__(self, place: Place, number: int, before: Any):
+        self.place, self.number, self.before = place, number, before
+        self.begin = _tensor(place, number)
+        owner = partial(_tensor, place, number)
+        super().__init__(("carried field", place.key, number), f"the gradient of '{place.name}'", owner)  # fmt: skip
+
+    def content(self) -> Any:
+        x = self.owner()
+        return self.before if x is self.begin else None if x is None else own_content(x)
+
+    def put_back(self, value: Any) -> None:
+        if self.owner() is not self.begin:  # which has its own
+            super().put_back(value)
+
+
+class Fields:
+    """Those of a loop, by the name of the tensor."""
+
+    def __init__(self) -> None:
+        self.known: dict[Name, LoopField] = {}
+
+    def _more(self, state: Sequence[Place], contents: Sequence[Any]) -> list[LoopField]:
+        """What some contents of the state ask for beside what is known."""
+        places = {p.key for p in state}
+        self.known = {n: f for n, f in self.known.items() if {f.key, f.place.key} <= places}
+        made = []
+        for place, content in zip(state, contents, strict=True):
+            for i, x in enumerate(tensors_of(content)):
+                if (place.key, i) not in self.known and _graded(x) and _aligned(place, content):
+                    begin = _tensor(place, i)
+                    before = None if begin is None else content_of(begin)
+                    made.append(LoopField(place, i, before))
+                    self.known[place.key, i] = made[-1]
+        return made
+
+    def extend(self, rounds: Rounds, contents: Sequence[Any]) -> bool:
+        """Have the fields of leaves in contents of the state as state, too; whether there are more."""
+        made = self._more(rounds.state, contents)
+        for field in made:
+            rounds.before[field.key] = _apart(spec_of(field.get()))
+            rounds.add(field, rounds.before[field.key])
+        rounds.history.fields = self._readable(rounds.state)
+        return bool(made)
+
+    def keys_of(self, places: Collection[Any]) -> set[Any]:
+        """The keys of the fields of what is in places."""
+        return {f.key for f in self.known.values() if f.place.key in places}
+
+    def _readable(self, state: Sequence[Place]) -> set[Name]:
+        """The names by which an iteration may read them: no other one begins with the same tensor."""
+        places = [p for p in state if not isinstance(p, Field)]
+        count = Counter(id(x) for p in places for x in tensors_of(as_value(p.get())))
+        return {n for n, f in self.known.items() if f.begin is None or count[id(f.begin)] < 2}
+
+    def leave(self, loop: StateRegion) -> None:
+        """Have the body leave what the fields hold at its end."""
+        for field in self.known.values():
+            found = tensors_of(as_value(loop.content(field.place)))
+            with recording(loop.graph), replayed(loop):
+                left = content_of(found[field.number]) if field.number < len(found) else None
+            loop.changed[field.key] = field, left
+            _check(field, loop)
+
+
+def without_fields(state: Sequence[Place], specs: Sequence[Spec]) -> tuple[list[Place], list[Spec]]:
+    """The places of a loop's state that another search for it can begin with, and their specs."""
+    known = [(p, s) for p, s in zip(state, specs, strict=True) if not isinstance(p, Field)]
+    return [p for p, _ in known], [s for _, s in known]
+
+
+def _tensor(place: Place, number: int) -> Any:
+    found = tensors_of(as_value(place.get()))
+    return found[number] if number < len(found) else None
+
+
+def _graded(x: torch.Tensor) -> bool:
+    if has_own(x):
+        return True
+    return isinstance(x, SymTensor) and any(has_own(y) for y, _ in grad_fields.STANDS_FOR(x))
+
+
+def _aligned(place: Place, content: Any) -> bool:
+    """Whether the tensors of a content are those that the place holds before the loop, one by one, where there are any."""
+    before = tensors_of(as_value(place.get()))
+    return not before or len(before) == len(tensors_of(content))
+
+
+def _check(field: LoopField, loop: StateRegion) -> None:
+    """An error where an iteration writes the gradient that the placeholder begins with in place, otherwise than by adding one to it."""
+    if field.before is None or field.key not in loop.entered:
+        return
+    owners = tensors_of(as_value(loop.entered[field.place.key]))
+    slot = current_graph().root.slots.get(id(owners[field.number]))
+    for x in _tensors(loop.entered[field.key]):
+        added = 0 if slot is None else slot.summed.count(x.storage_)
+        if x.storage_.version != added:
+            raise iterations.not_followed()
+
+
+def _apart(spec: Spec) -> Spec:
+    """The spec of a field before a loop: in the body it is another tensor, since gradients that are taken there go to both."""
+    if isinstance(spec, Leaf):
+        return Leaf(spec.type)
+    return Choice(tuple(map(_apart, spec.options))) if isinstance(spec, Choice) else spec
+
+
+def _tensors(x: Any) -> Iterable[SymTensor]:
+    return (t for t in tensors_of(x) if isinstance(t, SymTensor))

@@ -1,0 +1,175 @@
+"""Tensors that the function makes and that have a history outside, as they leave a trace: leaves, and what was computed of leaves that do not leave.
+
+What is computed of arguments and captured tensors has its history by the gradient of the call (``execution.gradient_calls``), and so has what is computed of leaves that leave,
+as far as ``autodiff.returned`` follows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import autodiff
+from ..gradients import grad_fields, transforms
+from ..graph.ir import Value
+from ..graph.types import ListType, TensorType
+from ..symbols import duals
+from ..symbols.funcgraph import FuncGraph, Ref
+from ..symbols.scalars import scalar
+from ..symbols.symbolic import SymTensor, value_of
+from ..values.growing import StagedList
+from ..values.structure import Handle
+from ..writes import freed
+
+
+class MadeLeaf:
+    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again, with its gradient.
+
+    ``made``: whether it is one in a run.
+    """
+
+    def __init__(self, x: torch.Tensor, grad: Any, made: Any = True):
+        self.x, self.grad, self.made = x, grad, made
+
+    def __tograph_flatten__(self):
+        return isinstance(self.x, torch.nn.Parameter), [self.x, self.grad, self.made]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        x, grad, made = parts
+        if not isinstance(x, torch.Tensor) or not made:
+            return x
+        if not x.requires_grad or not x.is_leaf:  # else the call made it, see ``autodiff.returned``
+            x = torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
+        if isinstance(grad, torch.Tensor):
+            x.grad = grad
+        return x
+
+
+class Computed:
+    """A result that was computed of leaves which the function made and which do not leave: it requires a gradient, and nothing is behind it.
+
+    ``made``: whether it was in a run. ``over``: the function has taken a gradient of it, and freed what that needs. ``anyway``: also where gradients are off
+    around the call, since the code turned them on.
+    """
+
+    def __init__(self, x: Any, made: Any, over: bool, anyway: bool):
+        self.x, self.made, self.told = x, made, (over, anyway)
+
+    def __tograph_flatten__(self):
+        return self.told, [self.x, self.made]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        x, made = parts
+        over, anyway = aux
+        if made is False or not isinstance(x, torch.Tensor) or x.requires_grad:
+            return x
+        if transforms.active() or duals.level_open():
+            return x
+        if torch.is_grad_enabled():
+            return _computed(x, over)
+        with torch.set_grad_enabled(anyway):
+            return _computed(x, over) if anyway else x
+
+
+def _computed(x: torch.Tensor, over: bool) -> torch.Tensor:
+    """``x`` with the history of a leaf that nobody has, and by torch no view of that, so that it can be written."""
+    leaf = x.detach().requires_grad_()
+    return _Over.apply(leaf) if over else _UNSAFE_VIEW(leaf, leaf.shape)
+
+
+class _Over(torch.autograd.Function):
+    """A tensor of which the function has taken the gradient: it has no other."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
+        return leaf.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(freed.MESSAGE)
+
+
+_UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
+
+
+class WithLeaves:
+    """A list of the graph, some of whose items are leaves that the code made. ``flags``: which, a list of the graph too."""
+
+    def __init__(self, items: StagedList, flags: StagedList):
+        self.items, self.flags = items, flags
+
+    def __tograph_flatten__(self):
+        return None, [self.items, self.flags]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        items, flags = parts
+        if not isinstance(flags, list):  # the structure alone is asked for
+            return items
+        made = [
+            x.detach().requires_grad_() if leaf and isinstance(x, torch.Tensor) else x
+            for x, leaf in zip(items, flags)
+        ]
+        return type(items)(made)
+
+
+FORMS = MadeLeaf, Computed
+
+
+def list_form(x: StagedList, root: FuncGraph) -> Any:
+    """The form of a list of the graph."""
+    handle = None if x.record is not None else x.columns[0]
+    kind = handle.ref.value.type if isinstance(handle, Handle) else None
+    if not isinstance(kind, ListType) or not isinstance(kind.element, TensorType):
+        return x
+    flags = autodiff.item_flags(root.resolve(handle.ref), root)
+    return x if flags is None else WithLeaves(x, StagedList()._hold([Handle(Ref(flags, root))], None))  # fmt: skip
+
+
+def is_late(x: torch.Tensor, root: FuncGraph) -> bool:
+    """Whether a tensor of the caller's is what a ``.grad`` field held at this call."""
+    known = root.root.captured.get(id(x))
+    return known is not None and known.late is not None
+
+
+def form(
+    x: SymTensor,
+    root: FuncGraph,
+    own: autodiff.OwnLeaves,
+    chosen: Callable[[SymTensor], SymTensor],
+    leave: Callable[[Any], Any],
+) -> Any:
+    """The form of a tensor of the trace. ``chosen`` gives that of its content; ``leave``: that of anything, such as what its ``.grad`` holds."""
+    if x.mixed_ or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
+        return MadeLeaf(x, leave(grad_fields.left(x)))
+    made = chosen(x)
+    if not own.any or not (x.is_floating_point() or x.is_complex()):
+        return made
+    value = value_of(x, root)
+    flag = False if x.chain else autodiff.is_made_leaf(value, root)
+    if flag is not False:
+        made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
+    way = False if flag is True or id(x.storage_) in root.root.assigned else own.lead_to(value)
+    if way is False:
+        return made
+    return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
+
+
+def _staged(flag: bool | Value, root: FuncGraph) -> Any:
+    return scalar(flag, root) if isinstance(flag, Value) else flag
+
+
+_MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor beside another one
+
+
+def _is_own(x: SymTensor, root: FuncGraph) -> bool:
+    """Whether the code made a leaf of ``x``: it asked for one, or ``x`` is what a maker of tensors gave (``requires_grad=True``)."""
+    first = x.storage_.first
+    node = value_of(x, root).node if first is None else first.value.node
+    made = node is not None and not x.chain and not node.regions
+    return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))
