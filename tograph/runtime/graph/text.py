@@ -36,7 +36,6 @@ from ...errors import GraphSyntaxError, NotAGraphError, VerifyError
 from . import ir
 from .arities import misfit
 from .ir import Graph, Node, Value, all_nodes, items_in
-from .arities import misfit
 from .ops import REGION_OPS, REQUIRED_REGIONS, OpaqueObject, exists
 from .text_constants import TORCH, Tokens
 from .types import parse_type
