@@ -34,8 +34,8 @@ import torch
 
 from ...errors import GraphSyntaxError, NotAGraphError, VerifyError
 from . import ir
-from .ir import Graph, Node, Value, all_nodes, items_in
 from .arities import misfit
+from .ir import Graph, Node, Value, all_nodes, items_in
 from .ops import REGION_OPS, REQUIRED_REGIONS, OpaqueObject, exists
 from .text_constants import TORCH, Tokens
 from .types import parse_type
