@@ -327,7 +327,8 @@ def test_batch_norm_updates_its_statistics(train, kwargs):
     f = tg.function(lambda x: module(x))
     for i in range(3):
         x = torch.arange(6.0).reshape(2, 3) * (i + 1)
-        same(plain(x).detach(), f(x).detach())
+        # Native code adds up in another order.
+        torch.testing.assert_close(f(x).detach(), plain(x).detach(), rtol=1e-6, atol=1e-6)
         same(dict(plain.named_buffers()), dict(module.named_buffers()))
 
 
