@@ -4,23 +4,25 @@
 
 Sections (``gpu_sections``), in order:
 
-assumptions  what the code takes for granted of driver, torch and Triton, one by one (``gpu_assumptions``)
+probes       the first of all: whether kernels start, and conditional nodes work (``gpu_assumptions``)
+assumptions  what else the code takes for granted of driver, torch and Triton, one by one
 correctness  every sample and workload with its tensors on the GPU, beside the same call on the CPU; level of each
+cases        the conformance cases, where their folder is there
+peers        the first calls of torch.compile: what they compile is on disk when ``workloads`` measures
 loops        µs per iteration of a While by number of library calls in its body: in one kernel, as a WHILE node whose handle is set by a
              kernel of its own or by the kernel that computes the condition, in chunks
 bandwidth    fused kernels as a share of the rate of a device copy
 calls        host synchronisations and launches of one call of each workload; 0 synchronisations is the aim of tiers 0 and 1
 workloads    each beside eager PyTorch, torch.compile, its mode "reduce-overhead", torch.while_loop, and JAX where it is installed
-cases        the conformance cases, where their folder is there
 
-Each section runs in a process of its own. A part that raises is a row of the report. One that ends its process, makes the
+Each section runs in a process of its own; those from assumptions to peers, which measure nothing that others would disturb, at the same time. A part that raises is a row of the report. One that ends its process, makes the
 CUDA context unusable, or gives no answer in time does not take others with it: the section goes on behind it in a new
 process. The report, a Markdown page and the same as JSON, is written anew every few seconds, so that what was found is there
 whatever ends the script. It ends with all that went wrong, each with where it did (the innermost frames of an error; of a part that hangs the stack of its
 threads; the last words of a process that died), and the versions of what it ran on: that is what to send.
 
-Where the machine is there for longer, two commands give all sections more time: ``--only assumptions,correctness,loops --seconds 540``, then
-``--only bandwidth,calls,workloads,cases --seconds 540 --output FOLDER`` with another folder. What was compiled is found again by the second one.
+Where the machine is there for longer, two commands give all sections more time: ``--only probes,assumptions,correctness,cases --seconds 540``, then
+``--only probes,peers,loops,bandwidth,calls,workloads --seconds 540 --output FOLDER`` with another folder. What was compiled is found again by the second one.
 Where it is there for 15 minutes, its start included, the one command with what ``--seconds`` it begins with fits, and leaves time for a second of the
 sections that showed something: ``--only SECTIONS --seconds 180``. The packages that tograph needs and a machine without a network lacks
 (``NEEDED``) travel as wheels beside the checkout; without them the script says which, and ends.
@@ -46,9 +48,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +78,9 @@ FRAMES, CAUSES = 4, 3  # of an error that a row tells
 TAIL = 12  # lines of what a process that has died or hangs has said last
 GRACE = 3.0  # seconds for a process that hangs to say where
 SPOILT = 3  # exit status of a worker whose CUDA context cannot be used any more
-# The part of the time left that a section may take; what it leaves is for those behind it.
-SHARES = {"assumptions": 0.3, "correctness": 0.4, "loops": 0.3, "bandwidth": 0.3, "calls": 0.4, "workloads": 0.7, "cases": 1.0}  # fmt: skip
+TOGETHER = ("assumptions", "correctness", "cases", "peers")  # sections that run at the same time
+# The part of the time left that a section may take, those that run together as one; what it leaves is for those behind it.
+SHARES = {"probes": 0.2, "loops": 0.3, "bandwidth": 0.3, "calls": 0.4, "workloads": 1.0} | dict.fromkeys(TOGETHER, 0.5)  # fmt: skip
 
 
 # ---- the worker: one section, in this process
@@ -158,13 +162,13 @@ class Run:
         self.end = time.monotonic() + options.seconds
         self.sections: dict[str, list[dict[str, Any]]] = {}
         self.name, self._written = options.device, 0.0
-        self.said = (
-            Path(tempfile.mkdtemp(prefix="tograph-gpu-")) / "worker.txt"
-        )  # what a worker writes beside its rows
+        self.said = Path(tempfile.mkdtemp(prefix="tograph-gpu-"))  # what workers write beside rows
+        self._mutex = threading.RLock()
 
     def add(self, section: str, **fields: Any) -> None:
-        self.sections.setdefault(section, []).append(fields)
-        self.write()
+        with self._mutex:
+            self.sections.setdefault(section, []).append(fields)
+            self.write()
         if fields.get("result") != "passed":  # of those there are many
             print(
                 f"{section:12}",
@@ -174,9 +178,10 @@ class Run:
 
     def write(self) -> None:
         """A new version of the report, where the last one is some seconds old."""
-        if time.monotonic() > self._written + PAUSE:
-            report(self)
-            self._written = time.monotonic()
+        with self._mutex:
+            if time.monotonic() > self._written + PAUSE:
+                report(self)
+                self._written = time.monotonic()
 
     def command(self, section: str, skip: int) -> list[str]:
         """What starts a worker."""
@@ -198,8 +203,22 @@ class Run:
     @property
     def without(self) -> str:
         """The probes that have ended a worker: no other one is to wait for them."""
-        rows = self.sections.get("assumptions", ())
+        rows = self.sections.get("probes", ())
         return "; ".join(r["name"] for r in rows if r.get("name") in (PROBE, FUSED) and "note" in r)
+
+    def all(self, names: Sequence[str]) -> None:
+        """The sections, in order, some of them together."""
+        known = [n for n in gpu_sections.SECTIONS if n in names]
+        together = [n for n in known if n in TOGETHER]
+        rest = [n for n in known if n not in TOGETHER and n != "probes"]
+        for group in [["probes"] * ("probes" in known), together, *([n] for n in rest)]:
+            last = group == (([rest[-1]] if rest else together) or ["probes"])
+            threads = [threading.Thread(target=self.section, args=(n, last)) for n in group]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            report(self)
 
     def section(self, name: str, last: bool) -> None:
         """All parts of a section, in as many processes as it takes."""
@@ -219,14 +238,15 @@ class Run:
     def _worker(self, section: str, skip: int, until: float) -> tuple[int | None, int | None]:
         """(the number of the last part that began, the exit status; None where it was ended)."""
         command, begun, part, rows = self.command(section, skip), None, "", 0
-        with self.said.open("wb") as said:
+        words = self.said / f"{section}.txt"
+        with words.open("wb") as said:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said)
         try:
             for line in answers(process, until, self.write):
                 if line is None:
                     late = time.monotonic() >= until
                     why = "no time left" if late else f"no answer in {LIMIT:.0f} s"
-                    self.add(section, name=part or "start", note=why, where=self._stacks(process))
+                    self.add(section, name=part or "start", note=why, where=stacks(process, words))
                     return begun, None
                 if not line.startswith(MARK):
                     continue
@@ -245,27 +265,27 @@ class Run:
         finally:
             ended(process)
         if status not in (0, SPOILT):
-            self.add(section, name=part or "start", note=f"the process ended: exit status {status}", where=self._tail())  # fmt: skip
+            self.add(section, name=part or "start", note=f"the process ended: exit status {status}", where=tail(words))  # fmt: skip
         return begun, status
 
-    def _stacks(self, process: subprocess.Popen) -> str:
-        """Where a process is that gives no answer."""
-        before = self.said.stat().st_size
-        with contextlib.suppress(
-            OSError, AttributeError
-        ):  # it has ended; a system without this signal
-            process.send_signal(signal.SIGUSR1)
-            until = time.monotonic() + GRACE
-            while time.monotonic() < until and self.said.stat().st_size == before:
-                time.sleep(0.05)
-            time.sleep(0.2)
-        return self._tail(before)
 
-    def _tail(self, start: int = 0) -> str:
-        """The last lines of what a worker has written beside its rows; of stacks the innermost frames, which come first."""
-        lines = self.said.read_bytes()[start:].decode(errors="replace").splitlines()
-        kept = lines[:TAIL] if start or any("most recent call first" in x for x in lines) else lines[-TAIL:]  # fmt: skip
-        return " / ".join(x.strip() for x in kept if x.strip())
+def stacks(process: subprocess.Popen, words: Path) -> str:
+    """Where a process is that gives no answer. ``words``: what it writes beside its rows."""
+    before = words.stat().st_size
+    with contextlib.suppress(OSError, AttributeError):  # it has ended; a system without this signal
+        process.send_signal(signal.SIGUSR1)
+        until = time.monotonic() + GRACE
+        while time.monotonic() < until and words.stat().st_size == before:
+            time.sleep(0.05)
+        time.sleep(0.2)
+    return tail(words, before)
+
+
+def tail(words: Path, start: int = 0) -> str:
+    """The last lines of what a worker has written beside its rows; of stacks the innermost frames, which come first."""
+    lines = words.read_bytes()[start:].decode(errors="replace").splitlines()
+    kept = lines[:TAIL] if start or any("most recent call first" in x for x in lines) else lines[-TAIL:]  # fmt: skip
+    return " / ".join(x.strip() for x in kept if x.strip())
 
 
 def ended(process: subprocess.Popen) -> None:
@@ -335,7 +355,8 @@ def report(run: Run) -> Path:
     """A Markdown page and the same as JSON."""
     device = run.name
     lines = [f"# tograph on {device}", "", f"torch {torch.__version__}, Python {platform.python_version()}. Times in µs unless the name says otherwise."]  # fmt: skip
-    for section, rows in run.sections.items():
+    found = {n: [*run.sections[n]] for n in gpu_sections.SECTIONS if n in run.sections}
+    for section, rows in found.items():
         shown = SUMMARIES.get(section, list)(rows)
         columns = list(dict.fromkeys(k for r in shown for k in r))
         lines += ["", f"## {section}", "", f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)]  # fmt: skip
@@ -343,7 +364,7 @@ def report(run: Run) -> Path:
     lines += ["", *wrong(run)]
     run.folder.mkdir(parents=True, exist_ok=True)
     page = run.folder / "gpu.md"
-    texts = {page.with_suffix(".json"): json.dumps({"device": device, **run.sections}, indent=1), page: "\n".join(lines)}  # fmt: skip
+    texts = {page.with_suffix(".json"): json.dumps({"device": device, **found}, indent=1), page: "\n".join(lines)}  # fmt: skip
     for path, text in texts.items():  # an older version stays whole until the new one is
         new = path.with_suffix(".new")
         new.write_text(text + "\n")
@@ -353,7 +374,7 @@ def report(run: Run) -> Path:
 
 def wrong(run: Run) -> list[str]:
     """All that did not go as it should, in full, and what it ran on: what one has to send."""
-    found = [f"* {section}: {json.dumps(row)}" for section, rows in run.sections.items() for row in rows if is_wrong(row)]  # fmt: skip
+    found = [f"* {section}: {json.dumps(row)}" for section, rows in [*run.sections.items()] for row in [*rows] if is_wrong(row)]  # fmt: skip
     lines = ["## What went wrong", "", *(found or ["nothing"]), "", "### The machine", ""]
     return [*lines, *(f"* {k}: {v}" for k, v in machine().items())]
 
@@ -407,11 +428,8 @@ def main() -> None:
         return
     run = Run(options)
     run.name = torch.cuda.get_device_name(options.device) if gpu else platform.processor() or "CPU"
-    names = options.only.split(",")
-    for name in names:
-        run.section(name, last=name == names[-1])
-        page = report(run)
-    print(page)
+    run.all(options.only.split(","))
+    print(report(run))
     print("\n".join(wrong(run)))
 
 

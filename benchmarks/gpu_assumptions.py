@@ -1,4 +1,4 @@
-"""What the GPU code assumes of a device, its driver, torch and Triton, one by one: the first section of ``benchmarks/gpu.py``.
+"""What the GPU code assumes of a device, its driver, torch and Triton, one by one: the first sections of ``benchmarks/gpu.py``.
 
 Each part says whether an assumption holds, and if not what was found in its place. None of them has been seen on a GPU yet. Those on
 random numbers compare bits with eager PyTorch.
@@ -27,6 +27,12 @@ from tograph.runtime.kernels.triton_text import HEADER, Source
 
 PROBE = "the probe of conditional nodes"
 FUSED = "the probe of kernels that set handles"
+SIZES = (1002,), (3001, 1002), (5,), (300, 1000)  # of random numbers
+PRINTS = 9000  # of one loop: the ring is half full more than once
+LONG = (
+    1024,
+    200,
+)  # the side and the number of iterations of a loop that prints for longer than the host waits
 DOUBLE = Source("double", HEADER + """
 
 @triton.jit
@@ -36,8 +42,8 @@ def double(x, o, XBLOCK: tl.constexpr):
 """, {"x": "*fp32", "o": "*fp32"}, {"XBLOCK": 128}, 8, 1)  # fmt: skip
 
 
-def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The parts; on a CPU only what there is to read."""
+def probes(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The first parts, on which all others stand; on a CPU only what there is to read."""
     yield "versions", functools.partial(versions, bench)
     if not bench.gpu:
         return
@@ -47,6 +53,13 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "the setter of handles loads", functools.partial(setters, bench)
     yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.plainly(str(bench.device))))  # fmt: skip
     yield FUSED, lambda: bench.row(name=FUSED, **_said(capture.fuses(str(bench.device))))
+
+
+def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The other parts; on a CPU there is nothing to assume."""
+    if not bench.gpu:
+        yield "all", lambda: bench.row(name="all", note="only on a GPU")
+        return
     kinds = {"": capture.Captured, ", setters fused": fused, ", in chunks": Chunked}
     for name, (fn, make) in NODES.items():
         for how, runner in kinds.items():
@@ -55,12 +68,7 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "a failed capture leaves torch as it was", functools.partial(failed_capture, bench)
     for name, fn in CALLS.items():
         yield name, functools.partial(called, bench, name, fn)
-    for size in (
-        (1002,),
-        (3001, 1002),
-        (5,),
-        (300, 1000),
-    ):  # where time ends, every kind is there in one size
+    for size in SIZES:  # where time ends, every kind is there in one size
         for name, draw in DRAWS.items():
             yield f"{name} {size}", functools.partial(drawn, bench, name, draw, size)
 
@@ -200,6 +208,18 @@ def without_out_form(x, w, n):
     return x
 
 
+def small_kernels(x, w, n):
+    """Items of lists, a counter and a condition: kernels that are one, with barriers between."""
+    rows, sums, i = [x.select(0, 0)], [x.sum()], torch.zeros_like(n)
+    while i < n:
+        x = torch.tanh(x @ w)
+        total = x.sum()
+        rows.append(x.select(0, 0) * 2)
+        sums.append(total)
+        i = i + (total > -1e9)
+    return x, torch.stack(rows), torch.stack(sums), i
+
+
 def _square(bench: Any, side: int, n: int) -> list[torch.Tensor]:
     made = torch.Generator().manual_seed(0)
     x, w = (torch.randn(side, side, generator=made) / side**0.5 for _ in range(2))
@@ -218,6 +238,7 @@ NODES: dict[str, tuple[Callable, Callable]] = {
     ),
     "two loops at the same time": (two_loops, lambda b, n: _square(b, 512, n)),
     "attention and a sort in a body": (attending, lambda b, n: _square(b, 64, n)),
+    "small kernels are one": (small_kernels, lambda b, n: _square(b, 64, n)),
     "positions in a body": (looking_up, lambda b, n: _square(b, 64, n)),
 }
 
@@ -408,14 +429,15 @@ def messages(bench: Any) -> str:
         return x, n
 
     fn, slow = tg.function(told), tg.function(long)
-    for n in (3, 9000, 0, 9000):
+    for n in (3, PRINTS, 0, PRINTS):
         given = torch.ones(64, device=bench.device), torch.tensor(n, device=bench.device)
         got, want = (_said_by(f, given) for f in (fn, told))
-        if n < 9000 and got != want:
+        if n < PRINTS and got != want:
             return f"{n}: {got[:100]!r} for {want[:100]!r}"
         if (lines := got.count("\n")) != n:
             return f"{n}: {lines} lines"
-    given = torch.eye(1024, device=bench.device), torch.tensor(200, device=bench.device)
+    side, trips = LONG
+    given = torch.eye(side, device=bench.device), torch.tensor(trips, device=bench.device)
     if (got := _said_by(slow, given)) != (want := _said_by(long, given)):
         return f"{len(got)} characters for {len(want)}"
     runner, why = runner_of(fn)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from gpu_assumptions import assumptions
+from gpu_assumptions import assumptions, probes
 from gpu_bench import Bench, compiled, levels, moved, prepared
 
 import tograph as tg
@@ -58,6 +58,7 @@ def correctness(bench: Bench) -> Iterator[Part]:
 
 
 CALLS = 5  # of each: inputs that stay where they are are bound at the third
+ENOUGH = 8.0  # seconds of calls on the CPU after which there are no more
 
 
 def run_sample(path: Path, device: torch.device, plain: bool = False) -> Callable[[], Any]:
@@ -102,19 +103,19 @@ def compare(bench: Bench, name: str, make: Callable[..., Callable[[], Any]]) -> 
     want = results(make(cpu), cpu, [])
     call = make(bench.device)
     with compiled() as made:
-        got = results(call, bench.device, times)
+        got = results(call, bench.device, times, len(want))
     result = differing(got, want) or "same"
     if result != "same":
-        plainly = differing(got, results(make(bench.device, plain=True), bench.device, []))
+        plainly = differing(got, results(make(bench.device, plain=True), bench.device, [], len(want)))  # fmt: skip
         result = f"{plainly}; on the CPU {result}" if plainly else "same as plain calls there"
     bench.row(name=name, result=result, first_call_s=times[0], last_call_s=times[-1], **levels(made))  # fmt: skip
 
 
-def results(call: Callable[[], Any], device: torch.device, times: list[float]) -> list[list[torch.Tensor]]:  # fmt: skip
-    """What the same calls give, and how long each takes."""
+def results(call: Callable[[], Any], device: torch.device, times: list[float], calls: int = 0) -> list[list[torch.Tensor]]:  # fmt: skip
+    """What the same calls give, and how long each takes. ``calls``: how many; without it ``CALLS``, or as many as there is time for."""
     torch.manual_seed(0)
-    found = []
-    for _ in range(CALLS):
+    found: list[list[torch.Tensor]] = []
+    while len(found) < (calls or CALLS) and (calls or sum(times) < ENOUGH):
         start = time.perf_counter()
         with device:
             found.append(leaves(call()))
@@ -342,15 +343,29 @@ def one_rate(bench: Bench, name: str, fn: Callable, given: tuple, moves: float, 
 # ---- workloads
 
 
+COMPILING: dict[str, Callable] = {
+    "compile": torch.compile,
+    "reduce-overhead": lambda f: torch.compile(f, mode="reduce-overhead"),
+}
+
+
+def compiling(bench: Bench) -> Iterator[Part]:
+    """The first calls of the peers that compile, beside other sections: what is compiled is on disk when they are measured."""
+    for key, workload in WORKLOADS.items():
+        yield f"{key} compile", functools.partial(first_call, bench, key, workload)
+
+
+def first_call(bench: Bench, key: str, workload: Workload) -> None:
+    with bench.device:
+        start = time.perf_counter()
+        prepared(workload, COMPILING["compile"], bench.device)()
+        bench.wait()
+    bench.row(name=f"{key} compile", first_call_s=time.perf_counter() - start)
+
+
 def workloads(bench: Bench) -> Iterator[Part]:
     """Ours and eager first, then the peers that compile: where time ends, the shortest comparison is whole."""
-    forms: dict[str, Callable] = {
-        "tograph": tg.function,
-        "eager": lambda f: f,
-        "compile": torch.compile,
-        "reduce-overhead": lambda f: torch.compile(f, mode="reduce-overhead"),
-    }
-    for peer, wrap in forms.items():
+    for peer, wrap in {"tograph": tg.function, "eager": lambda f: f, **COMPILING}.items():
         for key, workload in WORKLOADS.items():
             yield f"{key} {peer}", functools.partial(one_workload, bench, key, workload, peer, wrap)
     for key, form in torch_forms.FORMS.items():
@@ -389,4 +404,5 @@ def one_workload(bench: Bench, key: str, workload: Workload, peer: str, wrap: Ca
         bench.row(workload=key, peer=peer, microseconds=bench.latency(call) * 1e6, first_call_s=first)  # fmt: skip
 
 
-SECTIONS = {f.__name__: f for f in (assumptions, correctness, loops, bandwidth, calls, workloads, cases)}  # fmt: skip
+SECTIONS = {f.__name__: f for f in (probes, assumptions, correctness, cases)} | {"peers": compiling}
+SECTIONS |= {f.__name__: f for f in (loops, bandwidth, calls, workloads)}

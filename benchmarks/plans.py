@@ -24,7 +24,7 @@ from tograph.bench.workloads import WORKLOADS
 from tograph.errors import TographError
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.plan import Plan, check
-from tograph.runtime.gpu.program import coalesced, fused, told, visited
+from tograph.runtime.gpu.program import coalesced, compact, fused, told, visited
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.graph.ir import Graph
 from tograph.runtime.kernels.loop_ir import Unsupported
@@ -68,7 +68,7 @@ def graphs(call: Callable[[], Any], calls: int) -> list[Graph]:
 def planned(graph: Graph) -> Plan | str:
     """The plan as a call on a GPU has it; or why there is none."""
     try:
-        return fused(visited(told(coalesced(planner.plan(retarget(graph, "cuda:0"))))))
+        return fused(compact(visited(told(coalesced(planner.plan(retarget(graph, "cuda:0")))))))
     except Unsupported as why:
         return str(why)
 

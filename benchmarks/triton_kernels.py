@@ -25,7 +25,7 @@ import torch
 import tograph as tg
 from tograph.bench.workloads import WORKLOADS
 from tograph.runtime.gpu import planner
-from tograph.runtime.gpu.coalescing import coalesced
+from tograph.runtime.gpu.compacting import compact
 from tograph.runtime.gpu.plan import Plan, Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.graph.ir import Graph
@@ -78,7 +78,7 @@ def planned(graph: Graph) -> tuple[Plan | str, float]:
     """(the plan on a GPU or why there is none, seconds)."""
     start = spent()
     try:
-        made = coalesced(planner.plan(retarget(graph, "cuda:0")))
+        made = compact(planner.plan(retarget(graph, "cuda:0")))
         return made, spent() - start
     except Unsupported as why:
         return str(why), spent() - start
@@ -116,7 +116,7 @@ def table(architectures: list[str], plans: bool, found: dict[str, Found]) -> lis
             print(made)
         nodes = ", ".join(f"{n} {kind}" for kind, n in made.nodes().items())
         lines.append(f"| {name} | plan {seconds * 1e3:.0f} ms: {nodes} |" + " |" * len(architectures))  # fmt: skip
-        for step, _ in made.walk():
+        for step in (*made.once, *(s for s, _ in made.walk())):
             if isinstance(step, Run):
                 cells = [_cell(step, a, found[a]) for a in architectures]
                 lines.append(f"| | {step.source.name} | {' | '.join(cells)} |")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -68,6 +69,24 @@ def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monk
     assert '"good"' not in page.split("## What went wrong")[1]
 
 
+def test_sections_that_measure_nothing_run_together(gpu, tmp_path, monkeypatch):
+    run = run_of(gpu, tmp_path, monkeypatch)
+    begun, both = [], threading.Barrier(2, timeout=10)
+
+    def section(name, last):
+        begun.append((name, last))
+        if name in ("correctness", "peers"):
+            both.wait()  # each waits for the other one
+        run.add(name, name=name)
+
+    monkeypatch.setattr(run, "section", section)
+    run.all(["workloads", "peers", "probes", "correctness", "loops"])
+    assert begun[0] == ("probes", False) and {*begun[1:3]} == {("correctness", False), ("peers", False)}  # fmt: skip
+    assert begun[3:] == [("loops", False), ("workloads", True)]
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert [*found] == ["device", "probes", "correctness", "peers", "loops", "workloads"]
+
+
 def test_what_is_known_is_written_while_a_part_is_silent(gpu, tmp_path, monkeypatch):
     """Whoever ends the script finds all but the last seconds in the report."""
     monkeypatch.setattr(gpu, "PAUSE", 0.1)
@@ -81,11 +100,11 @@ def test_what_is_known_is_written_while_a_part_is_silent(gpu, tmp_path, monkeypa
 
 def test_no_other_worker_waits_for_a_probe_that_hangs(gpu, tmp_path):
     run = gpu.Run(argparse.Namespace(device="cuda:0", output=tmp_path, seconds=9.0, cases=""))
-    run.add("assumptions", name=gpu.PROBE, holds="NO", found="a wrong answer")
+    run.add("probes", name=gpu.PROBE, holds="NO", found="a wrong answer")
     assert run.command("loops", 0)[-3] == ""
-    run.add("assumptions", name=gpu.FUSED, note="no answer in 60 s")
+    run.add("probes", name=gpu.FUSED, note="no answer in 60 s")
     assert run.command("loops", 0)[-3] == gpu.FUSED
-    run.add("assumptions", name=gpu.PROBE, note="no answer in 60 s")
+    run.add("probes", name=gpu.PROBE, note="no answer in 60 s")
     assert all(name in run.command("loops", 0)[-3] for name in (gpu.FUSED, gpu.PROBE))
 
 
@@ -201,10 +220,10 @@ def test_what_is_assumed_is_named_before_it_is_tried(gpu, assumed):
     """A part that ends its process is a row of the report by its name."""
     rows = []
     bench = argparse.Namespace(gpu=True, device=torch.device("cuda:0"), row=lambda **f: rows.append(f))  # fmt: skip
-    names = [name for name, _ in assumed.assumptions(bench)]
+    names = [name for parts in (assumed.probes, assumed.assumptions) for name, _ in parts(bench)]
     assert len(set(names)) == len(names) > 60 and not rows
     bench.gpu = False
-    assert [name for name, _ in assumed.assumptions(bench)] == ["versions"]
+    assert [name for name, _ in assumed.probes(bench)] == ["versions"]
 
 
 def test_sections_run_on_one_simulated_device_after_another():

@@ -607,9 +607,9 @@ def division_by_zero(n):
 # ---- values that are not known yet
 
 
-@wrong(NotImplementedError, NO_VALUE, "y is float32 tensor", "tg.py_function", args=(THREE,))
+@wrong(NotImplementedError, NO_VALUE, "y is float16 tensor", "tg.py_function", args=(THREE,))
 def numpy_of(x):
-    y = x * 2
+    y = x.half()
     return y.numpy()  # <-
 
 

@@ -728,3 +728,18 @@ def test_what_a_staged_number_cannot_give_names_the_method(of):
 def test_a_staged_number_has_no_attributes_that_a_number_has_not():
     with pytest.raises(AttributeError, match="'int' object has no attribute 'hex'"):
         tg.function(lambda x: int(x).hex())(torch.tensor(3))
+
+
+def test_arithmetic_of_a_size_that_only_the_run_knows():
+    """torch's own class of such sizes, and of what its operators make of them, lacks some of Python's operators."""
+
+    def f(x):
+        n = x[x > 0].shape[0]
+        few, half = n < 3, n / 2
+        found = [few + 1, -few, few << 2, few > 0, max(few, 2), round(half), round(half, 1)]
+        found += [half.is_integer(), round(n, -1), ~n, n // 1.5, divmod(n, -1.5), (2.0 > n) * 1.5]
+        return [*found, n // float("nan") if n else 0.0]
+
+    staged = tg.function(f)
+    for x in (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, 2.0, 0.0])):
+        assert str(staged(x)) == str(f(x))

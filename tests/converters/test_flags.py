@@ -62,3 +62,19 @@ def test_known_flags_make_no_branches():
 
     graph = str(f.get_concrete_function(X, torch.tensor(1.0)).graph)
     assert graph.count("If(") == 1
+
+
+def test_a_flag_that_compares_a_size():
+    def f(x, n):
+        total, begin = 0, 0
+        for end in range(3, 7):
+            y = x[:, :, begin:end]
+            total = total + F.scaled_dot_product_attention(y, y, y, is_causal=y.shape[2] > 1).sum()
+            begin = end
+            if total > n:
+                break
+        return total
+
+    staged, x = tg.function(f), torch.rand(1, 2, 8, 4)
+    for n in (1.0, 100.0):
+        torch.testing.assert_close(staged(x, torch.tensor(n)), f(x, n))

@@ -428,6 +428,24 @@ def an_object_that_is_replaced_field_by_field(x):
     return found
 
 
+@cases.tensors((torch.tensor([1.0, 2.0, 0.0]), 9), (torch.tensor([1.0, 2.0, 3.0]), 5))
+def list_that_each_iteration_replaces_behind_a_loop_that_returns(x, most):
+    """The inner loop is traced with the first list, then with what the outer one carries."""
+    rows, k = [3], 0
+    while True:
+        k += 1
+        if k > 3:
+            break
+        j = 0
+        while j < x.argmax():
+            j += 1
+            rows.append(j)
+            if x.sum() > most:
+                return x * 2
+        rows = rows[-2:]
+    return rows
+
+
 test_same = cases.test()
 
 

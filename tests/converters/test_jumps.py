@@ -282,6 +282,24 @@ def yields_that_are_never_reached(n):
         return "its first item"
 
 
+@cases((3, 4.5), (2, 0.5))
+def del_at_the_end_of_an_iteration_behind_a_break(n, c):
+    k = 0
+    while True:
+        k += 1
+        if k > n:
+            break
+        for _ in range(n):
+            c = c - 0.5
+        if c:
+            print(c < 2)
+        else:
+            return c
+        d = k
+        del d
+    return k
+
+
 test_same = cases.test()
 
 

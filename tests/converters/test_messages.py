@@ -88,6 +88,32 @@ def test_warnings_of_a_branch():
     ]
 
 
+class Late(UserWarning):
+    pass
+
+
+def test_the_text_of_a_warning_is_one_of_the_run():
+    @tg.function
+    def f(x, n):
+        k = 0
+        while k < n:
+            k += 1
+        warnings.warn(Late(f"{k} steps"))
+        if x > 0:
+            warnings.warn(Late("large: %s" % float(x)))
+        return x
+
+    x = torch.tensor(2.0)
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            f(x, torch.tensor(3))
+        assert [(w.category, str(w.message)) for w in found] == [
+            (Late, "3 steps"),
+            (Late, "large: 2.0"),
+        ]
+
+
 def test_explicit_warnings_of_a_branch():
     @tg.function
     def f(x):

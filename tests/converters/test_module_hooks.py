@@ -55,3 +55,24 @@ def test_a_list_of_the_module_that_hooks_fill_and_empty():
     for _ in range(3):
         x = torch.randn(5, 3, requires_grad=True)
         torch.testing.assert_close(staged(x), plain(x))
+
+
+def test_hooks_that_a_call_registers_and_removes_are_traced_once():
+    layer = torch.nn.Linear(3, 3)
+
+    @tg.function
+    def f(x, n):
+        seen = []
+        handle = layer.register_forward_hook(lambda m, args, out: seen.append(out.sum()))
+        while x.sum() < n:
+            x = x + layer(x).abs() + 1
+        handle.remove()
+        return x, layer(x), seen
+
+    for n in (20.0, 30.0, 20.0):
+        x, y, seen = f(torch.ones(3), torch.tensor(n))
+        torch.testing.assert_close(y, layer(x))
+        assert seen
+    assert f.trace_count == 1
+    layer.register_forward_hook(lambda m, args, out: out * 0)
+    assert not f(torch.ones(3), torch.tensor(0.0))[1].any()

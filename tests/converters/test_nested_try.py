@@ -324,3 +324,24 @@ def test_a_try_in_a_loop_whose_handler_knows_what_was_raised(step):
             except (ValueError, TooLarge) as error:
                 found.append((type(error).__name__, str(error)))
         assert found[0] == found[1]
+
+
+def test_a_list_from_outside_that_a_body_changes_in_two_ways_before_it_fails():
+    """One trace takes it for a list that grows, and refuses that; the next reads it. Both have a body that may fail when the graph runs."""
+    kept = SimpleNamespace(rows=[])
+
+    def f(x):
+        try:
+            kept.rows.append(x)
+            kept.rows.reverse()
+            if x.max() > 0:
+                raise ValueError
+        except ValueError:
+            x = x + 1
+        return x
+
+    found = []
+    for g in (f, tg.function(f)):
+        kept.rows = [torch.zeros(2)]
+        found.append([g(x).tolist() for x in (torch.ones(2), -torch.ones(2))] + kept.rows)
+    assert str(found[0]) == str(found[1])

@@ -121,3 +121,66 @@ def test_a_change_in_place_is_refused():
 def test_an_attribute_that_arrays_do_not_have():
     with pytest.raises(AttributeError, match="'numpy.ndarray' object has no attribute 'means'"):
         tg.function(lambda x: np.array([x[0].item()]).means())(X)
+
+
+def arrays_of_tensors(x, n):
+    while x.sum() < n:
+        x = x * 2
+    a, rows = x.cpu().numpy(), x.reshape(2, -1).detach().numpy()
+    best = a[0]
+    for v in a:
+        if v > best:
+            best = v
+    places = (x > 1).nonzero().numpy()
+    return (
+        a,
+        rows,
+        rows.tolist(),
+        places,
+        best * 0.1,
+        float(best) + int(a[1]),
+        np.argmax(a),
+        rows.max(),
+        a.mean().item(),
+        np.asarray(x) + 1,
+        x.sum().numpy(),
+        torch.from_numpy(a) * 2,
+        f"{a[1]} {rows.sum()}",
+    )
+
+
+def test_the_array_of_a_tensor():
+    converted = tg.function(arrays_of_tensors)
+    for x in (torch.tensor([0.1, 0.7, 1.3, 0.3]), torch.tensor([1.1, 0.1, 0.2, 2.3])):
+        found, expected = (f(x, torch.tensor(9.0)) for f in (converted, arrays_of_tensors))
+        assert repr(found) == repr(expected).replace("np.int64(2)", "2").replace("np.int64(3)", "3")
+    assert converted.trace_count == 1
+
+
+def test_the_array_of_a_tensor_that_is_written():
+    def f(x):
+        a = (x := x * 2).numpy()
+        x += 1
+        return a
+
+    with pytest.raises(tg.errors.AliasError, match="the array of a tensor"):
+        tg.function(f)(X)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        tg.function(lambda x: x.numpy())(X.clone().requires_grad_())
+
+
+OF_TENSORS = [
+    lambda a: (np.clip(a, 0, 1), np.maximum(a, 0.5), np.where(a > 0, a, 0.0), np.add(a, 1), np.append(a, 3.0)),
+    lambda a: (a * 2.5 + 1, a / 3, a.max() - a.min(), (a - a.mean()) / a.std(), np.sum(a * a), np.var(a)),
+    lambda a: (np.sqrt(np.abs(a)), np.floor(a), np.square(a), np.round(a, 1), np.diff(a), np.linalg.norm(a)),
+    lambda a: (np.float64(2) * a, np.float32(2) * a, np.ones(4) * a, a.astype(np.float64) * 2, a[0] * a[1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("use", OF_TENSORS)
+def test_arrays_of_single_precision_have_the_dtypes_of_numpy(use):
+    x = torch.tensor([0.3, 1.26, -0.4, 0.9])
+    found, expected = tg.function(lambda x: use(x.numpy()))(x), use(x.numpy())
+    for a, b in zip(found, expected, strict=True):
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        np.testing.assert_allclose(a, b, rtol=1e-6)

@@ -194,3 +194,20 @@ def test_one_item_of_a_length_that_the_run_knows_is_written_to_a_place():
         torch.testing.assert_close(staged(x, m), f(x, m))
     with pytest.raises(RuntimeError, match="the number of sizes provided"):
         staged(x, x > 1.5)
+
+
+def test_what_is_written_at_a_staged_place_has_more_dimensions_of_one():
+    def f(x, k):
+        y, i = x.clone(), int(k)
+        y[i] = x[None, None, 0]
+        y[:, i] = x[None, :, 2]
+        while i < 4:
+            y[i, 1] = x[None, None, i, :1]
+            i += 1
+        return y
+
+    x, staged = torch.arange(16.0).reshape(4, 4), tg.function(f)
+    for k in (torch.tensor(1), torch.tensor(3)):
+        torch.testing.assert_close(staged(x, k), f(x, k))
+    with pytest.raises(RuntimeError, match="shape"):
+        tg.function(lambda x, k: x.clone()[k].copy_(x[:2]))(x, torch.tensor(1))

@@ -86,3 +86,25 @@ def test_a_copy_of_another_size_fails_after_what_stands_before_it(f):
             function(torch.ones(2))
         found.append(HELD.tolist())
     assert found[0] == found[1] == [0.5] * 3
+
+
+def test_a_number_that_is_an_input_by_now_is_assigned_where_the_call_that_traced_held_it_already():
+    def f(n):
+        global COUNT
+        COUNT = n
+        return COUNT + 1
+
+    def outside():
+        k = 0
+
+        def g(n):
+            nonlocal k
+            k = n
+            return k + 1
+
+        return g, lambda: k
+
+    g, look = outside()
+    staged, inner = tg.function(f), tg.function(g)
+    for n in (2, 2, 1, 2, 1, 3, 2):
+        assert (staged(n), COUNT, inner(n), look()) == (n + 1, n, n + 1, n)

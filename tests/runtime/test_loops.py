@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime.control_flow import loops
+from tograph.runtime.control_flow import loop_specs, loops
 from tograph.runtime.control_flow.foresight import Foresight
 from tograph.runtime.control_flow.identity import Binding, settle
 
@@ -791,4 +791,20 @@ def test_an_item_that_each_iteration_replaces_by_a_list_with_one_more_set_is_ref
 
     with pytest.raises(tg.errors.LoopTypeError, match="append to a list"):
         tg.function(f)(torch.ones(5), T(5))
-    assert len(bodies) <= 2 * (loops.MAX_LONGER + 2)  # with tables of lists, and without
+    assert len(bodies) <= 2 * (loop_specs.MAX_LONGER + 2)  # with tables of lists, and without
+
+
+def test_a_function_that_each_iteration_makes_anew_is_refused_soon(bodies):
+    def f(x, n):
+        for i in range(n):
+
+            def more(v, by=i):
+                return v + by
+
+            if x.sum() > 3:
+                x = more(x)
+        return more(x)
+
+    with pytest.raises(tg.errors.LoopTypeError, match="'more' does not have"):
+        tg.function(f)(torch.ones(5), T(5))
+    assert len(bodies) <= 2 * (loop_specs.MAX_COPIES + 3)

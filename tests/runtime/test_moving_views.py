@@ -293,3 +293,19 @@ def test_numbers_that_nothing_asks_for_are_not_carried():
     graph = tg.function(f).get_concrete_function(torch.ones(3, 3), torch.tensor(2)).optimized_graph
     loop = next(node for node in graph.nodes if node.op == "While")
     assert loop.kwargs["carried"] == 3
+
+
+def test_a_place_that_one_of_two_tensors_has_is_written_where_it_is_that_one():
+    def f(x, n):
+        rows, short = torch.zeros(10), False
+        if x > n:
+            rows, short = rows[:5], True
+        if not short:
+            rows[5] = x
+        return rows
+
+    staged, x = tg.function(f), torch.tensor(1.0)
+    for n in (torch.tensor(0.0), torch.tensor(3.0)):
+        torch.testing.assert_close(staged(x, n), f(x, n))
+    with pytest.raises(IndexError):
+        tg.function(lambda x, n: f(x, n).fill_(1)[7])(x, torch.tensor(0.0))

@@ -63,7 +63,7 @@ def test_no_such_row(name):
         ("aten.add.Tensor", False, False, 1),
         ("aten.rand.default", True, False, 1),
         ("aten.native_dropout.default", True, False, 2),
-        ("aten.bernoulli.default", True, False, 1),
+        ("aten.bernoulli.default", True, True, 1),
         ("aten.index.Tensor", False, True, 1),
         ("aten.embedding.default", False, True, 1),
         ("aten.max.dim", False, False, 2),

@@ -301,7 +301,7 @@ _INITIALS = torch.nn.init.__name__  # and this one numbers
 
 def _method(f: types.MethodType, args, kwargs):
     function = f.__func__
-    form = form_of(function)
+    form = form_of(function) or (late_form(function) if type(function) is types.FunctionType else None)  # fmt: skip
     if form is not None:
         return form(f.__self__, *args, **kwargs)
     if getattr(f, "__name__", "") in DRAWS and is_generator(f.__self__):

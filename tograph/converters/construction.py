@@ -18,7 +18,7 @@ from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values.pytrees import base_container, blank, has_identity
-from . import outside_world, special_results, standard, union
+from . import outside_world, progress, special_results, standard, union
 from .call_rules import is_user_function, module_rule
 from .iterators import advancing, gives_items
 from .left_alone import shows_staged
@@ -36,6 +36,8 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     form = BUILTINS.get(cls)
     if form is not None:
         return _held(form(*args, **kwargs))
+    if is_tracing() and progress.is_bar(cls):
+        return progress.Bar(*args, **kwargs)
     if issubclass(cls, torch.optim.Optimizer):
         _patch_step(cls)
     if issubclass(cls, enum.Enum) and len(args) == 1 and not kwargs and standard.holds_staged(args):

@@ -13,16 +13,15 @@ from typing import Any
 import torch
 
 from ..runtime import control_flow
-from ..runtime.symbols.scalars import StagedBool
 from ..runtime.values import facts
 
 
 def flag_of(f: Any, args: tuple, kwargs: dict[str, Any]) -> int | str | None:
     """Where the arguments of a call of torch's code have a staged bool that the code needs now: a position or a name."""
-    if not any(isinstance(a, StagedBool) for a in (*args, *kwargs.values())):
+    if not any(isinstance(a, torch.SymBool) for a in (*args, *kwargs.values())):
         return None
     for where, a in (*enumerate(args), *kwargs.items()):
-        if isinstance(a, StagedBool) and _is_flag(f, where):
+        if isinstance(a, torch.SymBool) and _is_flag(f, where):
             return where
     return None
 

@@ -7,7 +7,7 @@ from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.journal import MISSING
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
-from . import special_results, text_options
+from . import progress, special_results, text_options
 from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .chosen_items import items_of
@@ -21,7 +21,7 @@ from .staging import is_staged
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
-    x = text_options.as_text(x)
+    x = progress.over(text_options.as_text(x))
     if is_union(x):
         x = items_of(x)
     if isinstance(x, StagedString):

@@ -24,24 +24,29 @@ from .iterables import StagedSequence
 DTYPES: dict[Any, torch.dtype] = {
     np.dtype(n): getattr(torch, n) for n in ("float64", "float32", "int64", "int32", "bool")
 }
-NUMPY = {theirs: own for own, theirs in DTYPES.items()}
+NUMPY = {theirs: own for own, theirs in DTYPES.items()}  # by dtypes of torch
+
+_AS_PYTHON = frozenset([torch.float64, torch.int64, torch.bool])
 
 
 class StagedArray(StagedSequence):
-    """An array whose elements are those of ``tensor``."""
+    """An array whose elements are those of ``tensor``; ``alone``: a number of numpy, of a dtype that Python's numbers do not stand for."""
 
     __tograph_shown__ = True
 
-    def __init__(self, tensor: torch.Tensor):
-        self.tensor = tensor
+    def __init__(self, tensor: torch.Tensor, alone: bool = False):
+        self.tensor, self.alone = tensor, alone
 
-    def __tograph_flatten__(self) -> tuple[None, list[Any]]:
-        return None, [self.tensor]
+    def __tograph_flatten__(self) -> tuple[bool, list[Any]]:
+        return self.alone, [self.tensor]
 
     @staticmethod
-    def __tograph_unflatten__(_: None, parts: list[Any]) -> Any:
+    def __tograph_unflatten__(alone: bool, parts: list[Any]) -> Any:
         (x,) = parts
-        return x.detach().clone().numpy() if type(x) is torch.Tensor else StagedArray(x)
+        if type(x) is not torch.Tensor:
+            return StagedArray(x, alone)
+        made = x.detach().clone().numpy()
+        return made[()] if alone else made
 
     # ---- what it is
 
@@ -66,7 +71,9 @@ class StagedArray(StagedSequence):
     def length(self) -> Any:
         return self.tensor.shape[0]
 
-    def item(self, index: Any) -> Any:
+    def item(self, index: Any = None) -> Any:
+        if index is None:
+            return call(torch.Tensor.item, self.tensor)
         return number_or_array(torch.select(self.tensor, 0, index))
 
     def taken(self, key: Any) -> Any:
@@ -84,7 +91,7 @@ class StagedArray(StagedSequence):
         return number_or_array(call(operator.getitem, self.tensor, key))
 
     def tolist(self) -> Any:
-        return call(list, self) if self.ndim == 1 else self._refuse()
+        return call(self.tensor.tolist)
 
     def copy(self) -> StagedArray:
         return self
@@ -153,15 +160,25 @@ def beside_arrays(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     if two is None or len(inputs) != 2 or any(x.dtype not in DTYPES or not x.ndim for x in plain):
         return NotImplemented
     held = [StagedArray(torch.tensor(x)) if isinstance(x, np.ndarray) else x for x in inputs]
-    return two(*(x.item() if isinstance(x, np.generic) else x for x in held))
+    arrays = [x.dtype for x in held if isinstance(x, StagedArray)]
+    return two(*(_given(x, arrays) if isinstance(x, np.generic) else x for x in held))
+
+
+def _given(x: np.generic, arrays: list[np.dtype]) -> Any:
+    """A number of numpy beside arrays: one of Python, unless it counts for the dtype of the result."""
+    plain = x.item()
+    same = all(np.result_type(a, x.dtype) == np.result_type(a, plain) for a in arrays)
+    return plain if same or x.dtype not in DTYPES else StagedArray(torch.tensor(plain, dtype=DTYPES[x.dtype]))  # fmt: skip
 
 
 BESIDE_ARRAYS[0] = beside_arrays
 
 
 def number_or_array(x: torch.Tensor) -> Any:
-    """An array of a tensor; a number of Python for one without dims."""
-    return x.item() if x.dim() == 0 else StagedArray(x)
+    """An array of a tensor; a number for one without dims, of Python where its arithmetic is the same as numpy's."""
+    if x.dim() == 0 and x.dtype in _AS_PYTHON:
+        return x.item()
+    return StagedArray(x, x.dim() == 0)
 
 
 def _operand(x: Any) -> np.dtype | type | None:
@@ -194,7 +211,7 @@ def _arithmetic(function: Callable[[Any, Any], Any], reflected: bool) -> Callabl
         if isinstance(other, np.ndarray) and other.ndim and other.dtype in DTYPES:
             other = StagedArray(torch.tensor(other))
         a, b = _together(self, other, function)
-        return StagedArray(function(b, a) if reflected else function(a, b))
+        return number_or_array(function(b, a) if reflected else function(a, b))
 
     return method
 

@@ -40,6 +40,7 @@ from .tables import (
     getitem,
     items_in,
     keys_of,
+    loses,
     move_to_end,
     pop,
     popitem,
@@ -151,6 +152,8 @@ def _pairs(x: Any) -> Any:
 def update(x: StagedTable, /, *others: Any, **named: Any) -> None:
     for other in (*others, named) if named else others:
         if isinstance(x, StagedSet):
+            if isinstance(other, (set, frozenset, dict)):
+                loses(x)  # Python makes room for all of its items at first
             call(_add_all, x, items_in(other))
         elif x.python is Counter:
             _count(x, other, 1)
@@ -206,6 +209,7 @@ def _symmetric(x: Any, other: Any) -> StagedTable:
 def _updating(form: Callable[..., StagedTable]) -> Callable[..., None]:
     def method(x: StagedTable, *others: Any) -> None:
         made = form(x, *others)
+        loses(x)
         changing(x)
         x.become(made)
 

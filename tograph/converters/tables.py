@@ -1,6 +1,6 @@
 """What dicts and sets of the graph do (``runtime.values.tables``): keys are looked up by comparison, when the graph runs.
 
-A set has no order that the graph could know: what would show one is refused.
+A set has no order that the graph could know, but for one of integers (``set_order``): what would show one is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..runtime.values.tables import (
     is_table,
     view,
 )
-from . import growing_lists
+from . import growing_lists, set_order
 from .calls import call
 from .if_stmt import if_stmt
 from .staging import is_staged
@@ -124,6 +124,7 @@ def setdefault(x: StagedDict, key: Any, default: Any = None) -> Any:
 
 
 def _taken(x: StagedTable, at: Any) -> Any:
+    loses(x)
     changing(x)
     return x.take(at)
 
@@ -176,14 +177,23 @@ def remove(x: StagedSet, item: Any) -> None:
     delitem(x, item)
 
 
+def loses(x: StagedTable) -> None:
+    """Note that the order of ``x`` is no longer that of items that came one after the other."""
+    if isinstance(x, StagedSet):
+        x.only_added = False
+
+
 def clear(x: StagedTable) -> None:
+    loses(x)
     changing(x)
     x.clear()
 
 
 def keys_of(x: Any) -> Any:
-    """What going over a table gives: its keys in order; of a set it is refused."""
-    return x.in_order() if isinstance(x, StagedSet) else view(x, "keys")
+    """What going over a table gives: its keys in order; of a set it is refused, unless that follows from them."""
+    if isinstance(x, StagedSet):
+        return set_order.ordered(x) if set_order.is_told(x) else x.in_order()
+    return view(x, "keys")
 
 
 def items_in(x: Any) -> Any:

@@ -197,7 +197,8 @@ def set_tensor(x, key, value) -> None:
                 target[rest] = value
                 return
             target = tensor_item(x, key)
-            target.copy_(torch.as_tensor(value) if not isinstance(value, torch.Tensor) else value)
+            value = value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+            target.copy_(_without_ones(value, target))
             return
         if _is_mask(key) and (key.dim() == 0 or not (_static(x) and _static(value))):
             # x[key] = value would compare sizes that are not known yet
@@ -206,7 +207,8 @@ def set_tensor(x, key, value) -> None:
             torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
             return
         key = tuple(map(plain_bounds, key)) if isinstance(key, tuple) else plain_bounds(key)
-        value = _without_ones(value, x, key)
+        if isinstance(value, torch.Tensor) and not _static(value):
+            value = _without_ones(value, x[key])
         if not (_static(value) or any(map(_is_list, key if isinstance(key, tuple) else (key,)))):
             # in torch 2.11 x[key] = value asks whether their sizes are equal
             target = x[key]
@@ -215,20 +217,18 @@ def set_tensor(x, key, value) -> None:
     x[key] = value
 
 
-def _without_ones(value, x, key):
+def _without_ones(value, target):
     """What is written, without leading dimensions beyond those of its target: these are 1, also where only the run knows."""
-    if not isinstance(value, torch.Tensor) or _static(value):
-        return value
-    target = x[key]
     while value.dim() > target.dim():
         n = value.shape[0]
-        if not isinstance(n, SYMBOLS):
+        if not isinstance(n, SYMBOLS) and n != 1:
             break
         size, given = list(target.shape), list(value.shape)
         message = (
             f"expand(torch.{value.type().split('.')[-1]}{{{given}}}, size={size}): the number of sizes provided ({len(size)}) must be "
             f"greater or equal to the number of dimensions in the tensor ({value.dim()})"
         )
-        require(n == 1, RuntimeError(message))
+        if isinstance(n, SYMBOLS):
+            require(n == 1, RuntimeError(message))
         value = value.select(0, 0)
     return value

@@ -14,8 +14,9 @@ graph for the body and one for each handler. ``finally`` runs on every way out.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ..errors import TographError
@@ -136,8 +137,8 @@ def try_stmt(body, handlers, orelse, final, names, places=None) -> None:
         places = places_of(names, body, *(h for _, h in handlers), orelse, final)
     if not is_tracing():
         _python_try(body, handlers, orelse, final)
-    elif not _tried(body, handlers, orelse, final, places):
-        _handled_by_python(body, handlers, orelse, final, places)
+    elif (again := _tried(body, handlers, orelse, final, places)) is not None:
+        _handled_by_python(again, handlers, orelse, final, places)
 
 
 def _handled_by_python(body, handlers, orelse, final, places) -> None:
@@ -150,8 +151,8 @@ def _handled_by_python(body, handlers, orelse, final, places) -> None:
 
 def _then(body, final, places) -> None:
     """``try: body() finally: final()``."""
-    if not _tried(body, (), None, final, places):
-        _python_try(body, (), None, final)
+    if (again := _tried(body, (), None, final, places)) is not None:
+        _python_try(again, (), None, final)
 
 
 def _python_try(body, handlers, orelse, final) -> None:
@@ -199,8 +200,8 @@ def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
     return attempt, control_flow.may_fail(graph.nodes[before:]), ended
 
 
-def _tried(body, handlers, orelse, final, places) -> bool:
-    """Trace a ``try``; False where it is all Python's: tograph refuses something in a body that cannot fail when the graph runs.
+def _tried(body, handlers, orelse, final, places) -> Callable[[], None] | None:
+    """Trace a ``try``; the body again where it is all Python's: tograph refuses something in one that cannot fail when the graph runs.
 
     The body is traced apart. It stays where nothing in it may fail when the graph runs, or where all that follows a failure is
     a ``finally`` that does nothing then, such as one that turns gradients on again. Else it is traced anew as a region.
@@ -212,21 +213,32 @@ def _tried(body, handlers, orelse, final, places) -> bool:
         handlers = ()
     if ended and failing and not handlers and orelse is None and is_idle(final, attempt, places):
         attempt.commit()
-        return True
+        return None
     if ended and not failing:
         attempt.commit()
         if orelse is not None and final is not None:
             _then(orelse, final, places)
         else:
             _python_try(lambda: None, (), orelse, final)
-        return True
+        return None
     if not failing and attempt.keep_failed():
         _handled_by_python(attempt.fail, handlers, None, final, places)
-        return True
+        return None
     attempt.undo()
-    if failing:
-        _staged_try(body, handlers, orelse, final, places)
-    return failing
+    if not failing:
+        return partial(_unfailing, body, handlers, attempt.error)
+    _staged_try(body, handlers, orelse, final, places)
+    return None
+
+
+def _unfailing(body, handlers, refusal: BaseException) -> None:
+    """A body that was refused where what it did might have to be undone. If nothing is refused now, it can go on, and fail when the graph runs: no handler would see that."""
+    graph = current_graph().graph
+    before = len(graph.nodes)
+    body()
+    recorded = graph.nodes[before:]
+    if control_flow.may_fail(recorded) and not never_caught(recorded, settled(handlers)):
+        raise refusal
 
 
 def _staged_try(body, handlers, orelse, final, places) -> None:

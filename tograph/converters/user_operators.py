@@ -19,7 +19,7 @@ from ..errors import ConditionError
 from ..runtime import control_flow
 from ..runtime.guarding import unconverted
 from ..runtime.library.staged_string import StagedString
-from ..runtime.symbols.scalars import StagedBool
+from ..runtime.symbols.scalars import StagedBool, own
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import StagedItems, StagedKeys, StagedTable, View, is_table
 from ..transpiler.syntax import gast
@@ -93,7 +93,7 @@ def _binary(function: Any, plain: Any, method: str, sign: str) -> Any:
             return apply(run, a, b)
         text = function is percent and type(a) is str  # which takes any object
         if text or not (defines_operators(type(a)) or defines_operators(type(b))):
-            return function(a, b)
+            return _of_numbers(function, a, b)
         result = tried(a, b, f"__{method}__", f"__r{method}__", False, BY_NAME)
         if result is NotImplemented:
             raise TypeError(
@@ -116,9 +116,24 @@ def _unary(name: str) -> Any:
         method = method_of(a, f"__{name}__") if defines_operators(type(a)) else None
         if is_table(a) and (found := TABLES_OPERATOR[1](name, a)) is not NotImplemented:
             return found
-        return function(a) if method is None else call(method, a)
+        if method is None:
+            return function(own(a) if name == "invert" else a)
+        return call(method, a)
 
     return run
+
+
+def _of_numbers(function: Any, a: Any, b: Any) -> Any:
+    """``function`` of what no class of the user's answers for. Sizes of torch's class stay of it beside whole numbers: as sizes and ranges they are known as such."""
+    if type(a) is torch.SymInt and isinstance(b, _NOT_WHOLE):
+        a = own(a)
+    elif type(b) is torch.SymInt and isinstance(a, _NOT_WHOLE):
+        b = own(b)
+    made = function(a, b)
+    return own(made) if type(made) in (torch.SymFloat, torch.SymBool) else made
+
+
+_NOT_WHOLE = (float, bool, torch.SymFloat, torch.SymBool)
 
 
 def _conditional(a: Any, b: Any) -> bool:
@@ -169,7 +184,7 @@ def _comparison(name: str) -> Any:
         if name in _ORDERS and (order := _ordered(name, a, b)) is not None:
             return order
         if not (defines_operators(type(a)) or defines_operators(type(b))):
-            return function(a, b)
+            return _of_numbers(function, a, b)
         result = tried(a, b, f"__{name}__", f"__{reflected}__", True, BY_NAME)
         if result is not NotImplemented:
             return result

@@ -10,7 +10,7 @@ import builtins
 
 from ..runtime.symbols import journal
 from ..runtime.values.structure import UNSET, is_union
-from ..transpiler.anno import Fact, get_fact
+from ..transpiler.anno import Fact, copy_facts, get_fact
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter, own_nodes
 from .union import distribute
@@ -38,12 +38,14 @@ class Reads(Converter):
         return node
 
     def visit_Delete(self, node):
-        """``del`` of a variable that may be unbound looks at it first, each in its turn."""
-        out = []
+        """``del`` of a variable that may be unbound looks at it first, each in its turn. What stands for the statement has its facts: it may end a block."""
+        out = list[gast.stmt]()
         for target in node.targets:
             if isinstance(target, gast.Name) and get_fact(target, Fact.MAYBE_UNBOUND, False):
                 out.append(gast.copy_location(gast.Expr(self._checked(target)), node))
             out.append(gast.copy_location(gast.Delete([target]), node))
+        for made in out:
+            copy_facts(node, made)
         return out
 
 

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import random
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +32,17 @@ ELF = b"\x7fELF"  # of a Triton kernel; the setters are text
 class Graph:
     """``nodes``: (kind, action, the numbers of the nodes before it). ``parameters``: of the kernels and copies, addresses."""
 
+    numbered: weakref.WeakValueDictionary[int, Graph] = weakref.WeakValueDictionary()
+
     def __init__(self) -> None:
         self.parameters: dict[int, list[int]] = {}
         self.kept: list[Any] = []
         self.nodes: list[tuple[str, Callable[[], None], set[int]]] = []
         self.random = random.Random(0)
+        Graph.numbered[int(self)] = self
+
+    def __int__(self) -> int:
+        return id(self)
 
     def run(self) -> None:
         waiting = dict(enumerate(self.nodes))
@@ -121,6 +128,7 @@ class Cuda:
         return object.__getattribute__(self, name)
 
     CUstream = staticmethod(int)
+    CUgraph = staticmethod(lambda number: Graph.numbered[number])
 
     def CUgraphNodeParams(self) -> Any:
         return types.SimpleNamespace(type=None, conditional=types.SimpleNamespace())

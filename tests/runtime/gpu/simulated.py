@@ -61,7 +61,6 @@ def simulate(monkeypatch: Any, whole: bool = True, version: int = 13000) -> Simu
     install(monkeypatch, made.cuda)
     monkeypatch.setattr(torch.cuda, "default_generators", [Generator()])
     monkeypatch.setattr(device, "launch", launch)
-    monkeypatch.setattr(program, "launch", launch)
     plan = planner.plan
 
     def on_cpu(graph: Any, **given: Any) -> Any:

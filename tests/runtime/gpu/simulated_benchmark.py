@@ -58,6 +58,11 @@ def small() -> dict[str, Any]:
     return given
 
 
+def formula(q: Any, k: Any, v: Any, **given: Any) -> Any:
+    """Attention as it is recorded on a GPU."""
+    return torch.ops.aten._scaled_dot_product_attention_math(q, k, v, **given)[0]
+
+
 def by_position(source: Any, values: Any) -> None:
     launch(source, dict(zip(source.signature, values, strict=True)))
 
@@ -77,6 +82,12 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
     monkeypatch.setattr(gpu.gpu_sections, "TRIPS", (2, 4))
     monkeypatch.setattr(gpu.gpu_sections, "SIDE", 64)
     monkeypatch.setattr(gpu.gpu_sections, "ACTIVITIES", [torch.profiler.ProfilerActivity.CPU])
+    assumptions = importlib.import_module("gpu_assumptions")
+    for name, value in {"SIZES": ((1002,), (5,), (7, 100)), "PRINTS": 700, "LONG": (32, 3)}.items():
+        monkeypatch.setattr(assumptions, name, value)
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", formula
+    )  # torch has one kernel for it on a CPU
     for key, inputs in small().items():
         made_smaller = dataclasses.replace(workloads.WORKLOADS[key], inputs=functools.partial(dict, inputs))  # fmt: skip
         monkeypatch.setitem(workloads.WORKLOADS, key, made_smaller)

@@ -13,7 +13,7 @@ from tests.runtime.gpu.fake_driver import Cuda, plan_on_cpu
 from tests.runtime.kernels.loop_programs import halve
 from tograph import cli, disk
 from tograph.runtime.execution import scheduler
-from tograph.runtime.gpu import capture, program
+from tograph.runtime.gpu import capture, fused_code, program
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device, driver
 from tograph.runtime.kernels.loop_ir import Unsupported
@@ -101,7 +101,9 @@ def test_an_old_driver_means_chunks_for_loops_only(cuda, monkeypatch):
 
 def test_a_kernel_that_does_not_compile_is_one_notice(cuda, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(device, "launch", _refuse(Unsupported("Triton: no such instruction")))
+        refuse = _refuse(Unsupported("Triton: no such instruction"))
+        broken.setattr(device, "launch", refuse)
+        broken.setattr(fused_code, "image", refuse)
         probes_work(broken)
         runner, seen = compiled(halve, X)
         assert (runner.level, runner.reason) == ("host", "Triton: no such instruction")
@@ -147,7 +149,8 @@ def test_too_little_memory_in_a_capture_is_one_notice(cuda, monkeypatch):
             if torch.cuda.current_stream().cuda_stream in cuda.capturing:
                 raise torch.OutOfMemoryError("CUDA out of memory")
 
-        broken.setattr(capture.Captured, "_run", full)
+        for name in ("_run", "_setting"):
+            broken.setattr(capture.Captured, name, full)
         probes_work(broken)
         runner, seen = compiled(halve, X)
     assert runner.level == "host" and runner.reason.startswith("out of device memory: the plan needs")  # fmt: skip

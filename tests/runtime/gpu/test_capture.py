@@ -1,5 +1,7 @@
 """Plans as CUDA graphs, with a driver that runs on the CPU: which nodes are made, and what a replay computes."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -331,6 +333,26 @@ def test_weights_are_read_where_they_are(monkeypatch, on_cpu):
     call(w * 1.1)  # elsewhere
     assert made.pointers.bound == frozenset()
     call(w)
+
+
+def test_other_settings_of_torch_are_those_of_the_next_call(monkeypatch, on_cpu):
+    """A library function is captured with the precision and the algorithms that it is to have."""
+
+    def product(x):
+        while x.sum() > 1:
+            x = x @ x * 0.1
+        return (x,)
+
+    install(monkeypatch, Cuda())
+    monkeypatch.setattr(capture, "probed", lambda place: "")
+    runner, made = with_program(product, torch.eye(3))
+    found = []
+    for precision in ("highest", "high", "high", "highest"):
+        torch.set_float32_matmul_precision(precision)
+        torch.testing.assert_close(runner.run(torch.eye(3))[0], product(torch.eye(3))[0])
+        found.append(made._runner)
+    torch.set_float32_matmul_precision("highest")
+    assert [a is b for a, b in itertools.pairwise(found)] == [False, True, False]
 
 
 def _small(bounded):

@@ -225,9 +225,11 @@ def test_integers_and_truths():
     words = words_of(700, OFFSET, 2)
     got = run(Draw("integers", -3, 4), 700, kind="i64")["out"].numpy()
     assert np.array_equal(got, words % 7 - np.int64(3))
-    assert np.array_equal(run(Draw("integers", -3, 4), 700, kind="i8")["out"].numpy(), got)
-    got = run(Draw("bernoulli", 0.3), 700)["out"].numpy()
-    assert np.array_equal(got, (uniform(words) < 0.3).astype(np.float32))
+    for kind in ("i8", "bf16", "fp16"):
+        assert np.array_equal(run(Draw("integers", -3, 4), 700, kind=kind)["out"].double().numpy(), got)  # fmt: skip
+    for kind in ("fp32", "bf16", "fp16"):
+        got = run(Draw("bernoulli", 0.3), 700, kind=kind)["out"].float().numpy()
+        assert np.array_equal(got, (uniform(words) < 0.3).astype(np.float32))
 
 
 @pytest.mark.parametrize("kind", ["uniform", "normal", "exponential", "bernoulli", "dropout", "integers", "chances"])  # fmt: skip

@@ -11,6 +11,7 @@ from tests.runtime.gpu.fake_driver import Cuda, install
 from tograph.runtime.gpu import capture, hazards, planner
 from tograph.runtime.gpu.bounded import Bounded
 from tograph.runtime.gpu.coalescing import coalesced
+from tograph.runtime.gpu.compacting import compact
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, View
 from tograph.runtime.gpu.retarget import retarget
@@ -209,12 +210,12 @@ def test_a_driver_that_refuses_to_fork_gets_a_chain(monkeypatch, interpreted):
     torch.testing.assert_close(made.run(*GIVEN)[0], two_loops(*GIVEN))
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
 def test_what_a_driver_refuses_costs_no_more_than_it_has_to(most, monkeypatch):
     tried = []
 
-    def capturing(plan, bound, moving, fork, fuse):
-        tried.append((fork, fuse is not None))
+    def capturing(plan, bound, moving, fork, fuse, form):
+        tried.append((fork, fuse is not None, form is compact))
         if len(tried) < most:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         return tried[-1]
@@ -223,7 +224,8 @@ def test_what_a_driver_refuses_costs_no_more_than_it_has_to(most, monkeypatch):
     monkeypatch.setattr(capture, "Captured", capturing)
     plan = plan_of(two_loops, *GIVEN, whole=False)
     capture._captured(plan, None, None)
-    assert tried == [(True, True), (False, True), (False, False)][:most]
+    whole = (True, True, True), (False, True, True), (False, False, True), (False, False, False)
+    assert tried == [*whole[:most]]
 
 
 def test_a_stream_that_torch_gives_twice_is_not_used_for_two_paths(monkeypatch, interpreted):

@@ -6,7 +6,7 @@ import torch
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, plan_on_cpu
 from tograph import disk
-from tograph.runtime.gpu import capture, pointers, program, refresh
+from tograph.runtime.gpu import capture, joining, pointers, program, refresh
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import driver
 from tograph.runtime.kernels.loop_ir import Unsupported
@@ -25,6 +25,7 @@ def cuda(cuda, monkeypatch):
     monkeypatch.setattr(capture, "probed", lambda place: "")
     monkeypatch.setattr(pointers, "SMALLEST", 1)
     monkeypatch.setattr(refresh, "LARGE", 16)
+    monkeypatch.setattr(joining, "LARGE", 16)  # what is copied is larger than what kernels copy
     monkeypatch.setattr(disk, "_warned", set())
     plan_on_cpu(monkeypatch)
     return cuda

@@ -29,7 +29,7 @@ main(%x: f32[3], %n: i64[]) {
       return %1
     }
     orelse(%x: f32[3]) {
-      %2: f32[3] = aten.div.Tensor(%x, 0.5, rounding_mode='floor') nograd
+      %2: f32[3] = aten.div.Tensor_mode(%x, 0.5, rounding_mode='floor') nograd
       return %2
     }
   }
@@ -284,7 +284,8 @@ def malformed(old, new):
         (malformed("orelse(", "then("), 8, "two regions"),
         (
             malformed(
-                "%2: f32[3] = aten.div.Tensor(%x, 0.5", "%2: f32[3] = aten.div.Tensor(%n, 0.5"
+                "%2: f32[3] = aten.div.Tensor_mode(%x, 0.5",
+                "%2: f32[3] = aten.div.Tensor_mode(%n, 0.5",
             ),
             9,
             "%n is not",
@@ -377,3 +378,22 @@ def test_a_branch_without_its_other_side():
     first, _, rest = shown.partition("    orelse(")
     with pytest.raises(tg.errors.GraphSyntaxError, match="If has no region 'orelse'"):
         tg.parse_graph(first + rest.partition("    }\n")[2])
+
+
+WRONG = {
+    "aten.add.Tensor(%x)": "needs its argument 'other'",
+    "aten.sin.default(%x, %x, %x)": "takes at most 1 argument, not 3",
+    "aten.sin.default(%x, foo=3)": "has no argument 'foo'",
+    "py.add(%x)": "py.add takes 2 arguments, not 1",
+    "aten.sort.default(%x)": "gives 2 results, not 1",
+    "tg.list_push(%x)": "tg.list_push takes 2 arguments, not 1",
+    "If(%x) {\n then() {\n return\n }\n orelse() {\n return %x\n }\n }": "%x is not defined",
+    "If(%x) {\n then() {\n return\n }\n orelse() {\n return\n }\n }": "If.then gives 0 outputs, not 1",
+    "If(%x) {\n then(%1: f32[3]) {\n return %1\n }\n orelse() {\n return\n }\n }": "takes 1 inputs, not 0",
+}
+
+
+@pytest.mark.parametrize("node", WRONG)
+def test_text_with_other_arguments_or_results_than_an_op_has(node):
+    with pytest.raises(tg.errors.GraphSyntaxError, match=re.escape(WRONG[node])):
+        tg.parse_graph(f"f(%x: f32[3]) {{\n %0: f32[3] = {node}\n return %0\n}}")

@@ -45,6 +45,7 @@ REFUSED = {
         (ROWS, torch.tensor([0, 1], dtype=torch.int32)),
     ),
     "embedding of a table of three dims": (lambda i, x: F.embedding(i, x), (INTS, ROWS[None])),
+    "eigenvalues of integers": (torch.linalg.eigvals, (ROWS[:, :2].long(),)),
     "bmm of bools and bytes": (lambda x, y: torch.bmm(x, y), (BOOLS.view(1, 1, 3), BOOLS.byte().view(1, 3, 1))),
 }  # fmt: skip
 
@@ -155,3 +156,36 @@ def test_a_complex_number_of_python_is_refused_by_name():
     f = tg.function(lambda x: x.sum().item())
     with pytest.raises(tg.errors.UnsupportedOpError, match="a complex number of Python"):
         f(FLOATS + 1j)
+
+
+FAILING = {
+    "sort of complex numbers": (lambda x: (x + 1j).sort()[0],),
+    "topk of bools": (lambda x: (x > 0).topk(2)[0],),
+    "a product of bools": (lambda x: (x > 0)[None] @ (x > 0),),
+    "probabilities beyond 1": (lambda x: torch.bernoulli(x * 2),),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_handler_finds_what_was_assigned_before_the_refusal(name):
+    (op,) = FAILING[name]
+
+    def f(x):
+        n, m = 1, 1
+        try:
+            n, m = 2, x.sum()
+            y = op(x)
+            n = 3
+            return x[y.long()], n
+        except Exception:
+            return x, n, m
+
+    staged = tg.function(f)
+    for _ in range(2):
+        torch.testing.assert_close(staged(FLOATS), f(FLOATS))
+
+
+def test_small_stand_ins_do_not_refuse_a_size():
+    x = torch.tensor([[True, False, True, False]])
+    f = tg.function(lambda x: ((x + 0j) @ (x + 0j).mT, (x + 0j).trace(), (x + 0).topk(3)[0]))
+    torch.testing.assert_close(f(x), f.python_function(x))

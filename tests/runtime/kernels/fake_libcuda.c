@@ -40,9 +40,17 @@ int cuGraphKernelNodeGetParams(P n, Kernel *k) { memset(k, 0, sizeof *k); k->fun
 int cuGraphExecKernelNodeSetParams(P exec, P n, Kernel *k) {
   printf("told %ld %ld: %ld %u: %ld %ld\n", (long)exec, (long)n, (long)k->func, k->grid[0], *(long *)k->params[0], *(long *)k->params[1]); return 0; }
 
+/* As bindings of CUDA 12 know them: without data of edges. */
+int capture_before_12_3(P s, int *status, uint64_t *id, P *graph, P **deps, size_t *n) { return cuStreamGetCaptureInfo(s, status, id, graph, deps, 0, n); }
+int node_before_12_3(P *node, P g, P *deps, size_t n, Node *p) { return cuGraphAddNode(node, g, deps, 0, n, p); }
+int update_before_12_3(P s, P *deps, size_t n, unsigned flags) { return cuStreamUpdateCaptureDependencies(s, deps, 0, n, flags); }
+
+#define BEFORE(name, older) if (version < 12030 && !strcmp(symbol, #name)) { *at = (P)older; if (status) *status = 0; return 0; }
 #define KNOWN(name) if (!strcmp(symbol, #name)) { *at = (P)name; if (status) *status = 0; return 0; }
 int cuGetProcAddress_v2(const char *symbol, P *at, int version, uint64_t flags, int *status) {
   *at = 0;
+  if (!strcmp(symbol, "cuGetProcAddress")) { *at = (P)cuGetProcAddress_v2; if (status) *status = 0; return 0; } /* bindings of CUDA 12 ask for it by itself */
+  BEFORE(cuStreamGetCaptureInfo, capture_before_12_3) BEFORE(cuGraphAddNode, node_before_12_3) BEFORE(cuStreamUpdateCaptureDependencies, update_before_12_3)
   if (version <= 13000) {
     KNOWN(cuDriverGetVersion) KNOWN(cuCtxGetCurrent) KNOWN(cuModuleLoadData) KNOWN(cuModuleGetFunction) KNOWN(cuFuncLoad) KNOWN(cuLaunchKernel)
     KNOWN(cuStreamGetCaptureInfo) KNOWN(cuGraphConditionalHandleCreate) KNOWN(cuGraphAddNode) KNOWN(cuStreamUpdateCaptureDependencies)

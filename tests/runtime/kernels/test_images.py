@@ -99,6 +99,27 @@ def test_with_a_compiler_triton_starts_them(started, monkeypatch):
     assert seen == [5] and not started
 
 
+def test_no_launcher_is_compiled_for_a_few_starts(started, monkeypatch):
+    """Triton 3.6 compiles C code for every signature; where the driver refuses, that is what starts the kernel."""
+    seen = []
+    monkeypatch.setattr(triton_jit, "launcher", lambda: "")
+    monkeypatch.setattr(triton_jit, "launch", lambda source, given: seen.append(len(given)))
+    for compiles in (True, False):
+        monkeypatch.setattr(triton_jit, "compiles_launchers", lambda compiles=compiles: compiles)
+        with device.few_starts():
+            device.launch(SOURCE, arguments())
+        device.launch(SOURCE, arguments())
+    assert len(started) == 1 and len(seen) == 3
+    monkeypatch.setattr(triton_jit, "compiles_launchers", lambda: True)
+
+    def refuse(*_):
+        raise driver.DriverError("CUDA driver: CUDA_ERROR_NOT_SUPPORTED")
+
+    monkeypatch.setattr(images, "start", refuse)
+    device.launch_rarely(SOURCE, arguments())
+    assert len(started) == 1 and len(seen) == 4
+
+
 def test_kernels_are_compiled_side_by_side_before_they_start(monkeypatch):
     """For the memory that they get; each once; what does not compile is left to its start."""
     seen = []

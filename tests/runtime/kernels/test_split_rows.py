@@ -104,6 +104,28 @@ def test_nan_and_the_first_of_equals_are_found_across_parts():
     check([("aten.argmax.default", (x, 1, True), {}), ("aten.amax.default", (x, [1], True), {})], x, compiled)  # fmt: skip
 
 
+@pytest.mark.parametrize("start", [interpreted, compiled])
+@pytest.mark.parametrize("name", ["sum", "argmax"])
+def test_columns_are_cut_where_few_programs_would_go_down_them(name, start):
+    """Of many columns as of few: a program takes 64 of them. Parts lie beside each other in memory, as the columns do."""
+    if start is interpreted:
+        pytest.importorskip("triton")
+    x = torch.randn(1100, 70, generator=torch.Generator().manual_seed(0))
+    x[7, 3] = x[1090, 3] = 9.0
+    ((op, args),) = FOLDS[name]
+    (dim, *rest) = args
+    calls = [(f"aten.{op}", (x, [0] if isinstance(dim, list) else 0, *rest), {})]
+    graph = op_graph(calls, [x])
+    loops, outputs = loops_of(graph, [x])
+    made = split(loops)
+    assert made.partial.outer[0].size == 18 and made.between["t0"][1] == 18 * 70
+    after = folded(made, {"p0": flat(x), "o0": flat(outputs[0])}, start)
+    (want,) = interp.run(graph, [x])
+    torch.testing.assert_close(after["o0"].reshape(want.shape), want)
+    wide = torch.zeros(8192, 8192, device="meta")
+    assert split_rows.down(loops_of(op_graph([("aten.sum.dim_IntList", (wide, [0]), {})], [wide]), [wide])[0]) == 16  # fmt: skip
+
+
 def test_what_is_not_split():
     short_row, many = torch.zeros(3, 40), torch.zeros(500, 100)
     for x, op, args in (
@@ -111,6 +133,7 @@ def test_what_is_not_split():
         (many, "sum.dim_IntList", ([1], True)),
         (torch.zeros(3, 100), "_softmax.default", (1, False)),
         (torch.zeros(3, 100), "cumsum.default", (1,)),
+        (torch.zeros(1100, 1 << 15), "sum.dim_IntList", ([0],)),  # programs enough
     ):
         loops, _ = loops_of(op_graph([(f"aten.{op}", (x, *args), {})], [x]), [x])
         assert split(loops) is None, op

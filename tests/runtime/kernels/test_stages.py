@@ -78,6 +78,16 @@ def test_one_point_is_many_programs():
     assert [programs(k, t) > 100 for k, t in option.parts] == [True, False]
 
 
+@pytest.mark.parametrize(("start", "length"), [(interpreted, 1100), (compiled, 1100), (compiled, 1097)])  # fmt: skip
+def test_columns_are_cut_too(start, length):
+    """Where few programs would go down them, however many columns there are."""
+    x = torch.randint(-3, 4, (length, 70), generator=torch.Generator().manual_seed(0)).float()
+    calls = [("mean.dim", x, [0], True), ("mul.Scalar", x, 0.5), ("sum.dim_IntList", x, [0], True)]
+    assert len(check(calls, x, start)) == (2 if length == 1100 else 3)
+    first = staged(kernel_of(calls, x)[1]).kernels[0]
+    assert first.outer[0].name == "part" and first.outer[0].size >= 18
+
+
 def test_what_has_no_stages():
     few, many, plain = torch.zeros(3, 40), torch.zeros(500, 100), torch.zeros(3, 100)
     both = lambda x: [("mul.Scalar", x, 0.5), ("sum.dim_IntList", x, [1], True)]  # noqa: E731

@@ -104,10 +104,10 @@ def test_the_first_option_is_the_estimate():
 
 def test_the_fastest_is_taken_and_kept(folder):
     loops = kernel("pointwise")[0]
-    clock = Clock(best="64}")
+    clock = Clock(best="512}")
     made = tuner(clock)
     choice = made(loops)
-    assert choice.option.parts[0][1].points == 64 and choice.how == "measured, 1.0 us"
+    assert choice.option.parts[0][1].points == 512 and choice.how == "measured, 1.0 us"
     assert len(clock.measured) == len(tuning.options(loops)) and len(list(folder.iterdir())) == 1
     again = Clock()
     assert str(tuner(again)(loops)) == str(choice) and not again.measured
@@ -235,7 +235,7 @@ def test_a_folder_that_cannot_be_written_is_no_failure(monkeypatch, tmp_path):
     monkeypatch.setattr(settings, "CACHE_DIR", str(file / "folder"))
     monkeypatch.setattr(disk, "_warned", set())
     with pytest.warns(RuntimeWarning, match="cannot be"):
-        assert tuner(Clock(best="64}"))(kernel("pointwise")[0]).how == "measured, 1.0 us"
+        assert tuner(Clock(best="512}"))(kernel("pointwise")[0]).how == "measured, 1.0 us"
 
 
 def test_nothing_is_measured_while_the_caller_captures(monkeypatch):

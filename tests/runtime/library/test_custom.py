@@ -466,3 +466,63 @@ def test_a_gradient_that_is_a_text():
     for g in (f, tg.function(lambda v: f(v) * 1)):
         with pytest.raises(RuntimeError, match=r"expected Variable or None \(got str\)"):
             g(x).backward()
+
+
+class Holder:
+    def __init__(self, scale):
+        self.scale = scale
+
+
+class Held(torch.autograd.Function):
+    """Its backward puts another scale in the place of the holder's for a while."""
+
+    @staticmethod
+    def forward(ctx, x, holder):
+        ctx.save_for_backward(x, holder.scale)
+        ctx.holder = holder
+        return x * holder.scale
+
+    @staticmethod
+    def backward(ctx, g):
+        x, scale = ctx.saved_tensors
+        before = ctx.holder.scale
+        try:
+            ctx.holder.scale = scale * 1
+            return g * ctx.holder.scale, None
+        finally:
+            ctx.holder.scale = before
+
+
+def test_a_backward_that_puts_back_what_it_changes():
+    def f(x, s):
+        return Held.apply(x, Holder(s)).sum()
+
+    x, s = torch.ones(3, requires_grad=True), torch.tensor(2.0)
+    (found,) = torch.autograd.grad(tg.function(f)(x, s), x)
+    assert found.tolist() == [2.0, 2.0, 2.0]
+
+
+class NoBackward(Steep):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        if ctx.k == 1:
+            raise ValueError("no gradient")
+        if ctx.k == 2:
+            if x.sum() > 0:
+                raise KeyError("above")
+            raise IndexError("below")
+        return g * g.data_ptr(), None
+
+
+def test_a_backward_that_raises_does_so_where_a_gradient_is_asked_for():
+    x = torch.ones(2)
+    for k, kind in ((1, ValueError), (2, KeyError), (3, tg.errors.SymbolicValueError)):
+        f = tg.function(lambda x, k=k: NoBackward.apply(x, k))
+        assert f(x).tolist() == [k, k]  # of a tensor that requires none
+        with pytest.raises(kind):
+            f(x.clone().requires_grad_()).sum().backward()
+    below = (-x).requires_grad_()
+    total = tg.function(lambda x: NoBackward.apply(x, 2).sum())(below)
+    with pytest.raises(IndexError):
+        total.backward()

@@ -107,7 +107,7 @@ OPS = [
     *each("made", lambda x, y, r: torch.complex(r, r * 2), lambda x, y, r: torch.view_as_complex(torch.stack([r, -r], -1)) * 2, lambda x, y, r: r.to(x.dtype) + 1, lambda x, y, r: torch.zeros_like(x) + torch.ones(3, dtype=x.dtype), lambda x, y, r: torch.full((3,), 2 + 1j) * x),
     *each("conj", lambda x, y, r: x.conj() * y, lambda x, y, r: (x.conj() @ y.mT).real, lambda x, y, r: x.mH @ y),
     *each("where", lambda x, y, r: torch.where(r > 0, x, y), lambda x, y, r: torch.where(r > 0, x, 1j), lambda x, y, r: (x == y) | (x != x), lambda x, y, r: x == 1),
-    *each("moved", lambda x, y, r: torch.cat([x, y]).roll(1, 0), lambda x, y, r: torch.stack([x, y])[1] * 1, lambda x, y, r: x[:, 1:].sum(0), lambda x, y, r: (x + 0).mT.contiguous(), lambda x, y, r: x.mean() + y.sum(1), lambda x, y, r: torch.cumsum(x, 0)),
+    *each("moved", lambda x, y, r: torch.cat([x, y]).roll(1, 0), lambda x, y, r: torch.cat([torch.arange(3).expand(2, 3), x, (r > 0)[:1]]), lambda x, y, r: torch.stack([x, y])[1] * 1, lambda x, y, r: x[:, 1:].sum(0), lambda x, y, r: (x + 0).mT.contiguous(), lambda x, y, r: x.mean() + y.sum(1), lambda x, y, r: torch.cumsum(x, 0)),
     *each("asked", lambda x, y, r: torch.sin(x) + torch.sqrt(y), lambda x, y, r: torch.log(x) * torch.tanh(y), lambda x, y, r: torch.linalg.det(x @ y.mT), lambda x, y, r: torch.prod(x, 0), lambda x, y, r: torch.fft.fft2(x).abs()),
 ]  # fmt: skip
 
@@ -302,3 +302,37 @@ def test_what_is_real_written_over_what_is_complex(kind, dtype):
         return z, w
 
     check(f, z(3, 4, dtype=dtype), (torch.arange(12).reshape(3, 4) % 3).to(kind), torch.tensor(2))
+
+
+def turned(x, steps, n):
+    """Rotary embeddings of pieces of a sequence, whose length only the run knows."""
+    total, begin = x.new_zeros(()), 0
+    for end in range(3, 9):
+        part = x[:, begin:end]
+        pairs = torch.view_as_complex(part.reshape(*part.shape[:-1], -1, 2))
+        pairs = pairs * steps[begin:end].view(1, part.shape[1], 1, 2) + pairs - 0.5 * pairs.conj()
+        shown = torch.view_as_real(pairs).flatten(3)
+        total = total + (shown * shown.exp()).sum() + pairs.abs().sum()
+        begin = end
+        if total > n:
+            break
+    return total, begin
+
+
+def test_sizes_that_only_the_run_knows():
+    x, steps = torch.rand(2, 9, 2, 4), torch.polar(torch.ones(9, 2), torch.rand(9, 2))
+    for n in (1.0, 50.0, 500.0):
+        check(turned, x, steps, torch.tensor(n))
+
+
+def test_a_sum_with_a_real_tensor_of_an_open_size():
+    def f(x, y, n):
+        total = x.new_zeros(())
+        while n > 0:
+            total = total + (x[:n] + y[:n]).sum() + (x[:n, :1] * y[:n]).prod()
+            n = n - 1
+        return total
+
+    g, x, y = tg.function(f), z(4, 3), torch.rand(4, 3)
+    for _ in range(3):
+        torch.testing.assert_close(g(x, y, torch.tensor(3)), f(x, y, torch.tensor(3)))

@@ -209,3 +209,50 @@ def test_parts_of_a_result_and_one_view_twice():
         assert found[5] is found[6][0]
     one = torch.ones(6, 1)
     torch.testing.assert_close(g(one), f(one))
+
+
+def rows_in_turn(x, n):
+    """As a solver that keeps its last iterates: one of them is the result."""
+    kept, k = x.new_zeros(2, 4, 8), 0
+    while k < n:
+        kept[:, k % 4] = torch.tanh(x + kept.sum() * 0.1)
+        k += 1
+    return kept[:, (k - 1) % 4], kept[:, :, k % 8], kept[k % 2, ::2], kept[..., k % 4 :, 0]
+
+
+def test_parts_at_places_that_only_the_run_knows_have_the_strides_of_eager():
+    staged, x = tg.function(rows_in_turn), torch.rand(2, 8)
+    for n in (3, 5, 6, 6):
+        for a, b in zip(staged(x, torch.tensor(n)), rows_in_turn(x, torch.tensor(n)), strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.stride() == b.stride()
+    last = tg.function(lambda x, n: rows_in_turn(x, n)[0])
+    for _ in range(3):
+        last(x, torch.tensor(3))
+    assert last.concrete_functions[0].scheduled.level == "native"
+
+
+def argument_or_twice(x, n):
+    y, k = x, 0
+    while k < n:
+        if k > 3:
+            y = x * 2
+        k += 1
+    return y[k % 3]
+
+
+def argument_by_a_loop(x, n):
+    y, k = x, 0
+    while k < n:
+        y = y if k > 1 else x
+        k += 1
+    return y[:, k % 3]
+
+
+@pytest.mark.parametrize("f", [argument_or_twice, argument_by_a_loop])
+def test_a_part_of_an_argument_that_a_loop_gives_is_a_view_of_it(f):
+    staged = tg.function(f)
+    for n in (0, 2, 3, 3):
+        x = torch.rand(3, 3)
+        staged(x, torch.tensor(n)).fill_(7.0)
+        assert (x == 7).sum() == 3

@@ -1,5 +1,6 @@
 """Tracing: captures, scope, values that code asks for too early, symbolic sizes, promotion, cost of the first trace."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -444,3 +445,37 @@ def test_none_for_an_argument_without_a_default():
     torch.testing.assert_close(staged(*args), no_rounding(*args))
     text = str(staged.get_concrete_function(*args).graph)
     assert str(tg.parse_graph(text)) == text
+
+
+def layers_in_pieces(x, n, layer):
+    total, begin = 0, 0
+    for end in range(2, 6):
+        y = layer(x[:, begin:end])
+        total = total + y.reshape(y.shape[0], -1, 2).sum() + torch.einsum("bij->j", y).sum()
+        begin = end
+        if total > n:
+            break
+    return total, begin
+
+
+def test_layers_of_open_sizes_under_inference_mode():
+    layer, x = torch.nn.Linear(4, 6, bias=False), torch.rand(2, 6, 4)
+    staged = tg.function(torch.inference_mode()(functools.partial(layers_in_pieces, layer=layer)))
+    for n in (-100.0, 100.0):
+        for a, b in zip(
+            staged(x, torch.tensor(n)), layers_in_pieces(x, torch.tensor(n), layer), strict=True
+        ):
+            torch.testing.assert_close(a, b, check_device=False)
+
+
+def test_what_remains_for_a_dimension_of_a_view():
+    def f(x, n):
+        y = x[: int(n)]
+        return y.view(y.shape[0], -1, 2) + 1
+
+    staged, x = tg.function(f), torch.rand(3, 4)
+    for n in (2, 3, 1):
+        torch.testing.assert_close(staged(x, torch.tensor(n)), f(x, n))
+    assert "f32[?,2,2] = aten.view" in str(staged.concrete_functions[0].graph)
+    with pytest.raises(RuntimeError, match="ambiguous"):
+        staged(x, torch.tensor(0))

@@ -16,6 +16,7 @@ from .. import special_results, union
 from ..call_rules import is_user_function
 from ..calls import call
 from ..registry import handles
+from ..staged_array import StagedArray
 from ..staging import is_staged
 from ..strings import StagedString
 
@@ -52,6 +53,9 @@ def _plain(function: Any, args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+_NUMBERS = frozenset([int, float, bool])  # what makes one of an array without dims
+
+
 def unless_staged(function):
     """The built-in itself when nothing is staged; each option of a union apart."""
 
@@ -60,6 +64,13 @@ def unless_staged(function):
         def run(*args, **kwargs):
             if union.holds_union(args, kwargs):
                 return union.apply(run, *args, **kwargs)
+            if (
+                function in _NUMBERS
+                and args
+                and isinstance(args[0], StagedArray)
+                and not args[0].ndim
+            ):
+                args = (args[0].tensor, *args[1:])
             if not _any_staged(args) and not _any_staged(kwargs.values()):
                 return _plain(function, args, kwargs)
             return form(*args, **kwargs)

@@ -127,7 +127,7 @@ def log(logger, level, message, *args, **options):
 
 @handles(warnings.warn)
 def warn(message, category=None, stacklevel=1, source=None, **options):
-    if not is_tracing() or journal.depth() < 2:
+    if not is_tracing() or (journal.depth() < 2 and not _of_the_run(message)):
         warnings.warn(message, category, _stack_level(stacklevel), source, **options)
         return
     file, line = user_location() or ("(unknown file)", 0)
@@ -147,7 +147,7 @@ def _stack_level(wanted: int) -> int:
 
 @handles(warnings.warn_explicit)
 def warn_explicit(message, category, filename, lineno, *rest, **options):
-    if not is_tracing() or journal.depth() < 2:
+    if not is_tracing() or (journal.depth() < 2 and not _of_the_run(message)):
         warnings.warn_explicit(message, category, filename, lineno, *rest, **options)
         return
     options |= zip(("module", "registry", "module_globals", "source"), rest)
@@ -156,6 +156,8 @@ def warn_explicit(message, category, filename, lineno, *rest, **options):
 
 def _warn(message: Any, category: Any, file: str, line: int, options: dict[str, Any]) -> None:
     """A warning when the graph runs."""
+    if _of_the_run(message) and isinstance(message, Warning):
+        message, category = message.args[0], type(message)  # which makes it again of the text
     given = isinstance(message, Warning)
     kind = type(message) if given else category
 
@@ -163,6 +165,13 @@ def _warn(message: Any, category: Any, file: str, line: int, options: dict[str, 
         warnings.warn_explicit(message if given else text, kind, file, line, **options)
 
     _send(fstring((message, "s", "")) if given else message, take)
+
+
+def _of_the_run(message: Any) -> bool:
+    """Whether the text of a warning is known only when the graph runs: one of the function's own, or of one that it has made."""
+    if isinstance(message, Warning) and len(message.args) == 1:
+        message = message.args[0]
+    return isinstance(message, StagedString)
 
 
 # ---- files

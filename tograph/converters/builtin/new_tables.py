@@ -98,7 +98,9 @@ def _of_items(kind: type, items: Any) -> Any:
     if kind is set and is_tracing():
         items = _items(items)
         if _staged(items, pairs=False) and not _tensors(items):
-            return _filled(kind_of(set)(), items, {})
+            made: Any = _filled(kind_of(set)(), items, {})
+            made.only_added = not isinstance(items, (set, dict))
+            return made
     return tables.made(noted(unconverted.run(kind, (items,), {})))
 
 

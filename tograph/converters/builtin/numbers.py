@@ -12,7 +12,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString, text_op
 from ...runtime.symbols.funcgraph import current_graph, user_location
 from ...runtime.symbols.required import require
-from ...runtime.symbols.scalars import new_scalar, to_python
+from ...runtime.symbols.scalars import new_scalar, own, to_python
 from ...runtime.traces.shown import shows_staged
 from .. import text_options, union
 from ..calls import call
@@ -76,7 +76,7 @@ def round_(number, ndigits=None):
     if isinstance(digits, torch.SymFloat):
         raise TypeError("'float' object cannot be interpreted as an integer")
     if isinstance(number, SYMBOLS):
-        return number.__round__(digits)
+        return own(number).__round__(digits)
     if not isinstance(number, int | float):
         return round(number, digits)
     graph = current_graph()
@@ -113,6 +113,7 @@ def ord_(c):
 
 @unless_staged(divmod)
 def divmod_(a, b):
+    a, b = own(a), own(b)
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):  # torch has no ``__divmod__``
         kinds = [_kind_name(x) for x in (a, b)]
         raise TypeError("unsupported operand type(s) for divmod(): {!r} and {!r}".format(*kinds))

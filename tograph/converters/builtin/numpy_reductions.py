@@ -24,8 +24,8 @@ from ..call_rules import DECIDING
 from ..calls import call
 from ..left_alone import leave_alone
 from ..registry import handles
-from ..staged_array import DTYPES, StagedArray
-from .torch_functions import tensor
+from ..staged_array import DTYPES, StagedArray, number_or_array
+from .torch_functions import array_of, tensor
 
 _KINDS = (bool, int, float)
 _OF_ARRAYS = {torch.bool: bool, torch.int64: int, torch.float64: float}
@@ -52,10 +52,15 @@ def _form(function: Any, of: Callable[..., torch.Tensor], bools: torch.dtype, em
     @handles(function)
     @union.each
     def form(*args: Any, **named: Any) -> Any:
+        if args and isinstance(args[0], StagedArray) and named.get("axis") is None:
+            args = (StagedArray(args[0].tensor.reshape(-1)), *args[1:])
         kinds = kinds_of_numbers(args[0]) if is_tracing() and len(args) == 1 else None
+        single = isinstance(args[0], StagedArray) and args[0].tensor.dtype == torch.float32
+        kinds = {float} if single and len(args) == 1 and args[0].ndim == 1 else kinds
         if kinds is None or not named.keys() <= {"axis", *options} or named.get("axis") not in (None, 0, -1):  # fmt: skip
             return leave_alone(function, args, named)
         dtype = torch.float64 if float in kinds else integers if int in kinds else bools
+        dtype = torch.float32 if single else dtype
         given = args[0]
         items = (
             given.tensor.to(dtype) if isinstance(given, StagedArray) else tensor(given, dtype=dtype)
@@ -63,7 +68,7 @@ def _form(function: Any, of: Callable[..., torch.Tensor], bools: torch.dtype, em
         if empty:
             require(items.shape[0] > 0, ValueError(empty))
         rest = {name: x for name, x in named.items() if name != "axis"}
-        return call(of, items, **rest).item()
+        return number_or_array(call(of, items, **rest))
 
 
 def _spread(of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -147,6 +152,8 @@ def _array(function: Any) -> None:
         plain = (
             is_tracing() and len(args) == 1 and named.keys() <= {"dtype"} and (dtype or not named)
         )
+        if plain and isinstance(args[0], torch.Tensor):
+            args = (array_of(args[0], shares=function is np.asarray),)
         if plain and isinstance(args[0], StagedArray):
             return StagedArray(args[0].tensor.to(dtype)) if dtype else args[0]
         kinds = (

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from ...errors import UnsupportedOpError
+from ...runtime import control_flow
 from ...runtime.gradients import determinants, grad_fields
 from ...runtime.library import autograd_functions, custom, grads, hooks
-from ...runtime.symbols import journal
+from ...runtime.symbols import journal, valueless
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import to_python
-from ...runtime.symbols.symbolic import as_symbolic, scalar_of
+from ...runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of
 from ...runtime.symbols.valueless import no_array, no_elements
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
@@ -27,7 +28,7 @@ from ..growing_lists import is_growing, nested_tensor
 from ..joined_lists import JOINS
 from ..registry import METHODS, TENSOR_METHODS, handles
 from ..resolved import resolved
-from ..staged_array import StagedArray
+from ..staged_array import NUMPY, StagedArray
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -144,12 +145,28 @@ def from_numpy(array):
     )
 
 
-def _numpy(x, **options):
-    """The array of a tensor from outside, where what that holds is known (``contents``)."""
-    return (as_symbolic(x) if is_tracing() else x).numpy(**options)
+@union.each
+def _numpy(x, *, force=False):
+    return array_of(x.detach() if force else x) if is_tracing() else x.numpy(force=force)
+
+
+def array_of(x, shares=True):
+    """The array of a tensor: of one from outside where what that holds is known (``contents``), else one of the run.
+
+    Where it ``shares`` the memory of the tensor, that is not written after it.
+    """
+    x = as_symbolic(x)
+    known = None if x.requires_grad else valueless.ARRAY(x, shares)
+    if known is not None or x.requires_grad or x.dtype not in NUMPY:
+        return x.numpy() if known is None else known
+    made = x.detach().clone()
+    if shares:
+        control_flow.lose(made, [x.storage_], "the array of a tensor")
+    return StagedArray(made)
 
 
 TENSOR_METHODS["numpy"] = _numpy
+handles(SymTensor.numpy)(_numpy)
 
 
 def _of_memory(function, name):

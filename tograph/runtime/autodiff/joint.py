@@ -169,7 +169,10 @@ def _outputs(graph: Graph, func: FuncGraph, inputs: list[Any]) -> tuple[list[Any
 
 
 def _requires_grad(x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and x.requires_grad
+    """Whether a gradient of it can be taken: a view that was taken without gradients says that it requires one, but has no place to keep it."""
+    if not isinstance(x, torch.Tensor) or not x.requires_grad:
+        return False
+    return x.grad_fn is not None or not x._is_view()
 
 
 def _gradients(

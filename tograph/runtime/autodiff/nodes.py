@@ -22,6 +22,7 @@ from .looked import Doubtful, everything, modified
 from .nesting import flattened, nested, spread
 from .routes import is_there
 from .spare import Spare
+from .unbased import unbased
 
 if TYPE_CHECKING:
     from .pairs import Pair
@@ -144,7 +145,8 @@ def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
     state = _generators(inputs) if pair.random else None
     with torch.no_grad():
         before = [inputs[i].detach().clone() for i in pair.before]
-    box += [pair.program.run(*inputs), state, before]
+        outs = unbased(pair.program.run(*inputs), len(pair.graph.outputs), inputs)
+    box += [outs, state, before]
 
 
 class _Apply(torch.autograd.Function):

@@ -36,7 +36,7 @@ from .raising import (
     refuse,
     tell,
 )
-from .regions import ambient, close, is_module_globals, trace_region, unmoved
+from .regions import ambient, attempted, close, is_module_globals, trace_region, unmoved
 from .sameness import same_tensor
 from .seeds import outermost
 from .trying import in_body, staged_try
@@ -51,6 +51,7 @@ __all__ = [
     "Unreachable",
     "alternative",
     "ambient",
+    "attempted",
     "by_sizes",
     "caught",
     "close",

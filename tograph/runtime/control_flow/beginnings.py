@@ -29,7 +29,9 @@ def begin_with(rounds: Rounds, found: Outcome, changed: frozenset[Any]) -> None:
     places = _given(rounds, found)
     if places is None:
         return
-    places |= {p.key: p for p in found.state if p.key in changed and p.key not in places}
+    known = [p for p in found.state if p.key in changed and p.key not in places]
+    # A list that a variable held in an earlier round of the loop around may be out of reach in this one: to write it would be to write what is outside.
+    places |= {p.key: p for p in within_reach(known, [rounds.test, rounds.body], memory=False)}
     places |= storages_at(found.slots)
     others = [p for p in found.state if p.key not in places]
     places |= counterparts(others, found.functions, rounds.functions)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from ...errors import LoopShapeError, LoopTypeError, ShapeInvariantError
@@ -15,7 +17,7 @@ from ..symbols.journal import Location as Place
 from ..symbols.misuse import check_loop_limits
 from ..values import joins
 from ..values.joins import generalize, join
-from ..values.structure import Choice, Leaf, Spec, Tree, spec_of
+from ..values.structure import Choice, Const, Leaf, Spec, Tree, spec_of
 from .joining import growing, one_list
 
 
@@ -63,6 +65,15 @@ def length(spec: Spec) -> int:
         return 0
     own = len(spec.parts) if issubclass(spec.cls, list) else 0
     return max(own, max(map(length, spec.parts), default=0))
+
+
+def copies(spec: Spec) -> int:
+    """How many functions made from one ``def`` or ``lambda`` a name may hold."""
+    if not isinstance(spec, Choice):
+        return 0
+    held = [o.value for o in spec.options if isinstance(o, Const)]
+    codes = Counter(f.__code__ for f in held if isinstance(f, FunctionType))
+    return max(codes.values(), default=0)
 
 
 def shape_of(spec: Spec) -> str | None:
@@ -129,7 +140,29 @@ def together(a: Spec, b: Spec, place: Place) -> Spec:
     return joins.texts(joins.numbers(growing(one_list(join(a, b), [a, b], place))))
 
 
-def rises(found: Sequence[int], rounds: int) -> bool:
-    """Whether a number rose in each of the last rounds."""
+MAX_DEEPER = 4  # rounds in a row after each of which an object holds one more of its kind
+MAX_LONGER = 8  # the same where a list has more items, as one that a window bounds has not
+MAX_COPIES = 4  # the same where a name may hold one more function of one ``def``
+
+
+class Growth:
+    """What gets larger from round to round: objects hold one more of their kind, as a tree that grows, lists have more items, as one in a list that is
+    replaced by longer ones, or a name may be one more function that an iteration has made.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Callable[[Spec], int], int, list[int]]] = [(depth, MAX_DEEPER, []), (length, MAX_LONGER, []), (copies, MAX_COPIES, [])]  # fmt: skip
+
+    def add(self, specs: Sequence[Spec]) -> None:
+        """The state of one more round."""
+        for size, _, sizes in self.found:
+            sizes.append(max(map(size, specs), default=0))
+
+    def goes_on(self) -> bool:
+        """Whether something rose in each of the last rounds."""
+        return any(_rises(sizes, most) for _, most, sizes in self.found)
+
+
+def _rises(found: Sequence[int], rounds: int) -> bool:
     last = found[-rounds - 1 :]
     return len(last) > rounds and all(a < b for a, b in itertools.pairwise(last))

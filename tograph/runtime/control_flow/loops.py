@@ -39,7 +39,7 @@ from .loop_regions import (
     known_to_begin,
     trace_with_state,
 )
-from .loop_specs import LoopOptions, depth, endless, initial_spec, length, next_spec, opened, rises
+from .loop_specs import Growth, LoopOptions, endless, initial_spec, next_spec, opened
 from .loop_tests import limited, predicate_value, removable, rotated
 from .number_state import NumberState
 from .recomputed import Recomputed
@@ -57,8 +57,6 @@ from .telling import Told
 from .unrolled import unrolled
 
 MAX_ROUNDS = 16
-MAX_DEEPER = 4  # rounds in a row after each of which an object holds one more of its kind
-MAX_LONGER = 8  # rounds in a row after each of which a list has more items, as one that a window bounds has not
 
 
 def staged_while(
@@ -175,8 +173,7 @@ class Rounds:
         self.before = {p.key: s for p, s in zip(self.state, self.specs)}
         self.moving: list[tuple[Place, Spec]] = []
         self.taken_over: list[Place] = []  # from an earlier search, not yet seen to be changed
-        self.depths: list[int] = []
-        self.lengths: list[int] = []
+        self.growth = Growth()
         self.stale: set[Value] = set()
         self.fields = Fields()
 
@@ -326,15 +323,12 @@ class Rounds:
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
         self.fields.extend(self, contents_after(loop, self.state))
-        self.depths.append(max(map(depth, self.specs), default=0))
-        self.lengths.append(max(map(length, self.specs), default=0))
+        self.growth.add(self.specs)
         return False
 
     def goes_on(self) -> bool:
-        """Whether each iteration makes something larger, so that the rounds take longer and longer: objects hold one more of their kind, as a
-        tree that grows, or lists have more items, as one in a list that is replaced by longer ones.
-        """
-        return rises(self.depths, MAX_DEEPER) or rises(self.lengths, MAX_LONGER)
+        """Whether each iteration makes something larger, so that the rounds take longer and longer."""
+        return self.growth.goes_on()
 
     def _joined(self, left: Sequence[Any]) -> list[Spec]:
         """The specs of the state joined with those of what an iteration left."""

@@ -74,6 +74,14 @@ def _run(function: Callable[[], Any], stage_errors: bool) -> tuple[Any, bool]:
     return MISSING, True
 
 
+def attempted(function: Callable[[], Any], stage_errors: bool = True) -> tuple[Any, bool]:
+    """What a callable gives, and whether it raises whenever the graph gets here: that is recorded."""
+    try:
+        return _run(function, stage_errors)
+    except Unreachable:
+        return MISSING, True
+
+
 def trace_region(
     name: str,
     function: Callable[[], Any],
@@ -95,10 +103,7 @@ def trace_region(
             if before is not None:
                 before(graph)
             given = set(log.entries)
-            try:
-                result, raised = _run(function, stage_errors)
-            except Unreachable:
-                raised = True
+            result, raised = attempted(function, stage_errors)
         changed = {k: (p, p.get()) for k, (p, _) in log.entries.items()}
     finally:
         journal.unwind(log)

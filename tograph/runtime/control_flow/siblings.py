@@ -95,15 +95,21 @@ def absent(spec: Spec) -> bool:
     return isinstance(spec, Const) and (spec.value is None or spec.value is MISSING)
 
 
-def within_reach(places: Sequence[Place], functions: Sequence[Any]) -> list[Place]:
-    """Those of another copy's places that exist here too: memory from outside of both, and what ``functions`` reach."""
+def within_reach(
+    places: Sequence[Place], functions: Sequence[Any], memory: bool = True
+) -> list[Place]:
+    """Those of another copy's places that exist here too: memory from outside of both (without ``memory`` any), and what ``functions`` reach."""
     graph = current_graph()
     owned = [p for p in places if not isinstance(p.keep, Storage) and p.key[0] not in _MEMORY]
     known = reachable(functions, [p.keep for p in owned]) if owned else set()
     return [
         p
         for p in places
-        if (id(p.keep) in known or is_module_globals(p) if p in owned else _visible(p, graph))
+        if (
+            id(p.keep) in known or is_module_globals(p)
+            if p in owned
+            else not memory or _visible(p, graph)
+        )
     ]
 
 

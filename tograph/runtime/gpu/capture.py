@@ -23,25 +23,26 @@ from typing import Any
 import torch
 
 from ..kernels import driver, setter
+from ..kernels.device import few_starts
 from ..kernels.loop_ir import Unsupported
 from ..kernels.recording import Pool, again_if_disturbed, settle
 from ..kernels.triton_loops import ACTIVE
 from . import fused_code
 from .coalescing import coalesced
+from .compacting import compact
 from .execute import Stepwise
 from .fusing import guarded, loops, ways
 from .hazards import forks, streams
-from .library import asserts
+from .library import asserts, settings
 from .messages import Room, told
 from .plan import Call, Conditional, Host, Plan, Run, Set, Setting, Step, View
-from .probe import probe_plan
+from .probe import NODES, probe_plan, unavailable
 from .refresh import Refresh, separate
 from .steps import parts
 from .storage import aligned
 from .visits import visited
 
 Path = tuple[int, ...]
-NODES = ("while", "if", "switch")
 
 
 class Captured(Stepwise):
@@ -56,18 +57,20 @@ class Captured(Stepwise):
         moving: Mapping[Any, torch.Tensor] | None = None,
         fork: bool = True,
         fuse: Callable[[Plan, Collection[Any]], Plan] | None = None,
+        form: Callable[[Plan], Plan] = compact,
     ):
         """``bound``: inputs that are read where they are; each call has to be given them there. ``moving``: those that may be elsewhere
         in each call (``refresh``).
 
         ``fork``: whether independent steps go on streams of their own. ``fuse``: what has kernels set the handles of their conditions
-        (``fused_code.fused_for``); without it each handle is set by a kernel of its own.
+        (``fused_code.fused_for``); without it each handle is set by a kernel of its own. ``form``: of the plan, with fewer nodes.
         """
-        if why := _unavailable(plan) or (driver.loadable() if moving else ""):
+        if why := unavailable(plan) or (driver.loadable() if moving else ""):
             raise driver.DriverError(why)
         there = {v: aligned(x) for v, x in (moving or {}).items()}
-        made = separate(coalesced(plan), there)
+        made = separate(form(plan), there)
         super().__init__(fuse(made, there) if fuse else made, bound={**(bound or {}), **there})
+        self.asked = settings() if any(isinstance(s, Call) for s, _ in plan.walk()) else ()
         self.refresh = Refresh(there)
         self.memory.moving = frozenset(there)
         self.handles: dict[tuple[int, str], driver.Handle] = {}
@@ -316,37 +319,34 @@ _REFUSED = (RuntimeError, Unsupported, TypeError, ValueError, AttributeError)
 
 
 def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
-    """With lanes, and with handles that are set by the kernels that compute conditions; without lanes, and then without both, where that is refused."""
+    """With lanes, with handles that are set by the kernels that compute conditions, and with small kernels as one; without lanes, then without
+    handles set so, and then without all of that, where that is refused.
+    """
     conditions = not plan.nodes().keys().isdisjoint(NODES)
     fuse = fused_code.fused_for if conditions and not unfused(plan) else None
-    others = [(fuse, True), (fuse, False)] if forks(plan.steps, plan.edges) else [(fuse, True)]
-    last = (None, False) if fuse is not None else others.pop()
-    for way in others:
+    ways = [(fuse, True, compact)]
+    ways += [(fuse, False, compact)] if forks(plan.steps, plan.edges) else []
+    ways += [(None, False, compact)] if fuse is not None else []
+    ways += [(None, False, coalesced)] if compact(plan).nodes() != coalesced(plan).nodes() else []
+    for way in ways[:-1]:
         try:
             return _in_way(plan, bound, moving, *way)
         except torch.OutOfMemoryError:
             raise
         except _REFUSED:
             continue
-    return _in_way(plan, bound, moving, *last)
+    return _in_way(plan, bound, moving, *ways[-1])
 
 
-def _in_way(plan: Plan, bound: Any, moving: Any, fuse: Any, fork: bool) -> Captured:
-    return again_if_disturbed(lambda: Captured(plan, bound, moving, fork=fork, fuse=fuse))
-
-
-def _unavailable(plan: Plan) -> str:
-    """Why the driver cannot make the nodes of a plan; a straight line needs no driver but torch's."""
-    nodes = plan.nodes()
-    if nodes.keys().isdisjoint(NODES):
-        return ""
-    return driver.available(driver.SWITCH if "switch" in nodes else driver.CONDITIONAL)
+def _in_way(plan: Plan, bound: Any, moving: Any, fuse: Any, fork: bool, form: Any) -> Captured:
+    with few_starts():
+        return again_if_disturbed(lambda: Captured(plan, bound, moving, fork=fork, fuse=fuse, form=form))  # fmt: skip
 
 
 def lacking(plan: Plan) -> str:
     """Why a plan is not captured on its device; empty where it is worth trying."""
     loops = not plan.nodes().keys().isdisjoint(NODES)
-    return _unavailable(plan) or (probed(plan.device) if loops else "")
+    return unavailable(plan) or (probed(plan.device) if loops else "")
 
 
 def unfused(plan: Plan) -> str:
@@ -388,7 +388,8 @@ def _fused_to_try(plan: Plan, kept: Collection[Any]) -> Plan:
 def _tried(make: Callable[[], Captured]) -> str:
     """What is wrong with the loop of ``probe_plan``; empty where nothing is."""
     try:
-        made = again_if_disturbed(make)
+        with few_starts():
+            made = again_if_disturbed(make)
         found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
     except torch.OutOfMemoryError:  # says nothing about the device
         raise

@@ -8,7 +8,8 @@ A pair ``T <- S`` of a list of steps goes if
 * S is memory of the plan that is used in this list only, and one step writes it;
 * behind that step nothing in the list reads or writes T, up to the copy;
 * behind the copy S is not read where T may have changed, and before that step, in a body that runs again, it is not read at all;
-* that step does not read T, or is a kernel that reads each element of T only where it writes it (``Run.inplace``).
+* that step does not read T, or is a kernel that reads each element of T only where it writes it (``Run.inplace``), or a product that is
+  added to T.
 
 Chunks of predicated bodies need the copies: there a body changes the state by them alone.
 """
@@ -20,7 +21,10 @@ from dataclasses import replace
 from typing import Any
 
 from .plan import Call, Conditional, Copy, Host, Place, Plan, Run, Set, Step, View
-from .steps import bases, both, map_places, walk, writes
+from .steps import bases, both, map_places, places_in, walk, writes
+
+# Library functions that may write where their first argument is: torch then copies it nowhere.
+ADDED = frozenset(["aten.addmm.default", "aten.addmv.default", "aten.addbmm.default", "aten.baddbmm.default"])  # fmt: skip
 
 
 def coalesced(plan: Plan) -> Plan:
@@ -109,6 +113,8 @@ class _Coalescing:
     def _may_write(self, step: Step, source: Place, target: Place) -> bool:
         if target not in self._touched(step, both):
             return True
+        if isinstance(step, Call) and step.op in ADDED:
+            return step.args[0] is target and target not in {self.base(p) for p in places_in((step.args[1:], step.kwargs))}  # fmt: skip
         if not isinstance(step, Run):
             return False
         outs = [n for n, p in step.arguments.items() if p is source]

@@ -55,6 +55,7 @@ class Stepwise:
     """Runs the steps of a plan one after another. ``run(*inputs)`` gives the outputs of the graph."""
 
     captures = False  # whether addresses of memory are fixed when it is made
+    asked: tuple[Any, ...] = ()  # of torch, that library functions were captured with
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Stepwise:
         self._known = {self._home}
         kernels = {
             s.source.name: s
-            for s, _ in plan.walk()
+            for s in (*plan.once, *(s for s, _ in plan.walk()))
             if isinstance(s, Run) and not isinstance(s, Setting)
         }
         device.prepare((s.source, {n: self.at(p) for n, p in s.arguments.items()}) for s in kernels.values() if self.memory.of.keys() >= {*s.arguments.values()})  # fmt: skip
@@ -84,6 +85,9 @@ class Stepwise:
         self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
             None  # is given the memory of each run
         )
+        with on(self.memory.device):
+            for step in plan.once:
+                Stepwise._run(self, step)
 
     def run(self, *inputs: Any) -> list[Any]:
         """Failed where a kernel reports an error or a library function raises one; nothing outside has changed then."""

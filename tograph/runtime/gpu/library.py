@@ -77,3 +77,21 @@ def out_form(op: str) -> Any:
         if [k for k in known if k in wanted] == wanted and all(a.has_default_value() for a in more):
             roomier = roomier or form
     return roomier
+
+
+# What torch is asked for when a library function is started, and a captured graph keeps: names of functions of ``torch._C``.
+_SETTINGS = ("_get_cublas_allow_fp16_reduced_precision_reduction", "_get_cublas_allow_bf16_reduced_precision_reduction", "_get_cublas_allow_fp16_accumulation",
+    "_get_cudnn_benchmark", "_get_cudnn_deterministic", "_get_cudnn_enabled", "_get_deterministic_algorithms", "_get_blas_preferred_backend")  # fmt: skip
+
+
+def settings() -> tuple[Any, ...]:
+    """The precision and the algorithms that library functions are to have now: a graph that was captured with others is not what eager PyTorch does."""
+    precision, asked = _questions()
+    return (*(precision("cuda", op) for op in ("matmul", "conv", "rnn") if precision), *(ask() for ask in asked))  # fmt: skip
+
+
+@functools.cache
+def _questions() -> tuple[Any, list[Any]]:
+    """As far as this version of torch knows them."""
+    asked = [f for name in _SETTINGS if (f := getattr(torch._C, name, None)) is not None]
+    return getattr(torch._C, "_get_fp32_precision_getter", None), asked

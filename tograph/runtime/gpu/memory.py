@@ -56,3 +56,7 @@ class Frame:
 
     def ends(self, v: Value) -> bool:
         return self.lifetimes.ends(v, self.step)
+
+    def reads(self, v: Value) -> bool:
+        """Whether any step reads a value, or the graph gives it."""
+        return v in self.lifetimes.last

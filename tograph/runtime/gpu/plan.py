@@ -62,6 +62,7 @@ class Plan:
     layouts: dict[Place, Meta] = field(default_factory=dict)  # of views
     form: Any = None  # the ``Bounded`` graph that it is the plan of
     trials: dict[str, Any] = field(default_factory=dict)  # of loops that may be measured, by kernel
+    once: list[Run] = field(default_factory=list)  # run when its memory is made (``once``)
     # Inputs that it writes, and their numbers among the graph's.
     stored: dict[Place, int] = field(default_factory=dict)
 
@@ -97,6 +98,7 @@ class Plan:
         head = f"plan {self.name} on {self.device}: {nodes or 'no nodes'}; {len(self.buffers)} buffers, {self.memory} bytes"  # fmt: skip
         names = _Names(self)
         lines = [f"  in  {names.of(v)}: {v.type}" for v in self.inputs]
+        lines += [f"  once: {s}{_arguments(s, names)}" for s in self.once]
         lines += _lines(self, self.steps, 1, names)
         lines.append(f"  out {', '.join(names.of(v) for v in self.outputs)}")
         return "\n".join([head, *lines])

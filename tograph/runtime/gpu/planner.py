@@ -259,10 +259,11 @@ class _Planner(Conditionals, SingleOps):
         out: list[Step] = [
             self._run(loop.source, places | each, node, [*loop.outputs, triton_loops.STEPS])
         ]
-        out.append(Call("aten.argmax.default", (steps,), {}, [last], node.location))
-        for n, v in zip(loop.outputs, node.outputs):
-            if n in loop.counted:
-                out.append(Call("aten.take.default", (each[n], last), {}, [v], node.location))
+        wanted = [(n, v) for n, v in zip(loop.outputs, node.outputs) if n in loop.counted and self.frame.reads(v)]  # fmt: skip
+        if wanted:
+            out.append(Call("aten.argmax.default", (steps,), {}, [last], node.location))
+        for n, v in wanted:
+            out.append(Call("aten.take.default", (each[n], last), {}, [v], node.location))
         return out
 
     def _shaped(self, node: Node, name: str) -> triton_loops.LoopSource:

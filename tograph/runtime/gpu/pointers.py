@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .coalescing import coalesced
+from .compacting import compact
 from .forms import Form, Plain
 from .plan import Host, Plan
 from .refresh import movable
@@ -38,7 +38,7 @@ class Pointers:
             for i, f in enumerate(plan.form.inputs)
             if _reads(f) and not yields and i not in elsewhere
         }
-        told = movable(coalesced(plan)) if self._places else {}
+        told = movable(compact(plan)) if self._places else {}
         numbers = places(plan, frozenset(self._places))
         self._movable = frozenset(i for v, i in numbers.items() if v in told)
 

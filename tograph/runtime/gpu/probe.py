@@ -1,10 +1,13 @@
-"""The graph that conditional nodes are tried on: tiny, and with a known answer."""
+"""What conditional nodes need, and the graph that they are tried on: tiny, and with a known answer."""
 
 from __future__ import annotations
 
 from ..graph.text import parse_graph
+from ..kernels import driver
 from . import planner
 from .plan import Plan
+
+NODES = ("while", "if", "switch")
 
 _PROBE = """
 probe(%n: i64[]@DEVICE) {{
@@ -27,3 +30,11 @@ probe(%n: i64[]@DEVICE) {{
 def probe_plan(device: str) -> Plan:
     """A loop that adds the numbers from n down to 1, as a WHILE node."""
     return planner.plan(parse_graph(_PROBE.format().replace("DEVICE", device)), whole=False)
+
+
+def unavailable(plan: Plan) -> str:
+    """Why the driver cannot make the nodes of a plan; a straight line needs no driver but torch's."""
+    nodes = plan.nodes()
+    if nodes.keys().isdisjoint(NODES):
+        return ""
+    return driver.available(driver.SWITCH if "switch" in nodes else driver.CONDITIONAL)

@@ -20,7 +20,7 @@ import torch
 from ..graph.ir import Graph
 from ..graph.types import ListType, OptionalType, ScalarType
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpus_in, launch, tuner
+from ..kernels.device import LoopKernel, gpus_in, launch_rarely, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.loop_numbers import FULL
@@ -29,6 +29,7 @@ from ..recording.variables import Variable
 from ..values.keys import user_modes
 from . import capture, direct, library, message_kernels, planner
 from .coalescing import coalesced
+from .compacting import compact
 from .execute import Chunked, Stepwise
 from .forms import Held
 from .fusing import fused
@@ -76,7 +77,7 @@ class Program:
         found = gpus_in(self.graph)
         device = found[0] if len(found) == 1 else ""  # the plan says that several are too many
         choose = tuner(device) if device else estimate
-        self.loops = self.loops or Loops(device or "cpu", launch)
+        self.loops = self.loops or Loops(device or "cpu", launch_rarely)
         shapes = self.loops.shape
         self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=shapes)
         self._yields = any(isinstance(s, Host) for s, _ in self.plan.walk())
@@ -95,11 +96,14 @@ class Program:
             raise Unsupported(f"{type(error).__name__}: {error}") from error
 
     def _bind(self, inputs: Sequence[Any]) -> None:
-        """Capture again, for the inputs that stay where they are and those that are told to the graph.
+        """Capture again, for the inputs that stay where they are and those that are told to the graph, and for other settings of torch.
 
         Unsupported where there is not even memory for a graph that copies them.
         """
-        if not self._runner.captures or not self.pointers.moved(inputs):
+        if not self._runner.captures:
+            return
+        others = self._runner.asked != () and self._runner.asked != library.settings()
+        if not self.pointers.moved(inputs) and not others:
             return
         self._runner.leave()
         del self._runner  # with its memory
@@ -160,7 +164,8 @@ class Program:
     @property
     def kernels(self) -> list[LoopKernel]:
         """The Triton kernels of the plan, each once."""
-        found = {s.source.name: s for s, _ in self.plan.walk() if isinstance(s, Run)}
+        plan = self._runner.plan
+        found = {s.source.name: s for s in (*plan.once, *(s for s, _ in plan.walk())) if isinstance(s, Run)}  # fmt: skip
         return [LoopKernel(n, s.source, (str(s.location),), s.choice) for n, s in found.items()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
@@ -310,7 +315,7 @@ def described(graph: Graph, device: str = "cuda:0") -> str:
     """The plan of a graph as text, of one on the CPU as it would be on ``device``; or why there is none."""
     try:
         made = planner.plan(graph if on_gpu(graph) else retarget(graph, device))
-        made = fused(visited(told(coalesced(made))))
+        made = fused(compact(visited(told(coalesced(made)))))
     except Unsupported as why:
         return f"plan {graph.name}: the host runs it op by op: {why}"
     return "\n".join([str(made), *(f"  forbidden: {problem}" for problem in check(made))])

@@ -31,7 +31,8 @@ class Run:
     """A Triton kernel. ``arguments``: the memory for each parameter of its signature.
 
     ``writes``: the parameters that it writes. ``inplace``: for each of them those that may be the same memory, since no
-    element is read after it is written. ``choice``: its block sizes, and how they were found.
+    element is read after it is written. ``choice``: its block sizes, and how they were found. ``rereads``: those of the written ones that it
+    reads too.
     """
 
     source: Source
@@ -40,6 +41,7 @@ class Run:
     writes: frozenset[str] = frozenset()
     inplace: dict[str, frozenset[str]] = field(default_factory=dict)
     choice: str = ""
+    rereads: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"kernel {self.source.name}<{self.source.programs} programs of {self.source.warps} warps>"
@@ -273,7 +275,7 @@ def reads(step: Step) -> list[Place]:
     """The places that a step reads, those inside of it left out."""
     if isinstance(step, Run):
         kept = isinstance(step, Update)  # what it does not write over is read, in a way
-        return [p for n, p in step.arguments.items() if kept or n not in step.writes]
+        return [p for n, p in step.arguments.items() if kept or n not in step.writes or n in step.rereads]  # fmt: skip
     if isinstance(step, (Call, Host)):
         return list(places_in((step.args, step.kwargs)))
     if isinstance(step, View):

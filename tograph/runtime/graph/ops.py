@@ -199,6 +199,9 @@ _MAY_FAIL = frozenset((
     "scatter_reduce", "index_reduce", "binary_cross_entropy", "_linalg_check_errors", "_linalg_eigh", "linalg_eig",
     "_linalg_svd", "linalg_lstsq", "_embedding_bag", "embedding_bag", "_ctc_loss", "histc"
 ))  # fmt: skip
+# Draws whose arguments hold probabilities or the like; those that take a number know it while tracing.
+_FAILING_DRAWS = frozenset(("aten.bernoulli.default", "aten.binomial.default", "aten.poisson.default", "aten.normal.Tensor_float", "aten.normal.float_Tensor",
+                            "aten.normal.Tensor_Tensor"))  # fmt: skip
 # Ops that fail when they divide an integer by zero; "div" does so with a rounding mode.
 _DIVISIONS = frozenset(("floor_divide", "remainder", "fmod", "div"))
 # Ops whose result is whatever the memory held.
@@ -258,7 +261,7 @@ def _torch_row(name: str) -> Op:
     defined = base not in _UNINITIALISED
     effects = Effects(
         random=torch.Tag.nondeterministic_seeded in func.tags,
-        may_fail=base in _MAY_FAIL,
+        may_fail=base in _MAY_FAIL or name in _FAILING_DRAWS,
         foldable=defined,
         mergeable=defined,
     )
@@ -455,6 +458,8 @@ register(
 register("tg.part", run=lambda x, k: torch.view_as_real(x)[..., k], effects=PURE, gradient=NONE, kernel=NONE)  # fmt: skip
 register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
+# The same where native code has to decline if it is a view of an argument.
+register("tg.apart", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.isinstance",
     run=lambda x, kinds: isinstance(x, plain(kinds)),

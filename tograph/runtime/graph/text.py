@@ -32,12 +32,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ...errors import GraphSyntaxError, NotAGraphError
+from ...errors import GraphSyntaxError, NotAGraphError, VerifyError
 from . import ir
+from .arities import misfit
 from .ir import Graph, Node, Value, all_nodes, items_in
 from .ops import REGION_OPS, REQUIRED_REGIONS, OpaqueObject, exists
 from .text_constants import TORCH, Tokens
 from .types import parse_type
+from .verification import verify
 
 
 class _Writer:
@@ -271,6 +273,9 @@ class _Reader:
         tokens = Tokens(self, rest, known)
         args, kwargs = tokens.arguments()
         names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]
+        wrong = None if op in REGION_OPS else misfit(op, args, kwargs or (), len(names))
+        if wrong:
+            raise self.fail(wrong)
         node = Node(op, args, kwargs, location=location, grad=grad)
         node.unsure = unsure
         marks = tokens.rest()
@@ -330,6 +335,10 @@ def parse_graph(text: str) -> Graph:
     if reader.at != len(reader.lines):
         reader.at += 1
         raise reader.fail("text after the end of the graph")
+    try:
+        verify(graph)
+    except VerifyError as error:
+        raise GraphSyntaxError(f"the graph is not well formed: {error}") from None
     return graph
 
 

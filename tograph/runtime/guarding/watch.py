@@ -270,7 +270,8 @@ class Watch(FunctionReads):
         source = self.source_of(m)
         if source is not None:
             some = " or ".join([*(f"{{0}}.{n}" for n in _HOOKS), "'forward' in {0}.__dict__"])
-            found = any(getattr(m, n) for n in _HOOKS)
+            # those that the function itself has registered or removed are not asked for again
+            found = any(pre_content(getattr(m, n)) for n in _HOOKS)
             self.check(source, "hooks", f"bool({some}) is {found or 'forward' in vars(m)}")
             for name in _HOOKS if found else ():
                 self.whole_value(getattr(m, name), self.step(source, "attr", name))

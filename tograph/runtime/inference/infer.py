@@ -102,7 +102,12 @@ def _with_dtypes(out: Any, dtypes: tuple[torch.dtype, ...]) -> Any:
     return out if out.dtype is dtypes[0] else out._replace(dtype=dtypes[0])
 
 
-_REFUSALS = (RuntimeError, IndexError, TypeError, ValueError)
+_REFUSALS = (
+    RuntimeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)  # a meta kernel may look a dtype up that is not there
 
 
 def _refused(func: Any, args: tuple, kwargs: dict) -> None:

@@ -31,6 +31,12 @@ _OTHERS = frozenset((
 ))  # fmt: skip
 # Ops that take positions from a tensor: small ones hold zeros for them.
 _INDEXED = frozenset(("nll_loss_forward", "index_copy", "index_fill"))
+# Ops that are torch's own at run time, too, but whose kernels have no form for bools or complex numbers: what runs before and behind one has to know it.
+_NOT_OF_ALL = frozenset((
+    "sort", "topk", "kthvalue", "mode", "nanmedian", "_unique2", "unique_dim", "unique_consecutive", "searchsorted", "bucketize", "trace",
+    "mm", "mv", "dot", "vdot", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "linear",
+))  # fmt: skip
+_SOME = frozenset((torch.bool, torch.complex32, torch.complex64, torch.complex128))
 _found: dict[Any, tuple[torch.dtype, ...]] = {}
 
 
@@ -40,7 +46,7 @@ def dtypes(func: Any, args: tuple, kwargs: dict) -> tuple[torch.dtype, ...] | No
     Raises what torch raises for arguments of these dtypes.
     """
     base = func._schema.name.split("::")[-1]
-    if not _asked(func, base):
+    if not _asked(func, base) and not (base in _NOT_OF_ALL and _of_some((args, kwargs))):
         return None
     try:
         open_size = 1 if torch.Tag.pointwise in func.tags else 2  # 1 goes with any size beside it
@@ -64,6 +70,15 @@ def _asked(func: Any, base: str) -> bool:
     return torch.Tag.pointwise in func.tags or base in _OTHERS or base in _INDEXED
 
 
+def _of_some(x: Any) -> bool:
+    """Whether there are bools or complex numbers among the arguments."""
+    if isinstance(x, Meta):
+        return x.dtype in _SOME
+    if isinstance(x, dict):
+        return any(map(_of_some, x.values()))
+    return isinstance(x, (list, tuple)) and any(map(_of_some, x))
+
+
 class _Elsewhere(Exception):
     """A tensor that is not on a CPU."""
 
@@ -75,6 +90,8 @@ def _short(base: str, args: tuple) -> tuple:
     if base == "index_copy" and not all(a.static for a in (args[0], *args[2:4])) and args[2].rank:
         # sizes that only the run knows are whatever the known ones need
         return tuple([a._replace(size=(2,) * a.rank) if isinstance(a, Meta) else a for a in args])
+    if base in ("topk", "kthvalue") and type(args[1]) is int:
+        return (args[0], min(args[1], 1), *args[2:])
     if base == "arange":  # as many numbers as there are arguments, up to 3
         return tuple([type(x)(i + (len(args) == 1)) if type(x) in (int, float) else x for i, x in enumerate(args)])  # fmt: skip
     return args

@@ -10,6 +10,7 @@ them); it returns None when the case is not its own. Views always use the meta k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -946,12 +947,30 @@ def _nll(x, target, weight, reduction, ignore):
 
 @rule("view")
 def _symbolic_view(x, size):
-    """Only for sizes that are known at run time; -1 is what the value itself tells."""
+    """Only for sizes that are known at run time; -1 is what the value itself tells, where it does not follow."""
     if isinstance(size, torch.dtype):
         return None
     if x.static and not any(isinstance(n, SYMBOLS) for n in size):
         return None
-    return like(x, size=[None if type(n) is int and n == -1 else n for n in size])
+    return like(
+        x, size=[_remaining(x.size, size) if type(n) is int and n == -1 else n for n in size]
+    )
+
+
+def _remaining(old: Sequence, new: Sequence) -> int | None:
+    """What -1 stands for in a view whose sizes that only the run knows are sizes of the tensor; None otherwise."""
+    left, known = list(old), 1
+    for n in new:
+        at = next((i for i, m in enumerate(left) if same_size(m, n)), None)
+        if type(n) is int:
+            known *= n if n != -1 else 1
+        elif at is None:
+            return None
+        else:
+            del left[at]
+    if not all(type(n) is int for n in left) or not known or math.prod(left) % known:
+        return None
+    return math.prod(left) // known
 
 
 @rule("expand")

@@ -60,6 +60,8 @@ def loadable() -> str:
     """Why kernels cannot be loaded from images here; an empty string where they can."""
     if isinstance(_cu(), str):
         return f"cuda-bindings is not installed ({_cu()})"
+    if torch.version.hip is not None:
+        return "the device is AMD's"
     return "" if torch.cuda.is_available() else "there is no CUDA device"
 
 
@@ -210,7 +212,8 @@ class Handle:
         flag = cu.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
         handle = cu.CUstream(stream.cuda_stream)
         _checked(cu.cuStreamUpdateCaptureDependencies(handle, [node], *edges, 1, flag))
-        return [params.conditional.phGraph_out[i] for i in range(bodies)]
+        # The list's elements point into memory of the driver's: the graphs themselves are kept.
+        return [cu.CUgraph(int(g)) for g in list(params.conditional.phGraph_out)[:bodies]]
 
 
 def _capture(stream: torch.cuda.Stream) -> tuple[Any, list[Any], int]:

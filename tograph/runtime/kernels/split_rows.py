@@ -1,6 +1,7 @@
 """A long row folded by many programs: one loop IR kernel becomes two.
 
-A GPU has thousands of programs to fill, and a kernel with few outer points and a long row has few. ``split`` cuts the row into
+A GPU has thousands of programs to fill, and a kernel with few outer points and a long row has few. Of a fold down the columns of a matrix one
+program takes as many columns as are read at once, so that there are few of these with thousands of columns too (``down``). ``split`` cuts the row into
 parts: the first kernel folds each part and writes what it has found, the second folds the parts and does the rest. Both
 are plain loop IR kernels, whatever renders them. Positions of extremes go along with their values, so that of
 equals the first one still wins. The order of additions differs from that of one program, as it does between block sizes.
@@ -15,12 +16,14 @@ from .exprs import Maker
 from .folds import identity
 from .loop_ir import Affine, Buffer, Dim, Expr, Kernel, Store, ordered, variable, verify
 from .planning import number
-from .tiles import product
+from .tiles import product, programs, tiles
 
-FEW = 256  # outer points from which on there are programs enough
+FEW = 256  # programs of a kernel from which on there are enough
 LONG = 1 << 15  # points of a row that is worth a second kernel
 PART = 1 << 13  # points of a part, at least
 MOST_PARTS = 1024
+STEPS = 16  # of a program down its columns that are worth a second kernel
+BUSY = 2048  # programs that a device is given, where columns are cut
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,10 @@ def split(kernel: Kernel, parts: int = 0, first: bool = False, equal: bool = Fal
     """
     if not kernel.row:
         return None
-    if not parts and (product(kernel.outer) > FEW or product(kernel.row) < LONG):
+    columns = down(kernel)
+    if not parts and not columns and (product(kernel.outer) > FEW or product(kernel.row) < LONG):
         return None
+    parts, first = parts or columns, first or columns > 0
     folds = [e for e in kernel.body if e.op == "reduce"]
     row = {d.name for d in kernel.row}
     simple = all(kernel.level(e) <= 1 for e in kernel.body) and len(kernel.row) == 1
@@ -57,6 +62,17 @@ def split(kernel: Kernel, parts: int = 0, first: bool = False, equal: bool = Fal
     if any(kernel.store_depends(s) & row for s in kernel.stores):
         return None
     return Splitter(kernel, folds, parts, first, equal).run()
+
+
+def down(kernel: Kernel) -> int:
+    """Into how many parts to cut a fold down columns, so that there are programs enough; 0 where there are, or the fold is along memory."""
+    tile = tiles(kernel)[0]
+    if tile.whole or tile.points == 1:
+        return 0
+    steps, count = -(-product(kernel.row) // tile.row), programs(kernel, tile)
+    if count > FEW or steps < STEPS:
+        return 0
+    return min(MOST_PARTS, -(-steps // 2), max(BUSY // count, 2))
 
 
 class Splitter:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from .exprs import Maker
 from .loop_ir import Affine, Dim, Expr, Kernel, Store, variable, verify
 from .planning import number
-from .split_rows import LONG, MOST_PARTS, PART, Splitter
+from .split_rows import LONG, MOST_PARTS, PART, Splitter, down
 from .tiles import product
 
 FEW = 16  # outer points from which on one kernel is estimated to be faster
@@ -34,22 +34,22 @@ def staged(kernel: Kernel, parts: int = 0) -> Stages | None:
     """The kernels, or None where one is as good or there is none of this form. ``parts``: so many or a few more."""
     if len(kernel.row) != 1 or kernel.may_fail:
         return None
-    length = product(kernel.row)
-    if product(kernel.outer) > (MANY if parts else FEW) or (not parts and length < LONG):
+    length, columns = product(kernel.row), down(kernel)
+    if not columns and (product(kernel.outer) > (MANY if parts else FEW) or (not parts and length < LONG)):  # fmt: skip
         return None
     folds = [e for e in kernel.body if e.op == "reduce"]
     if not folds or any(e.op == "scan" for e in kernel.body) or any(s.address.gathers for s in kernel.stores):  # fmt: skip
         return None
-    wanted = parts or min(MOST_PARTS, -(-length // PART))
+    wanted = parts or columns or min(MOST_PARTS, -(-length // PART))
     exact = next((n for n in range(wanted, 2 * wanted) if length % n == 0), 0)
-    return _Stager(kernel, folds, exact or wanted, bool(exact)).stages()
+    return _Stager(kernel, folds, exact or wanted, columns > 0, bool(exact)).stages()
 
 
 class _Stager(Splitter):
     """``exact``: whether the parts are equal."""
 
-    def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int, exact: bool):
-        super().__init__(kernel, folds, parts, False)
+    def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int, first: bool, exact: bool):
+        super().__init__(kernel, folds, parts, first)
         self.exact = exact
         inner = frozenset([self.row.name])
         self.inner = [s for s in kernel.stores if kernel.store_depends(s) & inner]
@@ -104,7 +104,8 @@ class _Stager(Splitter):
             kept = tuple((n, f) for n, f in s.address.terms if n != self.row.name)
             address = Affine(kept, s.address.offset) + row.scaled(s.address.factor(self.row.name))
             stores.append(Store(s.buffer, address, mapped[s.value]))
-        outer = (*self.kernel.outer, Dim("part", self.parts))
+        part = Dim("part", self.parts)
+        outer = (part, *self.kernel.outer) if self.first else (*self.kernel.outer, part)
         return self._kernel("", outer, (Dim("r0", self.size),), stores)
 
     def _joined(self, folds: Sequence[Expr], last: bool) -> Kernel:

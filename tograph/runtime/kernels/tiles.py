@@ -24,6 +24,7 @@ WHOLE = 16384  # points of a row that a program may hold in registers, of 4 byte
 WALK = 4096  # points of a row at a time where it is walked
 PER_THREAD = 8  # elements of 4 bytes
 MOST_WARPS = 16
+ALONE = 1024  # points of a kernel that is one program
 SQUARE = 1 << 14  # points of a kernel from which on blocks have two axes
 NARROW = 16  # the least size of a loop that is an axis
 
@@ -112,6 +113,9 @@ def _pointwise(kernel: Kernel) -> Tile:
     if points >= SQUARE and (across := _across(kernel)):
         side = 32 if _size(kernel) > 4 else 64
         return Tile(side, side, True, side * side // 512, across)
+    if points <= ALONE:  # one program takes as long as several, and can be one kernel with others
+        block = power_of_two(points)
+        return Tile(block, warps=_warps(block))
     costly = sum(e.op in COSTLY for e in kernel.body)
     block = 1024 if points >= 1 << 17 and costly <= 8 else 256 if points >= 1 << 14 else 128
     block = max(block * 4 // _size(kernel), 64)

@@ -202,8 +202,8 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
                   tuple(kinds.values()), (source, made.metadata))  # fmt: skip
 
 
-def compile_all(jobs: Sequence[tuple[Source, str, Iterable[str] | None]]) -> None:
-    """``compiled`` for each, side by side, and what starts them. What does not compile is left to its start, which says so."""
+def compile_all(jobs: Sequence[tuple[Source, str, Iterable[str] | None]], linked: bool = True) -> None:  # fmt: skip
+    """``compiled`` for each, side by side, and what starts them, if Triton does (``linked``). What does not compile is left to its start, which says so."""
     if len(jobs) < 2 or available():
         return
 
@@ -214,8 +214,13 @@ def compile_all(jobs: Sequence[tuple[Source, str, Iterable[str] | None]]) -> Non
 
     with concurrent.futures.ThreadPoolExecutor(min(len(jobs), COMPILERS)) as pool:
         made = [b for b in pool.map(one, jobs) if b is not None]
-        if not launcher():
+        if linked and not launcher():
             list(pool.map(_linked, {b.signature: b for b in made}.values()))
+
+
+def compiles_launchers() -> bool:
+    """Whether Triton compiles C code for every signature of a kernel, which takes longer than the kernel does."""
+    return not available() and _release() < (3, 9)
 
 
 _links: set[tuple[str, ...]] = set()  # signatures whose launcher has been built

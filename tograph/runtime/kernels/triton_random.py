@@ -172,16 +172,16 @@ def _value(draw: Draw, j: int, kind: str) -> list[str]:
     """Lines that store number ``j``, rounded where torch's kernels round."""
     a, b = draw.first, draw.second
     if draw.kind == "integers":
-        return [f"tl.store(out + i, ((w{j} % {int(b - a)}).to(tl.int64) + {int(a)}).to(out.dtype.element_ty), mask)"]  # fmt: skip
+        return [f"v = (w{j} % {int(b - a)}).to(tl.int64) + {int(a)}", f"tl.store(out + i, v{_through(kind)}.to(out.dtype.element_ty), mask)"]  # fmt: skip
     if draw.kind == "bernoulli":
-        return [f"tl.store(out + i, (n{j} < {_constant(a, 'fp32')}).to(out.dtype.element_ty), mask)"]  # fmt: skip
+        return [f"tl.store(out + i, (n{j} < {_constant(a, 'fp32')}){_through(kind)}.to(out.dtype.element_ty), mask)"]  # fmt: skip
     wide = "fp64" if kind == "fp64" else "fp32"
     if draw.kind == "chances":
         return [
             f"chance = tl.load(p + i, mask, other=0).to({_type(wide)})",
             "bad = mask & ~((chance >= 0) & (chance <= 1))",
             f"tl.store({ERROR} + 0 * bad.to(tl.int32), {INDEX_OUT_OF_RANGE}, bad)",
-            f"tl.store(out + i, (n{j}.to({_type(wide)}) <= chance).to(out.dtype.element_ty), mask)",
+            f"tl.store(out + i, (n{j}.to({_type(wide)}) <= chance){_through(kind)}.to(out.dtype.element_ty), mask)",
         ]
     if draw.kind == "dropout":
         keep = rounded(1.0 - a, wide)
@@ -213,6 +213,11 @@ def _real(draw: Draw, j: int, kind: str) -> list[str]:
     log = f"libdevice.fast_logf(n{j})" if wide == "fp32" else f"libdevice.log(n{j})"
     near = f"n{j} >= {_constant(1 - small, wide)}"
     return [f"v = tl.where({near}, {_constant(-small, wide)}, {log}) * {_constant(rate, wide)}", store]  # fmt: skip
+
+
+def _through(kind: str) -> str:
+    """Integers become halves through f32, as in torch's kernels; Triton's interpreter does not know another way to bf16."""
+    return ".to(tl.float32)" if kind in ("fp16", "bf16") else ""
 
 
 def rounded(x: float, kind: str) -> float:

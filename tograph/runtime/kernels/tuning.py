@@ -28,11 +28,11 @@ import torch
 
 from ... import disk
 from ..graph.types import DTYPES
-from . import triton_jit
+from . import driver, triton_jit
 from .loop_ir import ITEM_SIZES, Affine, Kernel, Unsupported
 from .planning import number
 from .recording import Pool
-from .split_rows import LONG, MOST_PARTS, PART, Split, split
+from .split_rows import LONG, MOST_PARTS, PART, Split, down, split
 from .stages import Stages, staged
 from .tiles import MOST_WARPS, Tile, product, tiles
 from .triton_source import VECTOR, render
@@ -113,7 +113,11 @@ def _others(loops: Kernel) -> Iterator[Option]:
 
 def _counts(loops: Kernel) -> list[int]:
     """Numbers of parts for a row that may be worth a second kernel."""
-    if not loops.row or product(loops.row) < LONG // 4:
+    if not loops.row:
+        return []
+    if columns := down(loops):
+        return [max(columns // 2, 2), columns * 2]
+    if product(loops.row) < LONG // 4:
         return []
     length = product(loops.row)
     return sorted({max(2, min(MOST_PARTS, length // (PART * k // 4))) for k in (1, 4, 16)})
@@ -213,7 +217,7 @@ class Tuner:
         """The fastest option; None where there is no time, or no memory, for any."""
         if self.architecture is not None:
             sources, here = [s for o in every for s in o.sources(pointers)], self.architecture()
-            triton_jit.compile_all([(s, here, None) for s in sources])
+            triton_jit.compile_all([(s, here, None) for s in sources], linked=bool(driver.loadable()))  # fmt: skip
         if self._end is None:
             self._end = self.clock.now() + SECONDS
         found: dict[str, float] = {}

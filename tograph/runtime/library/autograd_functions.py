@@ -119,7 +119,7 @@ def _connected(
         vars(ctx).update({k: _replaced(x, outs, stands) for k, x in held.items() if k != "args_"})
 
     tangents = cls.jvp is not torch.autograd.Function.jvp
-    made_of = with_gradient(outs, before, gradient, not ctx.materialize, held["saved_tensors"], results, tangents)  # fmt: skip
+    made_of = with_gradient(outs, before, gradient, not ctx.materialize, held["saved_tensors"], results, tangents, _asked)  # fmt: skip
     vars(ctx).update(held)
     for i, made in zip(chosen, made_of):
         if any(values[i] is x for x in ctx.dirty):
@@ -194,6 +194,12 @@ def _check_dirty(dirty: Sequence[Any], values: Sequence[Any]) -> None:
             raise RuntimeError(
                 "a leaf Variable that requires grad has been used in an in-place operation."
             )
+
+
+def _asked(args: Sequence[Any]) -> bool:
+    """Whether a gradient may be asked of one of the arguments."""
+    reads.history()
+    return any(isinstance(a, torch.Tensor) and _needs_gradient(a) for a in args)
 
 
 def _needs_gradient(x: torch.Tensor) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ...errors import GradientError
+from ...errors import GradientError, TographError
 from .. import control_flow
 from ..gradients.optional_grads import check, optional
 from ..graph.ir import Graph, Node, Value
@@ -43,8 +43,12 @@ def with_gradient(
     kept: Sequence[Any] = (),
     results: Results | None = None,
     tangents: bool = False,
+    asked: Callable[[Sequence[Any]], bool] = lambda args: True,
 ) -> list[torch.Tensor]:
     """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument.
+
+    Where ``gradient`` raises, so does a run that asks for the gradient, and no other one. What it cannot do in a graph is an error
+    at once if the gradient of ``args`` may be ``asked``.
 
     ``told``: a cotangent that is not there is None, not zeros. ``kept``: the tensors that are saved for ``gradient``.
     ``results`` gets what stands for the values in it. ``tangents``: forward mode takes the gradient too.
@@ -57,7 +61,12 @@ def with_gradient(
     inputs = [value_of(args[i], graph) for i in wrt]
     told = told and len(values) > 1
     none = set[tuple[int, int]]()
-    region = gradient_region(plain, gradient, args, wrt, told, results, none)
+    try:
+        region = gradient_region(plain, gradient, args, wrt, told, results, none)
+    except TographError as error:
+        if asked(args):
+            raise
+        region = gradient_region(plain, partial(_refused, error, len(args)), args, wrt, told, results)  # fmt: skip
     kwargs: dict[str, Any] = {"results": True} if results is not None else {}
     kwargs |= {"none": tuple(sorted(none))} if none else {}
     kwargs |= {"jvp": True} if tangents else {}
@@ -161,6 +170,13 @@ def gradient_region(
 
     def whole() -> list[Any]:
         given.clear()
+        found, raised = control_flow.attempted(told_apart)
+        if raised:  # whatever it is given
+            given[(True,) * len(cotangents)] = set(range(len(wrt)))
+            return [_checked(None, args[i]) for i in wrt]
+        return found
+
+    def told_apart() -> list[Any]:
         if told and len(values) > _TOLD:
             graph = current_graph()
             return run(*(optional(g, flag.node.value(graph)) for g, flag in zip(cotangents, there)))
@@ -184,9 +200,17 @@ def _computing(function: Callable[[], Any], before: Callable[[FuncGraph], None])
             raise
         # a staged branch in it, as by whether a cotangent is there, changes what is known outside of the function
         raise _changes("an object from outside of the function") from None
-    if region.changed:
-        raise _changes(", ".join(f"'{p.name}'" for p, _ in region.changed.values()))
+    # what it has put back (an attribute that is another one for a while) is as it was
+    changed = [p for p, left in region.changed.values() if not control_flow.unmoved(p.get(), left)]
+    if changed:
+        raise _changes(", ".join(f"'{p.name}'" for p in changed))
     return region
+
+
+def _refused(error: TographError, count: int, *cotangents: Any) -> list[Any]:
+    """In the place of a gradient function that cannot be part of a graph."""
+    check(False, "tg.GradientError", error.message if error.location is None else f"{error}")
+    return [None] * count
 
 
 def _changes(what: str) -> GradientError:

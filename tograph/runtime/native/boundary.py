@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..graph.ir import Value
+from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
 from ..kernels.loop_ir import LONGEST
 from . import extents, list_items, list_memory, text_code
@@ -132,7 +132,18 @@ def require_contiguous(low: Lowering, results: list[Operand]) -> None:
     }
     if found:
         orders = {v: order for v, x in found.items() if (order := x.order)}
-        raise Noncontiguous(orders if len(orders) == len(found) else {})
+        within = {v: size for v, x in found.items() if v not in orders and (size := x.within)}
+        raise Noncontiguous(orders, within) if len(orders) + len(within) == len(found) else Noncontiguous({}, {})  # fmt: skip
+
+
+def _apart(low: Lowering, node: Node) -> Operand:
+    """A result that is copied for its strides: where it is a view of an argument the host gives that."""
+    x = low.operand(node.args[0])
+    low.fail(x.alias)
+    return with_alias(x, "false")
+
+
+RULES = {"tg.apart": _apart}
 
 
 def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand]:

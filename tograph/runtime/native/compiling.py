@@ -52,6 +52,8 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
+    if any(map(results.is_lost, graph.outputs[: leaving.visible])):
+        raise Decline("a view, at a place that only the run knows, of what may be an argument")
     given = graph
     # Where something fails the host runs all of it.
     if commits(graph):
@@ -70,9 +72,9 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
     try:
         return _native(graph, leaving, layout, views)
     except Noncontiguous as found:
-        if not found.turned:
+        if not (found.turned or found.within) or any(map(results.origins, found.within)):
             raise
-        views, nodes = results.turned(graph.outputs, views, found.turned)
+        views, nodes = results.laid_out(graph.outputs, views, found.turned, found.within)
         return _native(graph, leaving, layout, views, nodes)
 
 

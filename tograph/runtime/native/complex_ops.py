@@ -14,6 +14,7 @@ import torch
 
 from ..graph.ir import Node, Value, map_values
 from ..graph.types import ScalarType, TensorType
+from .values import Decline
 
 Part = Any  # Value | float
 Pair = tuple[Part, Part]
@@ -42,6 +43,8 @@ class Emit:
 
     def number(self, x: Any, dtype: torch.dtype | None = None, shape: Sequence[Any] = ()) -> Value:
         """A number as a tensor."""
+        if None in shape:
+            raise Decline("a constant complex tensor of a size that only the run knows")
         options = {"dtype": dtype or self.dtype, "device": torch.device(self.kind.device)}
         return self.add(
             "aten.full.default", list(shape), x, shape=shape, dtype=dtype, options=options
@@ -89,6 +92,8 @@ class Emit:
         """A part in the shape of the result."""
         if _is_number(x) or tuple(x.type.shape) == tuple(self.kind.shape):
             return x
+        if None in self.kind.shape:
+            raise Decline("a part of a complex tensor of another size, which only the run knows")
         return self.add("aten.expand.default", x, list(self.kind.shape))
 
     def given(self, i: int) -> Pair:
@@ -109,7 +114,19 @@ def _is_number(x: Any) -> bool:
 
 def _broadcast(*xs: Any) -> tuple:
     shapes = [x.type.shape for x in xs if isinstance(x, Value) and isinstance(x.type, TensorType)]
+    if any(None in shape for shape in shapes):
+        return tuple(map(_common, *(_filled_up(shape, max(map(len, shapes))) for shape in shapes)))
     return tuple(torch.broadcast_shapes(*shapes))
+
+
+def _filled_up(shape: Sequence[Any], dims: int) -> tuple:
+    return (1,) * (dims - len(shape)) + tuple(shape)
+
+
+def _common(*sizes: int | None) -> int | None:
+    """The size that some are broadcast to; None for one that only the run knows."""
+    known = [n for n in sizes if n is not None and n != 1]
+    return known[0] if known else None if None in sizes else 1
 
 
 # ---- arithmetic
@@ -222,8 +239,10 @@ def _each(e: Emit) -> Pair:
 
 
 def _each_of_same(e: Emit) -> Pair | None:
-    """The same where no tensor among the arguments is real."""
-    mixed = any(isinstance(v.type, TensorType) and v.type.dtype.is_floating_point for v in e.node.inputs)  # fmt: skip
+    """The same where no tensor among the arguments is real; whole numbers and bools are positions in some ops, and real elements in others."""
+    places = e.node.op in _TAKES_PLACES
+    kinds = [v.type.dtype for v in e.node.inputs if isinstance(v.type, TensorType)]
+    mixed = any(k.is_floating_point if places else k not in REAL for k in kinds)
     numbers = any(isinstance(a, (complex, ScalarType)) for a in e.node.args)
     return None if mixed or numbers else _each(e)
 
@@ -315,9 +334,13 @@ _EACH = ["view", "_unsafe_view", "reshape", "permute", "transpose.int", "t", "un
          "select.int", "slice.Tensor", "diagonal", "unfold", "alias", "detach", "clone", "contiguous", "lift_fresh", "lift_fresh_copy",
          "select_scatter", "slice_scatter", "stack", "cat", "roll", "flip", "index_select", "gather", "tril", "triu", "cumsum", "sum", "sum.dim_IntList", "mean", "mean.dim",
          "index.Tensor", "index_put", "neg", "repeat", "diag_embed", "diag", "trace", "index_add", "scatter_add", "embedding"]  # fmt: skip
+_TAKES_PLACES = frozenset(
+    f"aten.{n}"
+    for n in ["index_select.default", "gather.default", "index.Tensor", "index_put.default", "index_add.default", "scatter_add.default", "embedding.default"]
+)  # fmt: skip
 _NAMED: dict[str, Callable[[Emit], Pair | None]] = {
     "add.Tensor": _sum("add"), "sub.Tensor": _sum("sub"), "mul.Tensor": lambda e: product(e, e.given(0), e.given(1)), "div.Tensor": _div,
-    "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_to_copy": _converts,
+    "pow.Tensor_Scalar": _pow, "exp": _exp, "polar": _polar, "_conj": _conjugate, "conj_physical": _conjugate, "_conj_physical": _conjugate, "_to_copy": _converts,
     "zeros": _filled, "ones": _filled, "empty.memory_format": _filled, "zeros_like": _filled, "ones_like": _filled, "empty_like": _filled,
     "new_zeros": _filled, "new_ones": _filled, "full": _full, "scalar_tensor": _full, "full_like": _full, "mm": _matrices, "bmm": _matrices, "mv": _matrices, "dot": _matrices,
     "addmm": _addmm, "copy": _copied, "complex": _made_of, "view_as_complex": _viewed, "where.self": _where,
@@ -325,6 +348,13 @@ _NAMED: dict[str, Callable[[Emit], Pair | None]] = {
 FORMS = {f"aten.{n}" if "." in n else f"aten.{n}.default": _each_of_same for n in _EACH}
 FORMS |= {f"aten.{n}" if "." in n else f"aten.{n}.default": form for n, form in _NAMED.items()}
 FORMS["tg.constant"] = _constant
+_SUMS = frozenset(["aten.add.Tensor", "aten.sub.Tensor", "aten.div.Tensor", "aten.where.self"])
+
+
+def fills(node: Node) -> bool:
+    """Whether each part of the result has all of its sizes, whichever these are: of a sum with a real tensor the imaginary part need not."""
+    tensors = [v for v in node.inputs if isinstance(v.type, TensorType) and v.type.shape and v.type.dtype != torch.bool]  # fmt: skip
+    return node.op not in _SUMS or len(tensors) < 2 or all(map(is_complex, tensors))
 
 
 # ---- real results of complex arguments

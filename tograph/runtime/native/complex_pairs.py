@@ -13,7 +13,7 @@ from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.rewrite import copied, lead
 from ..graph.types import ListType, OptionalType, TensorType
 from .calls import may_call
-from .complex_ops import FORMS, REAL, REALS, Emit, Pair, is_complex
+from .complex_ops import FORMS, REAL, REALS, Emit, Pair, fills, is_complex
 from .values import Decline
 from .views import VIEWS
 
@@ -131,6 +131,8 @@ class _Pairing:
             self.nodes.append(node)
         elif node.regions:
             self._regions(node)
+        elif node.op == "py.size":
+            self._measured(node)
         elif node.op in _SAID or node.op == "tg.read":
             self._asked(node)
         elif node.op in _SAME:
@@ -148,13 +150,10 @@ class _Pairing:
         self._computed(node)
 
     def _computed(self, node: Node) -> None:
-        known = len(node.outputs) == 1 and None not in getattr(
-            node.outputs[0].type, "shape", (None,)
-        )
-        known = known and all(None not in getattr(v.type, "shape", ()) for v in node.inputs)
         out = node.outputs[0]
         forms: Any = FORMS if is_complex(out) else REALS
-        form = forms.get(node.op) if known else None
+        tensor = len(node.outputs) == 1 and isinstance(out.type, TensorType)
+        form = forms.get(node.op) if tensor and (fills(node) or not _is_open(node)) else None
         for v in node.inputs if form else ():
             self.pair(v)
         count = len(self.nodes)
@@ -183,6 +182,12 @@ class _Pairing:
         node.kwargs = map_values(lambda v: whole.get(v, v), node.kwargs)
         self.nodes.append(node)
         self.wholes.update((v, v) for v in node.outputs if is_complex(v))
+
+    def _measured(self, node: Node) -> None:
+        """The size of a complex tensor is that of its parts."""
+        x, *rest = node.args
+        node.args = (self.wholes[x] if x in self.wholes else self._parts(x)[0], *rest)
+        self.nodes.append(node)
 
     def _moved(self, node: Node) -> None:
         (out,), parts = node.outputs, []
@@ -243,14 +248,15 @@ def _like(v: Value) -> Node:
     return Node("aten.alias.default", (v,), None, [v.type])
 
 
+def _is_open(node: Node) -> bool:
+    """Whether it has a tensor with a size that only the run knows."""
+    return any(None in getattr(v.type, "shape", ()) for v in (*node.inputs, *node.outputs))
+
+
 def _check(v: Value) -> None:
     """Lists and optionals of complex tensors have no form."""
     kind = v.type
     while isinstance(kind, (ListType, OptionalType)):
         kind = kind.element
-    if (
-        isinstance(kind, TensorType)
-        and kind.dtype.is_complex
-        and (not is_complex(v) or None in kind.shape)
-    ):
+    if isinstance(kind, TensorType) and kind.dtype.is_complex and not is_complex(v):
         raise Decline(f"a value of type {v.type}")

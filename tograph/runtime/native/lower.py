@@ -70,6 +70,7 @@ _KNOWN = frozenset(
     [
         *complex_parts.RULES,
         *recursion.RULES,
+        *boundary.RULES,
         "tg.read",
         "tg.identity",
         "tg.written",

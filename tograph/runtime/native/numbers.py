@@ -102,9 +102,9 @@ class Numbers:
         return Reg(self.code.do(f"fdiv double {left}, {right}"), "f64")
 
     def _division(self, kind: str, a: Reg, b: Reg) -> tuple[str, str]:
-        """(quotient towards minus infinity, remainder with the divisor's sign) of ints."""
+        """(quotient towards minus infinity, remainder with the divisor's sign)."""
         if kind == "f64":
-            raise Decline("floor division of floats")
+            return self._float_division(self.number(a, kind), self.number(b, kind))
         code, x, y = self.code, self.number(a, "i64"), self.number(b, "i64")
         if not y.isdigit() or y == "0":
             self.fail(code.do(f"icmp eq i64 {y}, 0"))
@@ -118,11 +118,30 @@ class Numbers:
         quotient = code.do(f"add i64 {q}, {code.do(f'sext i1 {off} to i64')}")
         return quotient, code.do(f"add i64 {r}, {code.do(f'select i1 {off}, i64 {y}, i64 0')}")
 
+    def _float_division(self, x: str, y: str) -> tuple[str, str]:
+        """The same of floats, as Python computes it: of what ``fmod`` leaves, so that the remainder is exact."""
+        code, do = self.code, self.code.do
+        self.fail(do(f"fcmp oeq double {y}, 0.0"))
+        left = code.external("fmod", "f64", x, y)
+        some = do(f"fcmp une double {left}, 0.0")
+        signs = do(f"xor i1 {do(f'fcmp olt double {y}, 0.0')}, {do(f'fcmp olt double {left}, 0.0')}")  # fmt: skip
+        off = do(f"and i1 {some}, {signs}")
+        near = do(f"select i1 {off}, double {do(f'fadd double {left}, {y}')}, double {left}")
+        nothing = code.intrinsic("copysign", "f64", "0.0", y)
+        whole = do(f"fdiv double {do(f'fsub double {x}, {left}')}, {y}")
+        whole = do(f"select i1 {off}, double {do(f'fsub double {whole}, 1.0')}, double {whole}")
+        down = code.intrinsic("floor", "f64", whole)
+        under = do(f"fcmp ogt double {do(f'fsub double {whole}, {down}')}, 0.5")
+        down = do(f"select i1 {under}, double {do(f'fadd double {down}, 1.0')}, double {down}")
+        none = code.intrinsic("copysign", "f64", "0.0", do(f"fdiv double {x}, {y}"))
+        quotient = do(f"select i1 {do(f'fcmp une double {whole}, 0.0')}, double {down}, double {none}")  # fmt: skip
+        return quotient, do(f"select i1 {some}, double {near}, double {nothing}")
+
     def _floordiv(self, kind, a, b):
-        return Reg(self._division(kind, a, b)[0], "i64")
+        return Reg(self._division(kind, a, b)[0], kind if kind == "f64" else "i64")
 
     def _mod(self, kind, a, b):
-        return Reg(self._division(kind, a, b)[1], "i64")
+        return Reg(self._division(kind, a, b)[1], kind if kind == "f64" else "i64")
 
     def _range_length(self, start: Reg, stop: Reg, step: Reg) -> Reg:
         """How many numbers a range has: the distance in steps, rounded up, and none below zero."""

@@ -23,6 +23,7 @@ def reshape(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     if isinstance(x, Reg) or (None not in shape and numel(shape) == 1):
         return [low.register(x)]
     x = low.memory(x)
+    _check_remaining(low, x, node.args[1])
     opened = [d for d, (n, m) in enumerate(zip(x.size, node.args[0].type.shape)) if m is None or isinstance(n, Open)]  # fmt: skip
     if _merges(x, opened, shape):
         return [_across(low, x, shape, node.args[1])]
@@ -37,6 +38,13 @@ def reshape(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     if found is None:
         raise Decline("a view across a size that is known only at run time")
     return [view_of(x, size, found)]
+
+
+def _check_remaining(low: Lowering, x: Mem, given: Sequence[Any]) -> None:
+    """Of no elements -1 is an error, also where it follows from the sizes that the graph knows."""
+    opened = any(isinstance(n, Open) for n in x.size)
+    if opened and any(type(n) is int and n == -1 for n in given):
+        low.fail(low.code.do(f"icmp eq i64 {low.sizes.elements(x.size)}, 0"))
 
 
 def _merges(x: Mem, opened: Sequence[int], shape: tuple) -> bool:

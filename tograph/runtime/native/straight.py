@@ -13,6 +13,7 @@ from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.creators import CREATORS, creator_value
 from ..kernels.loop_ir import Unsupported
 from . import (
+    boundary,
     calls,
     complex_parts,
     extents,
@@ -199,4 +200,5 @@ _RULES: dict[str, Callable[[Any, Node], Operand | None]] = {
     outside.OP: outside.lower,
     **complex_parts.RULES,
     **recursion.RULES,
+    **boundary.RULES,
 }

@@ -22,11 +22,14 @@ class Decline(Exception):
 
 
 class Noncontiguous(Decline):
-    """A result has other strides than a new tensor. ``turned``: those that are contiguous with their dims in another order, and that order."""
+    """A result has other strides than a new tensor. ``turned``: those that are contiguous with their dims in another order, and that order;
 
-    def __init__(self, turned: dict[Value, tuple[int, ...]]):
+    ``within``: those that are the first elements of a contiguous tensor of a larger size, and that size. Both empty where one is neither.
+    """
+
+    def __init__(self, turned: dict[Value, tuple[int, ...]], within: dict[Value, tuple[int, ...]]):
         super().__init__("a result that is not contiguous")
-        self.turned = turned
+        self.turned, self.within = turned, within
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,16 @@ class Mem:
         order = sorted(range(len(self.size)), key=lambda d: -self.step(self.stride[d]))
         turned = replace(self, size=tuple(self.size[d] for d in order), stride=tuple(self.stride[d] for d in order))  # fmt: skip
         return tuple(order) if turned.packed else None
+
+    @property
+    def within(self) -> tuple[int, ...] | None:
+        """The size of a contiguous tensor that has these strides, of which this is the first part; None where there is none."""
+        if not self.dense or self.open or self.stride[-1:] != (1,):
+            return None
+        pairs = list(zip(self.stride, self.stride[1:], self.size[1:]))
+        if any(s <= 0 or outer % s or outer // s < n for outer, s, n in pairs):
+            return None
+        return (self.size[0], *(outer // s for outer, s, _ in pairs))
 
     @property
     def settled(self) -> bool:

@@ -7,6 +7,7 @@ at its first dispatch otherwise.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -89,10 +90,19 @@ class TraceMode(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if Carrier in types:
             return dispatch_carrier(func, args, kwargs or {})
+        if torch.is_inference_mode_enabled() and _is_made_of_others(func):
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
         return dispatch(func, args, kwargs or {})
 
 
 _MODE = TraceMode()
+
+
+@functools.cache
+def _is_made_of_others(func: Any) -> bool:
+    """Whether torch computes an op by others above autograd, and calls them; not so in inference mode, which passes autograd over."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
 # Questions about types, which have an answer while tracing.

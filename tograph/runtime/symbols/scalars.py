@@ -44,6 +44,14 @@ def staged(node: ScalarNode) -> Any:
     return {int: StagedInt, float: StagedFloat, bool: StagedBool}[node.kind](node)
 
 
+_OF_TORCH = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def own(x: Any) -> Any:
+    """A number of torch's own class, such as a size or what torch's operators made of one, as ours: those lack some of Python's operators and methods."""
+    return staged(x.node) if type(x) in _OF_TORCH else x
+
+
 def new_scalar(op: str, args: tuple, kind: type, graph: FuncGraph, **kwargs) -> Any:
     """Record an op that gives a Python number of ``kind``."""
     value = graph.emit(op, *args, type=ScalarType(kind), **kwargs)

@@ -220,6 +220,7 @@ valueless.ARRAY, valueless.NUMBER = _array, _number
 
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
 SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
+SymTensor.__module__ = "torch"  # by which autoray and opt_einsum find their functions
 
 
 def scalar_of(x: torch.Tensor) -> Any:

@@ -123,6 +123,8 @@ class CallEffects:
     def _as_before(self, location: Location, old: Any) -> bool:
         """Whether a variable outside, of those that the code may assign, holds what it held: maybe this path assigns it not at all."""
         variable = location.key[0] == "cell" or control_flow.is_module_globals(location)
+        if location.key in self.opened.entries:
+            return False  # it held an input of the graph: what it held before the call, and holds now, is what the code has assigned
         return variable and location.get() is old and self._is_outside(location)
 
     def _is_itself(self, location: Location, old: Any) -> bool:

@@ -31,7 +31,7 @@ from ..values import arguments, conditional_items, facts, families, keys, struct
 from ..values.arguments import Flat
 from ..values.specs import TensorSpec
 from ..writes import histories
-from . import commits
+from . import commits, failures
 from .binding import binder
 from .call_effects import CallEffects, no_places
 from .commits import Target
@@ -339,7 +339,9 @@ class Tracer:
                 self.effects.commits(self.root)
                 self.done = self.effects.of(log)[1]
             journal.unwind(log)
+            told = failures.told(error, log, self.watch) if error is self.failed else []
             log.rollback()
+            failures.put_again(told)
             log = None
             raise
         finally:

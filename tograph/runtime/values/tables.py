@@ -80,6 +80,9 @@ class StagedSet(StagedTable):
 
     python = set
     kind_ = "set"
+    only_added = (
+        False  # it was made of items that came one after the other, and none has been taken out
+    )
 
     def in_order(self) -> StagedList:
         raise StagingError(_SET_ORDER, user_location())
@@ -239,7 +242,10 @@ def made(x: Any) -> Any:
         return x
     root, site = current_graph().root, user_location()
     if site in root.tabled:
-        return table_of(x)
+        table = table_of(x)
+        if isinstance(table, StagedSet):
+            table.only_added = not x
+        return table
     root.tables[id(x)] = x, site
     return x
 

@@ -55,7 +55,8 @@ def check(func: Any, targets: Sequence[Any], inputs: Sequence[Any]) -> None:
 
 def _check_picked(func: Any, target: SymTensor) -> None:
     """RuntimeError where none of the tensors that a staged condition picks may be written, SharedMemoryError where some of them may not."""
-    metas = [m for m in (_shown(m, target.chain) for m in _options(target.storage_)) if m.placed]
+    shown = [_may_show(m, target.chain) for m in _options(target.storage_)]
+    metas = [m for m in shown if m is not None and m.placed]
     repeating = list(map(_repeats, metas))
     if repeating and all(repeating):
         raise RuntimeError(_REPEATED)
@@ -79,6 +80,14 @@ def _shown(meta: Meta, chain: Sequence[Any]) -> Meta:
         made = infer(view.func, (meta, *view.args), view.kwargs)
         meta = made[view.index or 0] if isinstance(made, list) else made
     return meta
+
+
+def _may_show(meta: Meta, chain: Sequence[Any]) -> Meta | None:
+    """The same; None where one of several tensors has no such place: a run that writes there has another one, or fails."""
+    try:
+        return _shown(meta, chain)
+    except (IndexError, RuntimeError):
+        return None
 
 
 def _is_placed(x: SymTensor) -> bool:
