@@ -289,3 +289,37 @@ def test_which_are_leaves_in_a_run(program):
     for n in map(torch.tensor, (0, 1, 3)):
         rows = [f(torch.tensor([1.0, 2.0], requires_grad=True), n) for f in (converted, program)]
         torch.testing.assert_close(*([x.detach() if isinstance(x, torch.Tensor) else bool(x) for x in row] for row in rows))  # fmt: skip
+
+
+def test_where_another_path_gives_what_is_no_leaf_it_is_refused():
+    @tg.function
+    def f(a, n):
+        w = leaf(a * 2)
+        if n > 0:
+            for _ in range(n):
+                if w.grad is not None:
+                    w = leaf(w - 0.1 * w.grad)
+                energy(w).backward()
+        else:
+            w = a * 0.3
+        energy(w).backward()
+        return w.grad
+
+    with pytest.raises(GradientError, match="not followed"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def test_a_leaf_of_branches_in_each_other_gets_gradients():
+    def f(a, n):
+        w = leaf(a * 2)
+        if n > 0:
+            for _ in range(n):
+                if w.grad is not None:
+                    w = leaf(w - 0.1 * w.grad)
+                energy(w).backward()
+        energy(w).backward()
+        return w.grad
+
+    g = tg.function(f)
+    for n in map(torch.tensor, (0, 1, 3)):
+        torch.testing.assert_close(g(torch.ones(2), n), f(torch.ones(2), n))

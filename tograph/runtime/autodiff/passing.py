@@ -39,9 +39,14 @@ def passing(
         if isinstance(call, Call):
             value = call.node.outputs[y.grad_fn.indices[y.output_nr]]
             found += [(i, *one, False) for one in _beside(y, value, call.graph, outputs)]
-        elif id(y) in joined and here.within(y.ref.graph):
-            found += [(i, *one, True) for one in _beside(y, joined[id(y)], y.ref.graph, outputs)]
+        elif id(y) in joined and here.within(graph := _home(y)):
+            found += [(i, *one, True) for one in _beside(y, joined[id(y)], graph, outputs)]
     return found
+
+
+def _home(y: Any) -> FuncGraph:
+    """The graph that gives a leaf of regions."""
+    return y.ref.graph
 
 
 def _beside(

@@ -58,7 +58,10 @@ def mind(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     call, root = getattr(x.grad_fn, "call", None), current_graph().root
     if call is None or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):
         # It has no gradient of its own in these runs: its field is not followed.
-        x.graded_ = x.graded_ or (any(made) and not all(made))
+        leaves = [own or bool(_mixed(o)) for o, own in zip(outcomes, made)]
+        if any(leaves) and not all(leaves):
+            x.graded_ = True
+            root.halves.append(x)
         return
     x.sometimes_, x.graded_ = True, _graded(list(compress(outcomes, made)))
     root.retained.append(x)
@@ -93,6 +96,10 @@ def _one(x: SymTensor, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     else:
         mix(x, outcomes, made)
     mind(x, outcomes, made)
+
+
+def _mixed(x: Any) -> str:
+    return x.mixed_ if isinstance(x, SymTensor) else ""
 
 
 def _gets_its_own(x: Any) -> bool:

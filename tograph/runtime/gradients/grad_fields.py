@@ -10,7 +10,7 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -146,6 +146,13 @@ def own(owner: torch.Tensor) -> Any:
         return content
     options = [None if o is MISSING else o for o in options]
     return TaggedUnion(content.tag_, options, content.either_) if is_union(content) else None
+
+
+def unfollow(nodes: Container[Any]) -> None:
+    """A gradient goes through ``nodes``: what is a leaf in some runs only, and gets none then, has a field that is not followed from here on."""
+    for x in current_graph().root.halves:
+        if isinstance(x, SymTensor) and x.grad_fn in nodes:
+            x.graded_ = True
 
 
 def _check_size(size: Sequence[Any], expected: Sequence[Any]) -> None:

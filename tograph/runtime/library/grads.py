@@ -336,6 +336,7 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             found[id(leaf)] = leaf
     found.update((id(x), x) for x in iterations.leaves_led_to(seen))
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
+    grad_fields.unfollow(seen)
     return list(found.values())
 
 

@@ -142,6 +142,8 @@ class Root:
     starts: set[Value] = field(default_factory=set)  # what loops take for the histories of leaves
     # By the value of a leaf that the code made: what used that before.
     leaves: dict[Value, list[Node]] = field(default_factory=dict)
+    # What is a leaf that a region made in some runs only, and gets no gradient then.
+    halves: list[torch.Tensor] = field(default_factory=list)
     # The values of leaves that regions made, as they leave these.
     left_leaves: dict[Value, list[Node]] = field(default_factory=dict)
     # By identity: the error for an argument that the code made a leaf after its first use, where it is one outside too.
@@ -188,7 +190,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.joined, self.tokens, self.starts,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.starts,
             self.packed, self.parts, self.reread,
         ):  # fmt: skip
             noted.clear()
