@@ -167,3 +167,20 @@ def test_the_array_of_a_tensor_that_is_written():
         tg.function(f)(X)
     with pytest.raises(RuntimeError, match="requires grad"):
         tg.function(lambda x: x.numpy())(X.clone().requires_grad_())
+
+
+OF_TENSORS = [
+    lambda a: (np.clip(a, 0, 1), np.maximum(a, 0.5), np.where(a > 0, a, 0.0), np.add(a, 1), np.append(a, 3.0)),
+    lambda a: (a * 2.5 + 1, a / 3, a.max() - a.min(), (a - a.mean()) / a.std(), np.sum(a * a), np.var(a)),
+    lambda a: (np.sqrt(np.abs(a)), np.floor(a), np.square(a), np.round(a, 1), np.diff(a), np.linalg.norm(a)),
+    lambda a: (np.float64(2) * a, np.float32(2) * a, np.ones(4) * a, a.astype(np.float64) * 2, a[0] * a[1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("use", OF_TENSORS)
+def test_arrays_of_single_precision_have_the_dtypes_of_numpy(use):
+    x = torch.tensor([0.3, 1.26, -0.4, 0.9])
+    found, expected = tg.function(lambda x: use(x.numpy()))(x), use(x.numpy())
+    for a, b in zip(found, expected, strict=True):
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        np.testing.assert_allclose(a, b, rtol=1e-6)

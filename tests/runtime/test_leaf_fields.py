@@ -206,9 +206,20 @@ def assigned_in_the_first_iteration(a, n):
     return w, w.grad
 
 
+def where_it_has_one(a, n):
+    w = leaf(a)
+    for _ in range(n):
+        if w.grad is not None:
+            w = leaf(w - 0.1 * w.grad)
+        energy(w).backward()
+    for _ in range(n):
+        energy(w).backward()
+    return w, w.grad
+
+
 PROGRAMS = [
     in_a_branch, in_branches_in_each_other, and_once_more_behind_it, by_another_name, by_a_call, in_a_try, returned_early, in_iterations, when_an_iteration_begins, of_an_argument_before, in_some_iterations,
-    steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
+    steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, where_it_has_one, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
 ]  # fmt: skip
 
 

@@ -160,7 +160,15 @@ def beside_arrays(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     if two is None or len(inputs) != 2 or any(x.dtype not in DTYPES or not x.ndim for x in plain):
         return NotImplemented
     held = [StagedArray(torch.tensor(x)) if isinstance(x, np.ndarray) else x for x in inputs]
-    return two(*(x.item() if isinstance(x, np.generic) else x for x in held))
+    arrays = [x.dtype for x in held if isinstance(x, StagedArray)]
+    return two(*(_given(x, arrays) if isinstance(x, np.generic) else x for x in held))
+
+
+def _given(x: np.generic, arrays: list[np.dtype]) -> Any:
+    """A number of numpy beside arrays: one of Python, unless it counts for the dtype of the result."""
+    plain = x.item()
+    same = all(np.result_type(a, x.dtype) == np.result_type(a, plain) for a in arrays)
+    return plain if same or x.dtype not in DTYPES else StagedArray(torch.tensor(plain, dtype=DTYPES[x.dtype]))  # fmt: skip
 
 
 BESIDE_ARRAYS[0] = beside_arrays
@@ -203,9 +211,7 @@ def _arithmetic(function: Callable[[Any, Any], Any], reflected: bool) -> Callabl
         if isinstance(other, np.ndarray) and other.ndim and other.dtype in DTYPES:
             other = StagedArray(torch.tensor(other))
         a, b = _together(self, other, function)
-        alone = self.alone and getattr(other, "alone", True)
-        made = function(b, a) if reflected else function(a, b)
-        return number_or_array(made) if alone else StagedArray(made)
+        return number_or_array(function(b, a) if reflected else function(a, b))
 
     return method
 

@@ -44,7 +44,9 @@ def beside(x: Any) -> torch.Tensor | None:
     if found is not None:
         return found
     if isinstance(x, SYMBOLS):
-        return torch.scalar_tensor(x, dtype=DTYPES[np.dtype(x.node.kind)])
+        return _weak(torch.scalar_tensor(x, dtype=DTYPES[np.dtype(x.node.kind)]))
+    if type(x) in _WEAK:
+        return _weak(torch.tensor(x, dtype=DTYPES[np.dtype(type(x))]))
     try:
         made = np.asarray(x) if isinstance(x, (np.ndarray, np.generic, int, float, list, tuple)) else None  # fmt: skip
     except (TypeError, ValueError):
@@ -52,9 +54,22 @@ def beside(x: Any) -> torch.Tensor | None:
     return None if made is None or made.dtype not in DTYPES else torch.tensor(made)
 
 
+_WEAK = (bool, int, float)
+
+
+def _weak(x: torch.Tensor) -> torch.Tensor:
+    """A number of Python, beside which an array keeps its dtype."""
+    x.weak_ = True  # type: ignore[attr-defined]
+    return x
+
+
+def _kind(x: torch.Tensor) -> Any:
+    return NUMPY[x.dtype].type(0).item() if getattr(x, "weak_", False) else NUMPY[x.dtype]
+
+
 def together(xs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors in the dtype that numpy gives what is computed of them."""
-    found = DTYPES.get(np.result_type(*(NUMPY[x.dtype] for x in xs)))
+    found = DTYPES.get(np.result_type(*map(_kind, xs)))
     return [x.to(found or torch.float64) for x in xs]
 
 
@@ -109,7 +124,7 @@ def _clip(x: torch.Tensor, low: Any = None, high: Any = None) -> Any:
 
 
 def _round(x: torch.Tensor, decimals: int = 0) -> Any:
-    if type(decimals) is not int or x.dtype != torch.float64:
+    if type(decimals) is not int or not x.dtype.is_floating_point:
         return NotImplemented
     scale = 10.0 ** abs(decimals)
     if decimals == 0:
@@ -122,7 +137,7 @@ def _quantile(scale: float, words: str) -> Callable[..., Any]:
 
     def of(x: torch.Tensor, q: Any) -> Any:
         given = beside(q)
-        if given is None or x.dim() != 1:
+        if given is None or x.dim() != 1 or x.dtype == torch.float32:
             return NotImplemented
         part = given.to(torch.float64) / scale
         require(((part >= 0) & (part <= 1)).all().item(), ValueError(words))
@@ -145,7 +160,7 @@ DECIDING.add(_at)
 
 def _average(x: torch.Tensor, *, weights: Any = None) -> Any:
     w = None if weights is None else beside(weights)
-    if x.dim() != 1 or (weights is not None and w is None):
+    if x.dim() != 1 or x.dtype == torch.float32 or (weights is not None and w is None):
         return NotImplemented
     x = x.to(torch.float64)
     if w is None:
@@ -206,20 +221,20 @@ def _each(name: str, kinds: tuple[torch.dtype, ...], whole: bool) -> None:
         found = together(xs)
         if found[0].dtype not in kinds:
             return NotImplemented
-        return of(*(found if whole else [x.to(torch.float64) for x in found]))
+        return of(*(found if whole or found[0].dtype == torch.float32 else [x.to(torch.float64) for x in found]))  # fmt: skip
 
     function = getattr(np, name)
     _form(function, of=compute, arrays=function.nin)
 
 
-_NUMBERS = (torch.int64, torch.float64)
+_NUMBERS = (torch.int64, torch.float64, torch.float32)
 for _name in OF_FLOATS:
     _each(_name, _NUMBERS, whole=False)
 for _name in ("floor", "ceil", "trunc"):
-    _each(_name, (torch.float64,), whole=False)
+    _each(_name, (torch.float64, torch.float32), whole=False)
 for _name in ("abs", "square", "maximum", "minimum"):
     _each(_name, _NUMBERS, whole=True)
-_form(np.fabs, of=lambda x: torch.abs(x.to(torch.float64)))
+_form(np.fabs, of=lambda x: torch.abs(x if x.dtype == torch.float32 else x.to(torch.float64)))
 _CLOSENESS = ("rtol", "atol", "equal_nan")
 _form(np.sort, of=lambda x: torch.sort(x).values)
 _form(np.argsort, of=lambda x: torch.argsort(x, stable=True))

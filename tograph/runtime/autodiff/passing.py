@@ -39,8 +39,8 @@ def passing(
         if isinstance(call, Call):
             value = call.node.outputs[y.grad_fn.indices[y.output_nr]]
             found += [(i, *one, False) for one in _beside(y, value, call.graph, outputs)]
-        elif id(y) in joined and joined[id(y)].node in here.graph.nodes:
-            found += [(i, *one, True) for one in _beside(y, joined[id(y)], here, outputs)]
+        elif id(y) in joined and here.within(y.ref.graph):
+            found += [(i, *one, True) for one in _beside(y, joined[id(y)], y.ref.graph, outputs)]
     return found
 
 
@@ -67,8 +67,8 @@ def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
     call = getattr(y.grad_fn, "call", None)
     if isinstance(call, Call):
         value, graph = call.node.outputs[y.grad_fn.indices[y.output_nr]], call.graph
-    elif any(x is y for x, _ in here.root.joined):
-        value, graph = next(v for x, v in here.root.joined if x is y), here
+    elif any(x is y for x, _ in here.root.joined) and here.within(y.ref.graph):
+        value, graph = next(v for x, v in here.root.joined if x is y), y.ref.graph
     else:
         return []
     if value.node is None or not _follows(value.node) or value.node not in graph.graph.nodes:

@@ -70,7 +70,9 @@ def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
     if isinstance(content, structure.Ref):
         return {(key, 0)} if _requires_grad(content, graph) else set()
     found = [(i, x) for i, x in enumerate(tensors_of(content)) if x.requires_grad]
-    numbers = [i for i, x in found if not (x.is_leaf or _mixed(x)) or _outside(x, graph)]
+    numbers = [
+        i for i, x in found if not (iterations.is_leaf(x) or _mixed(x)) or _outside(x, graph)
+    ]
     return {(key, i) for i in numbers}
 
 

@@ -307,6 +307,10 @@ def _as_leaf(x: Any, before: Any, left: Any, loop: StateRegion, runs: bool) -> N
     made_leaves.note_left(x, [loop.graph] if made else [])
     if first and made:
         made_leaves.join(x, [before, left])
+    elif runs:
+        made_leaves.mix(x, [left], [made])
+    else:
+        made_leaves.mix(x, [before, left], [first, made])
     made_leaves.mind(x, [before, left], [first, made])
 
 

@@ -40,13 +40,13 @@ def join(x: Any, outcomes: Sequence[Any]) -> None:
 
 
 def mix(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
-    """Note that what stands for ``outcomes`` is a leaf in a run, if each of them is one that was made here, in the regions or in an earlier iteration.
+    """Note that what stands for ``outcomes`` is a leaf in a run, if each of them is one that the function made, in the regions, before them or in an earlier iteration.
 
     ``made``: which of them the regions made: then it gets gradients itself. One of several leaves from before passes these on.
     """
     if isinstance(x, SymTensor) and all(map(_is_own, outcomes)):
         x.mixed_ = "graded" if _graded(outcomes) else "mixed"
-        if any(made):
+        if any(made) or any(map(_gets_its_own, outcomes)):
             x.graded_ = _graded(list(compress(outcomes, made)))
             current_graph().root.retained.append(x)
 
@@ -95,11 +95,17 @@ def _one(x: SymTensor, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     mind(x, outcomes, made)
 
 
+def _gets_its_own(x: Any) -> bool:
+    """Whether what stands for leaves of regions, among others, gets gradients itself."""
+    retained = current_graph().root.retained
+    return isinstance(x, SymTensor) and bool(x.mixed_) and any(x is y for y in retained)
+
+
 def _is_own(x: Any) -> bool:
     if not isinstance(x, SymTensor) or not x.requires_grad:
         return False
     earlier = not x.is_leaf and iterations.is_leaf(x)
-    return bool(x.mixed_) or earlier or made_in(x, current_graph())
+    return bool(x.mixed_) or earlier or made_in(x, current_graph().root.graphs[0])
 
 
 def _graded(outcomes: Sequence[Any]) -> bool:

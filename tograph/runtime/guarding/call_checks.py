@@ -25,8 +25,8 @@ from .guards import (
     STRIDES,
     Check,
     Guards,
-    describe_size,
 )
+from .size_words import describe_size
 from .slots import Slot
 from .sources import Source, holder
 

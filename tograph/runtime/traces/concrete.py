@@ -13,27 +13,23 @@ import torch
 
 from ...errors import DeadResourceError
 from ...lazy import lazy_module
-from .. import passes
-from ..execution import host, probes, scheduler
+from ..execution import probes
 from ..execution.gradient_calls import GradientCalls
 from ..gradients import transforms
-from ..gradients.watching import calls_python, is_watched, keeps_histories, own_gradients
+from ..gradients.watching import calls_python, is_watched, own_gradients
 from ..graph.ir import Graph
-from ..graph.rewrite import count_nodes, ordered_copy
+from ..graph.rewrite import count_nodes
 from ..graph.types import TensorType
 from ..guarding import call_checks
 from ..guarding.guards import Guards
 from ..guarding.outer_numbers import NumberSlot
 from ..guarding.sources import Strong
-from ..kernels.kernel import Kernel
-from ..kernels.lower import Fused, lower
-from ..native.leaving import Leaving
 from ..native.program import Native
 from ..values import flattening, pickling, structure
 from ..values.structure import Leaf, Spec
 from . import ambient, commits, entries
 from .commits import Target
-from .identities import Identities
+from .programs import Programs
 from .shared_objects import Outer
 from .timing import timed
 
@@ -48,7 +44,7 @@ pages = lazy_module("..report", __package__)
 Graph._repr_html_ = lambda graph: notebook.graph_html(graph)
 
 
-class ConcreteFunction(pickling.Unpicklable):
+class ConcreteFunction(Programs, pickling.Unpicklable):
     """A traced function for one signature. Call it with the same arguments as the function.
 
     ``graph``: the Graph. ``inputs``, ``outputs``: its values. ``captured_inputs``: tensors that it reads or writes by
@@ -67,21 +63,19 @@ class ConcreteFunction(pickling.Unpicklable):
         owned: Callable[[torch.Tensor], bool] = lambda x: False,
     ):
         """``owned``: whether something of the caller's holds a captured tensor, so that it is held weakly here."""
-        self.name, self.graph = name, graph
+        super().__init__(name, graph)
         self._captured: list[Callable[[], torch.Tensor | None]] = [
             weakref.ref(x) if owned(x) else Strong(x) for x in captured
         ]
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
-        self._fused: list[Fused] = []
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
         self.made_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         # The last call had tensors that require gradients: no entry takes such.
         self.by_autograd = False
-        self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
         # What a direct call is asked for, and the names of its inputs.
@@ -139,67 +133,6 @@ class ConcreteFunction(pickling.Unpicklable):
         return flattening.unflatten(self._result, rest, lambda v: v.type)
 
     @cached_property
-    def optimized_graph(self) -> Graph:
-        """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
-        return passes.write_in_place(self._passed)
-
-    @cached_property
-    def _left(self) -> Graph:
-        """The graph as such calls run it."""
-        return self.identities.left(self.graph)
-
-    @cached_property
-    def _passed(self) -> Graph:
-        """What the passes make of that."""
-        left = self._left
-        return self.watched_graph if left is self.graph else passes.optimize(left, inference=False)
-
-    @cached_property
-    def program(self) -> host.Program:
-        """The program for calls that need no gradient: its regions are kernels."""
-        lowered, self._fused = lower(self.optimized_graph, host.build)
-        return host.build(lowered)
-
-    @cached_property
-    def scheduled(self) -> scheduler.Program:
-        """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        told = Leaving(told=self.identities.told)
-        return scheduler.build(self._left, lambda: self._passed, lambda: self.program, told)
-
-    @property
-    def kernels(self) -> list[Kernel]:
-        """The kernels that calls have compiled so far: each with ``name``, ``llvm``, ``loops`` and ``lines``."""
-        return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
-
-    @cached_property
-    def watched_graph(self) -> Graph:
-        """What the passes make of the graph, for calls that autograd differentiates while they run."""
-        return passes.optimize(self.graph, inference=False)
-
-    @cached_property
-    def value_graph(self) -> Graph:
-        """The same of the values alone: what runs where no call waits to learn which tensors are the caller's."""
-        values = self._values
-        return (
-            self.watched_graph if values is self.graph else passes.optimize(values, inference=False)
-        )
-
-    @cached_property
-    def watched_program(self) -> host.Program:
-        """The program for such calls: it keeps every value."""
-        return host.build(self._with_histories)
-
-    @cached_property
-    def _with_histories(self) -> Graph:
-        """What autograd goes through."""
-        return ordered_copy(self.graph) if keeps_histories(self.graph) else self.watched_graph
-
-    @cached_property
-    def _transformed(self) -> Graph:
-        """What transforms go through: there a condition has an answer for each example, and no index is a number."""
-        return ordered_copy(self._values) if keeps_histories(self.graph) else self.value_graph
-
-    @cached_property
     def _brings_tensors(self) -> bool:
         return calls_python(self.graph, numbers=False)
 
@@ -207,10 +140,6 @@ class ConcreteFunction(pickling.Unpicklable):
     def _own_gradients(self) -> bool:
         """Whether gradients that users wrote are in the graph: programs, which are inlined, do not have them."""
         return own_gradients(self.graph)
-
-    @cached_property
-    def _ranges(self) -> probes.Probed:
-        return probes.Probed(self.optimized_graph, probes.Ranges)
 
     def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
         """Write a page about this trace: sources, graph, program; with arguments, kernels and times of a run with them.
@@ -227,11 +156,6 @@ class ConcreteFunction(pickling.Unpicklable):
         It runs twice: once as always, which compiles kernels, and once with a clock around every node.
         """
         return timed(self, args, kwargs)
-
-    @property
-    def host_code(self) -> str:
-        """The generated host program."""
-        return self.program.source
 
     def __repr__(self) -> str:
         return f"<ConcreteFunction {self.name}: {count_nodes(self.graph)} nodes>"
@@ -276,11 +200,6 @@ class ConcreteFunction(pickling.Unpicklable):
         for i, owner in self.late:
             captured[i] = (tensors[owner] if isinstance(owner, int) else owner).grad
         return (*tensors, *captured)
-
-    @cached_property
-    def _values(self) -> Graph:
-        """The graph of the values alone, for systems that give each result a tensor of its own."""
-        return self.identities.values(self.graph)
 
     @cached_property
     def gradients(self) -> GradientCalls:

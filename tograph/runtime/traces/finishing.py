@@ -74,7 +74,7 @@ def _made_leaves(seen: Forms, root: FuncGraph, outputs: Sequence[Any]) -> list[a
     for x, form in seen.values():
         form = form.parts[0] if isinstance(form, Rebuilt) and form.parts else form
         form = form.x if isinstance(form, Computed) else form
-        if isinstance(form, MadeLeaf) and isinstance(x, SymTensor):
+        if isinstance(form, MadeLeaf) and form.made is True and isinstance(x, SymTensor):
             end, storage = value_of(x, root), x.storage_
             begin = x.became_ or (None if storage.first is None else (storage.first.value, None))
             if begin is not None and end in outputs and (begin[0] is end or not x.chain):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..guarding import guards
+from ..guarding.size_words import describe_size
 from ..values import families
 from ..values.arguments import Flat
 from ..values.joins import same_number
@@ -80,7 +81,7 @@ class Trace:
         shown = [f"{n}: {show_spec(s)}" for n, s in zip(names, self.specs) if None in (s.shape or (None,))]  # fmt: skip
         shown += [f"{n}: {type(self.numbers[i]).__name__}" for n, i in zip(names[len(self.specs) :], self.open_numbers)]  # fmt: skip
         text = f"; takes {', '.join(shown)}" if shown else ""
-        checks = [guards.describe_size(e, w, names) for e, w in self.checks.sizes]
+        checks = [describe_size(e, w, names) for e, w in self.checks.sizes]
         return text + (f"; only if {', '.join(checks)}" if checks else "")
 
     @property
