@@ -155,3 +155,25 @@ def test_refused():
         tg.function(one_or_the_other)(torch.ones(2))
     with pytest.raises(StructureError, match="Tensor that holds itself"):
         tg.function(itself)(torch.ones(2))
+
+
+def test_an_attribute_of_a_module_that_becomes_a_parameter_or_a_child():
+    """What was there before, which a trace puts back, is nothing that the module would take in the place of these."""
+    layer, weight = torch.nn.Linear(2, 2), torch.nn.Parameter(torch.ones(2))
+
+    def f(m, x):
+        m.steps += 1
+        if m.steps == 2:
+            m.head = layer
+        if m.steps == 3:
+            m.best = weight
+        return x * m.steps
+
+    seen = []
+    for g in (f, tg.function(f)):
+        m = torch.nn.Module()
+        m.head, m.best, m.steps = 3, torch.ones(2), 0
+        for _ in range(4):
+            y = g(m, torch.ones(2))
+            seen.append(str((y, m.steps, type(m.head), type(m.best), list(vars(m)), list(m._parameters), list(m._modules))))  # fmt: skip
+    assert seen[:4] == seen[4:]

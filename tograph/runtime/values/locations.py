@@ -131,11 +131,22 @@ def _order_of(owner: Any, attr: str) -> tuple:
 def _set_in_order(owner: Any, attr: str, value: Any, order: tuple) -> None:
     """Write an attribute; one that had been taken out comes back where it stood in ``order``."""
     back = order and attr not in owner.__dict__
+    if isinstance(owner, torch.nn.Module):
+        _make_room(owner, attr, value)
     set_plainly(owner, attr, value)
     if back and attr in owner.__dict__:
         _put_in_order(owner.__dict__, attr, order)
 
 
+def _make_room(module: torch.nn.Module, attr: str, value: Any) -> None:
+    """Take out a parameter, buffer or child in whose place the module would refuse a value of another kind, which was there before it."""
+    for store, kind in _STORES.items():
+        held = module.__dict__.get(store)
+        if held and attr in held and value is not None and not isinstance(value, kind):
+            del held[attr]
+
+
+_STORES = {"_parameters": torch.nn.Parameter, "_buffers": torch.Tensor, "_modules": torch.nn.Module}
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
