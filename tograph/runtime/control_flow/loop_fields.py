@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,23 +56,25 @@ class Fields:
     def __init__(self) -> None:
         self.known: dict[Name, LoopField] = {}
 
-    def _more(self, state: Sequence[Place], contents: Sequence[Any]) -> list[LoopField]:
-        """What some contents of the state ask for beside what is known."""
+    def _more(
+        self, state: Sequence[Place], contents: Sequence[Any], graded: Collection[int]
+    ) -> list[LoopField]:
+        """What some contents of the state ask for beside what is known; ``graded``: the ids of the tensors there that may have a gradient."""
         places = {p.key for p in state}
         self.known = {n: f for n, f in self.known.items() if {f.key, f.place.key} <= places}
         made = []
         for place, content in zip(state, contents, strict=True):
             for i, x in enumerate(tensors_of(content)):
-                if (place.key, i) not in self.known and _graded(x) and _aligned(place, content):
+                if (place.key, i) not in self.known and id(x) in graded and _aligned(place, content):
                     begin = _tensor(place, i)
                     before = None if begin is None else content_of(begin)
                     made.append(LoopField(place, i, before))
                     self.known[place.key, i] = made[-1]
         return made
 
-    def extend(self, rounds: Rounds, contents: Sequence[Any]) -> bool:
-        """Have the fields of leaves in contents of the state as state, too; whether there are more."""
-        made = self._more(rounds.state, contents)
+    def extend(self, rounds: Rounds, contents: Sequence[Any], loop: StateRegion | None = None) -> bool:  # fmt: skip
+        """Have the fields of leaves in contents of the state as state, too; whether there are more. ``loop``: the body that left the contents."""
+        made = self._more(rounds.state, contents, _all_graded(contents, loop))
         for field in made:
             rounds.before[field.key] = _apart(spec_of(field.get()))
             rounds.add(field, rounds.before[field.key])
@@ -107,6 +110,15 @@ def without_fields(state: Sequence[Place], specs: Sequence[Spec]) -> tuple[list[
 def _tensor(place: Place, number: int) -> Any:
     found = tensors_of(as_value(place.get()))
     return found[number] if number < len(found) else None
+
+
+def _all_graded(contents: Sequence[Any], loop: StateRegion | None) -> set[int]:
+    """The ids of the tensors in some contents that may have a gradient. What they stand for is told in the graph that they belong to."""
+    with ExitStack() as inside:
+        if loop is not None:
+            inside.enter_context(recording(loop.graph))
+            inside.enter_context(replayed(loop))
+        return {id(x) for content in contents for x in tensors_of(content) if _graded(x)}
 
 
 def _graded(x: torch.Tensor) -> bool:

@@ -204,7 +204,7 @@ class Rounds:
         elif not self._traced(self.specs) or self._idle():
             return False
         again = self.history.change(self.loop, self.state)
-        again = self.fields.extend(self, contents_after(self.loop, self.state)) or again
+        again = self.fields.extend(self, contents_after(self.loop, self.state), self.loop) or again
         if self._recomputes():
             return False
         # What else a round says goes for one with that history, too.
@@ -322,7 +322,7 @@ class Rounds:
             return True
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
-        self.fields.extend(self, contents_after(loop, self.state))
+        self.fields.extend(self, contents_after(loop, self.state), loop)
         self.growth.add(self.specs)
         return False
 
