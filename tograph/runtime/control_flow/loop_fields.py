@@ -65,7 +65,11 @@ class Fields:
         made = []
         for place, content in zip(state, contents, strict=True):
             for i, x in enumerate(tensors_of(content)):
-                if (place.key, i) not in self.known and id(x) in graded and _aligned(place, content):
+                if (
+                    (place.key, i) not in self.known
+                    and id(x) in graded
+                    and _aligned(place, content)
+                ):
                     begin = _tensor(place, i)
                     before = None if begin is None else content_of(begin)
                     made.append(LoopField(place, i, before))
