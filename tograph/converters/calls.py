@@ -1,8 +1,7 @@
 """Calls: every call in converted code goes through ``ag__.call``, which converts the callee when it is first called.
 
 ``f(a, *b, k=v)``  ->  ``ag__.call(f, a, *b, k=v)``. Functions, methods, partials, callable objects, modules, constructors of
-user classes and ``tg.function`` objects are dispatched here; built-ins that have a staged form are in
-``builtin``; what is left alone is told by ``call_rules``.
+user classes and ``tg.function`` objects are dispatched here; built-ins that have a staged form are in ``builtin``; what is left alone is told by ``call_rules``.
 """
 
 from __future__ import annotations
