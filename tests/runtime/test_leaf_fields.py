@@ -189,6 +189,15 @@ def in_loops_in_each_other(a, n):
     return w, w.grad
 
 
+def an_argument_that_is_returned_early(a, n):
+    w = leaf(a)
+    (a * w).sum().backward()
+    t = a * 2
+    while n > 0:
+        return (a if a.sum() > 0.2 else a), t.tanh().mean()
+    return a, t.sin()
+
+
 def cleared_in_the_first_iteration(a, n):
     w = a
     for _ in range(n):
@@ -219,7 +228,7 @@ def where_it_has_one(a, n):
 
 PROGRAMS = [
     in_a_branch, in_branches_in_each_other, and_once_more_behind_it, by_another_name, by_a_call, in_a_try, returned_early, in_iterations, when_an_iteration_begins, of_an_argument_before, in_some_iterations,
-    steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, where_it_has_one, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
+    steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, where_it_has_one, an_argument_that_is_returned_early, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
 ]  # fmt: skip
 
 

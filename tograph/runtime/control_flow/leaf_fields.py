@@ -16,7 +16,7 @@ import torch
 
 from ..gradients import grad_fields
 from ..recording.tracing import recording
-from ..symbols.funcgraph import current_graph
+from ..symbols.funcgraph import current_graph, moment
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor
@@ -35,7 +35,7 @@ class Field(Place):
 
     def __init__(self, key: Any, name: str, owner: Any):
         super().__init__(key, name, self.content, _put_nothing, self)
-        self.owner = owner
+        self.owner, self.begun = owner, moment()
 
     def content(self) -> Any:
         x = self.owner()
@@ -43,7 +43,7 @@ class Field(Place):
 
     def put_back(self, value: Any) -> None:
         x = self.owner()
-        if isinstance(x, SymTensor):
+        if isinstance(x, SymTensor) and x.born >= self.begun:  # what is from before has its own
             grad_fields.slot(x).content = value
             x.graded_ = False  # it is known
 
