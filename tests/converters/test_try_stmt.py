@@ -926,11 +926,11 @@ test_same = cases.test()
 def test_what_is_refused_is_no_error_of_the_program():
     def f(x):
         try:
-            return x.numpy()
+            return x.data_ptr()
         except (TypeError, NotImplementedError):
             return 0
 
-    with pytest.raises(StagingError, match="numpy"):
+    with pytest.raises(StagingError, match="data_ptr"):
         tg.function(f)(torch.tensor(1))
 
 

@@ -332,3 +332,15 @@ def test_a_leaf_of_branches_in_each_other_gets_gradients():
     g = tg.function(f)
     for n in map(torch.tensor, (0, 1, 3)):
         torch.testing.assert_close(g(torch.ones(2), n), f(torch.ones(2), n))
+
+
+def frozen(x):
+    layer = torch.nn.Linear(2, 2)
+    for p in layer.parameters():
+        p.requires_grad_(False)
+    return layer(x), x.new_ones(2).requires_grad_().requires_grad_(False), torch.nn.Linear(2, 2)(x)
+
+
+def test_what_is_computed_of_leaves_that_are_none_any_more_requires_no_gradient():
+    found = tg.function(frozen)(torch.ones(2))
+    assert [y.requires_grad for y in found] == [y.requires_grad for y in frozen(torch.ones(2))]

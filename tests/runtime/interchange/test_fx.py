@@ -117,11 +117,12 @@ def test_lists_optionals_and_unions(name):
     program, calls = PROGRAMS[name]
     function = tg.function(program)
     concrete = function.get_concrete_function(*calls[0])
-    graph = fx.prepared(concrete.graph)
+    values = concrete._exported
+    graph = fx.prepared(values)
     set_control_inputs(graph)
     verify(graph)
     module = concrete.to_fx()
-    forms = [module, lambda *args: interp.run(graph, args)[: len(concrete.outputs)]]
+    forms = [module, lambda *args: interp.run(graph, args)[: len(values.outputs)]]
     if name in EXPORTED:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -281,7 +281,7 @@ def _stays_leaf(v: Value, x: Value, leaves: dict[Value, list[Node]]) -> None:
     if ours is None or theirs is None or ours.op != theirs.op:
         return
     for name in ours.regions.keys() & theirs.regions.keys():
-        if name != "cond":
+        if name not in ("cond", "gradient"):  # which give other things than the op
             of, to = ours.regions[name].outputs[v.index], theirs.regions[name].outputs[x.index]
             _stays_leaf(of, to, leaves)
 

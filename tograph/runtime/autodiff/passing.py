@@ -69,7 +69,8 @@ def _beside(
 def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
     """(x, flag) for the leaves x from before a construct that a tensor which it gives may be; the last whose flag holds counts."""
     here = current_graph()
-    call = getattr(y.grad_fn, "call", None)
+    # A view is none of them. Of one whose base an iteration gave its first history torch cannot tell a grad_fn.
+    call = None if y._is_view() else getattr(y.grad_fn, "call", None)
     if isinstance(call, Call):
         value, graph = call.node.outputs[y.grad_fn.indices[y.output_nr]], call.graph
     elif any(x is y for x, _ in here.root.joined) and here.within(y.ref.graph):

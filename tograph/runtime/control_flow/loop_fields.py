@@ -118,6 +118,8 @@ def _tensor(place: Place, number: int) -> Any:
 
 def _all_graded(contents: Sequence[Any], loop: StateRegion | None) -> set[int]:
     """The ids of the tensors in some contents that may have a gradient. What they stand for is told in the graph that they belong to."""
+    if not current_graph().root.slots:
+        return set()
     with ExitStack() as inside:
         if loop is not None:
             inside.enter_context(recording(loop.graph))

@@ -108,7 +108,17 @@ class SymTensor(Valueless, torch.Tensor):
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
             self.begin_leaf()
+        elif not requires_grad and self.became_ is not None:
+            self._end_leaf(current_graph())
         return super().requires_grad_(requires_grad)
+
+    def _end_leaf(self, graph: FuncGraph) -> None:
+        """It is no leaf any more. Where nothing but what has filled it has used it since, it never was one."""
+        value, nodes = self.became_[0], graph.graph.nodes
+        before = graph.root.leaves.get(value, [])
+        since = [n for n in nodes if value in n.inputs and n.grad and n not in before]
+        if value.node in nodes and all(n.op == "tg.written" for n in since):
+            graph.root.leaves.pop(value, None)
 
     def begin_leaf(self):
         """The code makes a leaf of the value that the tensor has now."""

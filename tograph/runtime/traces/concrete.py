@@ -13,12 +13,13 @@ import torch
 
 from ...errors import DeadResourceError
 from ...lazy import lazy_module
+from .. import passes
 from ..execution import probes
 from ..execution.gradient_calls import GradientCalls
 from ..gradients import transforms
 from ..gradients.watching import calls_python, is_watched, own_gradients
 from ..graph.ir import Graph
-from ..graph.rewrite import count_nodes
+from ..graph.rewrite import copied, count_nodes
 from ..graph.types import TensorType
 from ..guarding import call_checks
 from ..guarding.guards import Guards
@@ -27,7 +28,7 @@ from ..guarding.sources import Strong
 from ..native.program import Native
 from ..values import flattening, pickling, structure
 from ..values.structure import Leaf, Spec
-from . import ambient, commits, entries
+from . import ambient, commits, entries, made_tensors
 from .commits import Target
 from .programs import Programs
 from .shared_objects import Outer
@@ -163,6 +164,17 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
     def _repr_html_(self) -> str:
         return notebook.graph_html(self.graph)
 
+    @property
+    def _exported(self) -> Graph:
+        """The values for systems that have no histories: without those that tell of one."""
+        specs = [self._result, *(spec for _, spec in self._effects)]
+        told = [flag for spec in specs for flag in made_tensors.flags(spec)]
+        if not any(told):
+            return self._values
+        made = copied(self._values)
+        made.outputs = [v for v, flag in zip(made.outputs, told, strict=True) if not flag]
+        return passes.prune(made, writers=True)
+
     def to_fx(self, *, list_capacity: int | None = None, leave_out: Sequence[str] = ()) -> Any:
         """The graph as a ``torch.fx.GraphModule`` with ``torch.cond`` and ``torch.while_loop``, which ``torch.export`` takes.
 
@@ -173,7 +185,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
 
         Example: ``torch.export.export(f.get_concrete_function(x).to_fx(), (x,))``
         """
-        return fx.to_fx(self._values, self.captured_inputs, list_capacity, leave_out)
+        return fx.to_fx(self._exported, self.captured_inputs, list_capacity, leave_out)
 
     def to_onnx(self, path: Any, *, leave_out: Sequence[str] = ()) -> None:
         """Write the graph as an ONNX model with ``If`` and ``Loop``; parameters and buffers with the values they have now.
@@ -184,7 +196,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
 
         Example: ``f.get_concrete_function(x).to_onnx("f.onnx")``
         """
-        onnx.to_onnx(self._values, self.captured_inputs, path, leave_out)
+        onnx.to_onnx(self._exported, self.captured_inputs, path, leave_out)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:

@@ -21,7 +21,7 @@ from ..symbols.funcgraph import FuncGraph, Ref
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, value_of
 from ..values.growing import StagedList
-from ..values.structure import Handle
+from ..values.structure import Handle, Spec, Tree, leaf_types
 from ..writes import freed
 
 
@@ -121,6 +121,16 @@ class WithLeaves:
 FORMS = MadeLeaf, Computed
 
 
+def flags(spec: Spec) -> list[bool]:
+    """For each value of a spec whether it only tells how a tensor leaves: the last part of a form."""
+    if not isinstance(spec, Tree):
+        return [False] * len(leaf_types(spec))
+    found = [flags(part) for part in spec.parts]
+    if spec.cls in (*FORMS, WithLeaves):
+        found[-1] = [True] * len(found[-1])
+    return [told for part in found for told in part]
+
+
 def list_form(x: StagedList, root: FuncGraph) -> Any:
     """The form of a list of the graph."""
     handle = None if x.record is not None else x.columns[0]
@@ -154,7 +164,8 @@ def form(
     flag = False if x.chain else autodiff.is_made_leaf(value, root)
     if flag is not False:
         made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
-    way = False if flag is True or id(x.storage_) in root.root.assigned else own.lead_to(value)
+    ended = x.became_ is not None and not x.requires_grad  # by ``requires_grad_(False)``
+    way = False if ended or flag is True or id(x.storage_) in root.root.assigned else own.lead_to(value)  # fmt: skip
     if way is False:
         return made
     return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
