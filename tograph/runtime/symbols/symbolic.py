@@ -15,7 +15,7 @@ from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import contents, devices, duals, open_layouts, products, valueless
+from . import contents, devices, duals, leaf_values, open_layouts, products, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .known import UNKNOWN
 from .mapped import check_unmapped
@@ -109,22 +109,12 @@ class SymTensor(Valueless, torch.Tensor):
             LEAF(self)
             self.begin_leaf()
         elif not requires_grad and self.became_ is not None:
-            self._end_leaf(current_graph())
+            leaf_values.end(self.became_[0], current_graph())
         return super().requires_grad_(requires_grad)
-
-    def _end_leaf(self, graph: FuncGraph) -> None:
-        """It is no leaf any more. Where nothing but what has filled it has used it since, it never was one."""
-        value, nodes = self.became_[0], graph.graph.nodes
-        before = graph.root.leaves.get(value, [])
-        since = [n for n in nodes if value in n.inputs and n.grad and n not in before]
-        if value.node in nodes and all(n.op == "tg.written" for n in since):
-            graph.root.leaves.pop(value, None)
 
     def begin_leaf(self):
         """The code makes a leaf of the value that the tensor has now."""
-        nodes, value = (graph := current_graph()).graph.nodes, value_of(self, graph)
-        self.became_ = value, nodes[-1] if nodes else None
-        graph.root.leaves[value] = [n for n in nodes if value in n.inputs]
+        self.became_ = leaf_values.begin(value_of(self, current_graph()), current_graph())
 
     def contiguous(self, memory_format=torch.contiguous_format):
         if memory_format is torch.contiguous_format and open_layouts.is_open(self.chain, self.meta):
