@@ -47,7 +47,13 @@ def in_the_state(f):
     return x, torch.ones(4)
 
 
+def without_the_state(f):
+    STATE.h = None
+    return torch.ones(4), torch.ones(4)
+
+
 CASES = [
+    (replaces, without_the_state, tg.errors.DeadResourceError, "does not hold a tensor"),
     (writes_one, one_memory, Shared, "argument 'x' shares memory"),
     (writes_a_captured_one, lambda f: (HELD, torch.ones(4)), Shared, "a captured tensor shares memory"),
     (replaces, in_the_state, Shared, "looks up at each call shares memory"),

@@ -50,7 +50,7 @@ _ADVICE = "Call the tg.function itself, which traces anew, or get another concre
 def check(guards: Guards, names: Sequence[str], slots: Iterable[Any], tensors: Sequence[Any]) -> None:  # fmt: skip
     """SignatureError, or SharedMemoryError, where the tensors of a direct call are not such as the trace is for.
 
-    ``slots``: the captured inputs that are looked up at each call.
+    ``slots``: the captured inputs that are looked up at each call; DeadResourceError where one is of another kind.
     """
     if any(isinstance(x, SymTensor) for x in tensors):
         return  # what is recorded anew is right for all
@@ -58,7 +58,10 @@ def check(guards: Guards, names: Sequence[str], slots: Iterable[Any], tensors: S
     failed = None if asked.hold(tensors) else asked.failed(tensors)
     if failed is not None:
         raise _refused(failed, names)
-    kept = {slot.neighbours for slot in slots if isinstance(slot, Slot)}
+    looked_up = [slot for slot in slots if isinstance(slot, Slot)]
+    for slot in looked_up:
+        slot()  # whether it is of its kind
+    kept = {slot.neighbours for slot in looked_up}
     if not all(neighbours is None or neighbours.alone(tensors) for neighbours in kept):
         raise _shared("a tensor that the function looks up at each call")
 
