@@ -227,7 +227,7 @@ def set_control_inputs(graph: Graph, known: Known | None = None, late: bool = Fa
     io op also waits for every op before it that may fail, so a failed op leaves later writes undone.
     Memory of a value that an op overwrites is a resource too, which every use of the value reads.
 
-    ``late``: for code that writes nothing before its end, and gives up where an op fails. Only io waits there for what may fail.
+    ``late``: for code that writes nothing before its end, and gives up where an op fails. Only io and random draws wait there for what may fail.
     """
     known = {} if known is None else known
     effects = [node_effects(n, known) for n in graph.nodes]
