@@ -124,6 +124,7 @@ def _lower(graph: Graph, private: set[Value], layout: Layout, indices: Indices) 
                         low.asked,
                         low.buffers.count,
                         list(low.texts),
+                        {i: low.own[v] for i, v in enumerate(graph.outputs) if v in low.own},
                     )
             except Late:
                 in_place = False

@@ -97,6 +97,9 @@ class Lowering(Storage):
         self.named: dict[str, str] = {}  # the functions of loop nests by their text
         self.calls: Counter[str] = Counter()  # and how often each is called
         self.asked: list[Call] = []  # what torch runs
+        self.leaving = frozenset(graph.outputs)
+        # Results that leave as torch made them: the number of the call, and of the result among those of the call.
+        self.own: dict[Value, tuple[int, int]] = {}
         self.native_ops = 0
         self.rewrites = lists.changes(graph)
         self.used = groups.used(graph)
@@ -131,7 +134,8 @@ class Lowering(Storage):
                 self.fail(self._unexpected(v, x, dict(zip(graph.outputs, results))))
         results = boundary.apart_from_each_other(self, results)
         for i, (v, x) in enumerate(zip(graph.outputs, results)):
-            boundary.deliver(self, i, v, x, dests.get(i))
+            if v not in self.own:
+                boundary.deliver(self, i, v, x, dests.get(i))
         self._write_variables()
         if not calls.worth(self):
             op = self.asked[0].node.op
