@@ -49,7 +49,7 @@ from ...errors import (  # fmt: skip
     refused,
 )
 from . import collectives, outside, prints
-from .arranged import arranged, is_arranged
+from .arranged import arranged, in_format_of, is_arranged
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -459,6 +459,7 @@ register("tg.part", run=lambda x, k: torch.view_as_real(x)[..., k], effects=PURE
 register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 # The same where native code has to decline if it is a view of an argument.
+register("tg.arranged", run=in_format_of, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.apart", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.isinstance",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
+from ..inference.memory_formats import channels_last, suggests_channels_last
 from ..kernels.loop_ir import LONGEST
 from . import extents, list_items, list_memory, text_code
 from .code import SIZE
@@ -21,6 +22,7 @@ from .values import (
     Noncontiguous,
     Operand,
     Reg,
+    alike,
     laid_out,
     row_major,
     strides,
@@ -143,7 +145,21 @@ def _apart(low: Lowering, node: Node) -> Operand:
     return with_alias(x, "false")
 
 
-RULES = {"tg.apart": _apart}
+def _arranged(low: Lowering, node: Node) -> Operand:
+    """A tensor in the memory format of another one: itself where it lies so."""
+    x, like = (low.operand(v) for v in node.args)
+    if not (isinstance(x, Mem) and isinstance(like, Mem)) or x.open or not (x.dense and like.dense):
+        return x
+    turned = suggests_channels_last(like.size, like.stride)
+    stride = channels_last(x.size) if turned else strides(x.size)
+    if alike(x.size, x.stride, stride):
+        return x
+    made = replace(low.new(x.dtype, x.size), stride=stride)
+    low.copy(x, made)
+    return made
+
+
+RULES = {"tg.apart": _apart, "tg.arranged": _arranged}
 
 
 def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand]:
