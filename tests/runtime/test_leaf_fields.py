@@ -226,9 +226,21 @@ def where_it_has_one(a, n):
     return w, w.grad
 
 
+def on_some_paths_of_branches_in_each_other(a, n):
+    w = a
+    if n > 0:
+        if n < 2:
+            w = leaf(w * 0.5)
+    else:
+        w = leaf(w * 0.9)
+    energy(w).backward()
+    return w, w.grad
+
+
 PROGRAMS = [
     in_a_branch, in_branches_in_each_other, and_once_more_behind_it, by_another_name, by_a_call, in_a_try, returned_early, in_iterations, when_an_iteration_begins, of_an_argument_before, in_some_iterations,
     steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, where_it_has_one, an_argument_that_is_returned_early, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
+    on_some_paths_of_branches_in_each_other,
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ them its last iteration made; its backward loop adds up what comes to a token up
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,6 +67,11 @@ def _regions(node: Node) -> list[Graph]:
 
 def _may_be(v: Value, leaves: Any) -> bool:
     """Whether a value may be a leaf that its region makes."""
+    return _is_one(v, leaves, any)
+
+
+def _is_one(v: Value, leaves: Any, of: Callable[[Iterable[bool]], bool]) -> bool:
+    """Whether a value is such a leaf on ``any`` of its paths, or on ``all``."""
     node = v.node
     if v in leaves or node is None or node.op == "tg.written":
         return v in leaves or node is not None
@@ -75,7 +80,9 @@ def _may_be(v: Value, leaves: Any) -> bool:
     found = [(r, r.outputs[v.index]) for r in _regions(node)]
     first = lead(node)
     given = [node.args[first + r.inputs.index(x)] if x in r.inputs else x for r, x in found]
-    return any(isinstance(x, Value) and _may_be(x, leaves) for x in given)
+    if of is all and node.op == "While" and not surely_runs(node):
+        given.append(node.args[v.index])
+    return of(isinstance(x, Value) and _is_one(x, leaves, of) for x in given)
 
 
 def _sometimes(node: Node, i: int, leaves: Any) -> bool:
@@ -83,7 +90,7 @@ def _sometimes(node: Node, i: int, leaves: Any) -> bool:
     given = [r.outputs[i] for r in _regions(node)]
     if node.op == "While" and not surely_runs(node):
         given.append(node.args[i])
-    return not all(isinstance(v, Value) and _may_be(v, leaves) for v in given)
+    return not all(isinstance(v, Value) and _is_one(v, leaves, all) for v in given)
 
 
 def _used(node: Node, i: int, graph: Graph) -> bool:

@@ -139,11 +139,17 @@ class Flags:
 
     def _found(self, graph: Graph, v: Value) -> Flag:
         node = v.node
-        if node is None or not (_passed(v) or (_follows(node) and self._makes(node))):
+        if node is None:
+            return self.given(graph, v)
+        if not (_passed(v) or (_follows(node) and self._makes(node))):
             return False
         if node.op == "tg.read":
             return self.of(graph, node.args[0])
         return self._state(graph, node, v) if node.op == "While" else self._chosen(graph, node, v)
+
+    def given(self, graph: Graph, v: Value) -> Flag:
+        """What is said of an input of a graph that is not known."""
+        return False
 
     def _makes(self, node: Node) -> bool:
         """Whether a region of a node makes one of the values."""
