@@ -48,10 +48,10 @@ def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
             continue
         if not done:
             leads[node] = False
-            todo += [(node, True), *((n, False) for n, _ in node.next_functions)]
+            todo += [(node, True), *((n, False) for n, _ in _following(node))]
         elif id(getattr(node, "variable", None)) in leaves:
             leads[node] = True  # it holds the leaf
-        elif any(edge in wanted or leads.get(edge[0]) for edge in node.next_functions):
+        elif any(edge in wanted or leads.get(edge[0]) for edge in _following(node)):
             leads[node] = True
             found.append(node)
     here = current_graph()
@@ -60,21 +60,42 @@ def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
     return found
 
 
+def _following(node: Any) -> Sequence[Edge]:
+    """The edges that a gradient goes on by: from the state of a loop which stands for a leaf, none to what was computed before the iteration."""
+    if _is_leaf(node):
+        return [e for e in node.next_functions if not hasattr(e[0], "earlier")]
+    return node.next_functions
+
+
+def _is_leaf(node: Any) -> bool:
+    """Whether a node stands for the state of a loop that is a leaf when an iteration begins."""
+    told = getattr(node, "told", None)
+    return told is not None and told.leaf
+
+
 def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGraph) -> None:
     """An error where one of the nodes on the ways from ``outputs`` may be freed."""
     branches: dict[Graph, list[Any]] = {}
+    before = []
     for node in nodes:
         if not saves(node):
             continue
         graph = _freed_in(node, here)
         if graph is here:
-            raise RuntimeError(MESSAGE)
-        if graph is not None:
+            before.append(node)
+        elif graph is not None:
             branches.setdefault(graph.graph, []).append(node)
     for branch, freed in branches.items():
         reached = {node for x in outputs for node, _ in _history(x, branch)}
         if not reached.isdisjoint(freed):
             raise RuntimeError(MESSAGE)
+    if before:
+        AGAIN(outputs, before)
+
+
+def AGAIN(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
+    """An error of the runs in which a gradient of ``outputs`` comes to ``nodes``, which are freed. Set by ``autodiff``."""
+    raise RuntimeError(MESSAGE)
 
 
 def free(nodes: Collection[Any], outputs: Sequence[torch.Tensor]) -> None:
@@ -156,8 +177,8 @@ def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
         seen.add(edge)
         yield edge
         source: Any = edge[0]
-        if (told := getattr(source, "told", None)) is not None and told.leaf:
-            continue  # the state of a loop, which stands for a leaf: see ``histories``
+        if _is_leaf(source):
+            continue
         call, following = getattr(source, "call", None), source.next_functions
         if call is not None and source.indices:
             at = source.indices[edge[1]]
