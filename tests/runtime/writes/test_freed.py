@@ -224,7 +224,19 @@ def where_a_loop_replaces_it(a, n):
     return w.detach()
 
 
-@pytest.mark.parametrize("program", [leaves_of_what_is_freed, where_a_loop_replaces_it])
+def beside_what_is_not_freed(a, n):
+    w, v = a * 3, a * a
+    (v**2).sum().backward()
+    for _ in range(n):
+        v = (w * v).detach().requires_grad_()
+        w = (w + v) * 0.5
+    (w**2).sum().backward()
+    return w.detach()
+
+
+@pytest.mark.parametrize(
+    "program", [leaves_of_what_is_freed, where_a_loop_replaces_it, beside_what_is_not_freed]
+)
 def test_a_leaf_made_of_what_is_freed_has_a_gradient(program):
     f = tg.function(program)
 

@@ -53,6 +53,7 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
         if sometimes:
             known: dict[Value, Flag] = dict.fromkeys(made.aliases, True)
             graph.root.gives_leaf[node.outputs[i]] = Flags(known).of(graph.graph, node.outputs[i])
+        graph.root.token_leaves.setdefault(node, {})[i] = set(made.aliases)
         for leaf, flag in found:
             token = made.outer[leaf]
             x = graph.sources[token] = flattening.symbolic(token, graph)
@@ -147,7 +148,7 @@ def _is_made(y: Any) -> Ref | bool:
     if call is None or call.node not in call.graph.graph.nodes:
         return False
     flag = is_made_leaf(call.node.outputs[y.grad_fn.indices[y.output_nr]], call.graph)
-    return Ref(flag, call.graph) if isinstance(flag, Value) else False
+    return Ref(flag, call.graph) if isinstance(flag, Value) else flag
 
 
 def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor, Flag | None]]:

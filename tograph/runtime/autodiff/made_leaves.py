@@ -138,7 +138,7 @@ class MadeLeaves:
         """Whether a value has the history of a token of the node: that of a leaf, also where a body is recorded anew."""
         if v.node is None or v.node.op != "tg.written":
             return False
-        token: Any = v.node.args[0]
+        token = _first_of(v.node.args[0])
         for graph, owner in reversed(scopes):
             if token not in graph.inputs:
                 return False
@@ -208,7 +208,13 @@ class MadeLeaves:
         for graph, owner in scopes[1:]:
             assert owner is not None
             inner = add_input(owner, inner)[next(k for k, r in owner.regions.items() if r is graph)]
-        graph, made = scopes[-1][0], append(Graph("leaf"), "tg.written", inner, v, type=v.type)
+        graph = scopes[-1][0]
+        if self._has_token(scopes, v):  # of another place that it is in
+            both = append(Graph("leaf"), "aten.add.Tensor", node.args[0], inner, type=v.type)
+            graph.nodes.insert(graph.nodes.index(node), both.node)
+            node.args, self.aliases[v] = (both, *node.args[1:]), v
+            return
+        made = append(Graph("leaf"), "tg.written", inner, v, type=v.type)
         at = graph.nodes.index(node) + 1
         self.aliases[made], self.known[made] = v, []
         for other in graph.nodes[at:]:
@@ -228,6 +234,15 @@ class MadeLeaves:
         self.graph.root.starts.add(start)
         given = add_input(self.node, start)
         return next(given[k] for k, r in self.node.regions.items() if r is region)
+
+
+def _first_of(token: Any) -> Any:
+    """The first of the histories that a leaf has."""
+    while (
+        isinstance(token, Value) and token.node is not None and token.node.op == "aten.add.Tensor"
+    ):
+        token = token.node.args[0]
+    return token
 
 
 class Sum(NamedTuple):

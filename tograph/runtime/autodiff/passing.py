@@ -82,11 +82,16 @@ def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
     found = []
     for v in dict.fromkeys(v for v in _origins(value) if v in graph.sources):
         x = graph.sources[v]
-        if x.requires_grad and iterations.is_leaf(x) and hasattr(x, "grad"):
+        if x.requires_grad and _may_be_leaf(x) and hasattr(x, "grad"):
             flag = Flags({v: True}).of(graph.graph, value)
             if isinstance(flag, Value):
                 found.append((getattr(x, "shown_", x), Ref(flag, graph)))
     return found
+
+
+def _may_be_leaf(x: Any) -> bool:
+    """Whether a tensor is a leaf, on some path at least."""
+    return iterations.is_leaf(x) or getattr(x, "sometimes_", False) or bool(getattr(x, "mixed_", ""))  # fmt: skip
 
 
 def _origins(v: Value) -> Iterator[Value]:
