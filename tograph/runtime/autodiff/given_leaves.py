@@ -28,7 +28,7 @@ from . import connect
 from .alternatives import zeros
 from .graphs import append
 from .made_leaves import Flag, MadeLeaves, NotFollowed
-from .passing import Flags
+from .passing import Flags, closed
 from .separate import made_from
 
 _OPS = ("While", "If", "Case")
@@ -40,7 +40,7 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
     if node.op not in _OPS or not leaves or graph.replaying or "gradient" in node.regions:
         return
     places = [i for i, v in enumerate(node.outputs) if isinstance(v.type, TensorType)]
-    some = [i for i in places if any(_may_be(r.outputs[i], leaves) for r in _regions(node))]
+    some = [i for i in places if any(_may_be(r.outputs[k], leaves) for k in _comes_from(node, i) for r in _regions(node))]  # fmt: skip
     for i in some:
         sometimes, used = _sometimes(node, i, leaves), _used(node, i, graph.graph)
         if not (sometimes or used):
@@ -54,16 +54,22 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
             known: dict[Value, Flag] = dict.fromkeys(made.aliases, True)
             graph.root.gives_leaf[node.outputs[i]] = Flags(known).of(graph.graph, node.outputs[i])
         graph.root.token_leaves.setdefault(node, {})[i] = set(made.aliases)
-        for leaf, flag in found:
+        for leaf, flag, place in found:
             token = made.outer[leaf]
             x = graph.sources[token] = flattening.symbolic(token, graph)
             torch.Tensor.requires_grad_(x)
             x.token_ = node, i
-            graph.root.tokens.setdefault(node, {}).setdefault(i, []).append((x, token, flag))
+            known_ = graph.root.tokens.setdefault(node, {}).setdefault(i, [])
+            known_.append((x, token, flag, place))
 
 
 def _regions(node: Node) -> list[Graph]:
     return [r for k, r in node.regions.items() if k != "cond" and not always_fails(r)]
+
+
+def _comes_from(node: Node, i: int) -> list[int]:
+    """The outputs of which the iterations of a loop may move a tensor to the output ``i``, and itself."""
+    return closed(node, i) if node.op == "While" else [i]
 
 
 def _may_be(v: Value, leaves: Any) -> bool:
@@ -78,7 +84,8 @@ def _is_one(v: Value, leaves: Any, of: Callable[[Iterable[bool]], bool]) -> bool
         return v in leaves or node is not None
     if node.op not in (*ALTERNATIVES, "While", "Call") or "gradient" in node.regions:
         return False
-    found = [(r, r.outputs[v.index]) for r in _regions(node)]
+    state = _comes_from(node, v.index) if of is any else [v.index]
+    found = [(r, r.outputs[k]) for k in state for r in _regions(node)]
     first = lead(node)
     given = [node.args[first + r.inputs.index(x)] if x in r.inputs else x for r, x in found]
     if of is all and node.op == "While" and not surely_runs(node):
@@ -113,25 +120,34 @@ def _start(node: Node, i: int, graph: FuncGraph) -> Value:
     return made
 
 
-def _in_loop(
-    node: Node, i: int, graph: FuncGraph, made: MadeLeaves
-) -> list[tuple[Value, int | None]]:
-    """The leaves that the state ``i`` may be, each with the state that says whether the last iteration made it; None: it did."""
+Found = list[tuple[Value, int | None, int]]
+
+
+def _in_loop(node: Node, i: int, graph: FuncGraph, made: MadeLeaves) -> Found:
+    """The leaves that the state ``i`` may be, each with the state that says whether the last iteration made it (None: it did) and the place where that left it."""
+    rows = made.rows(i)
     body = node.regions["body"]
-    found = made.leaves_of(body, body.outputs[i], body.inputs[i])
-    flags = [f for f in found.values() if isinstance(f, Value)]
+    flags = [f for row in rows.values() for f in row.values() if isinstance(f, Value)]
     starts = [Node("py.constant", (False,), {}, [BOOL], location=node.location) for _ in flags]
     nodes = graph.graph.nodes
     nodes[nodes.index(node) : nodes.index(node)] = starts
-    ends = add_state(node, [Value(BOOL) for _ in flags], flags, [n.outputs[0] for n in starts])
-    told = iter(ends)
-    return [(v, next(told).index if isinstance(f, Value) else None) for v, f in found.items()]
+    ends = iter(add_state(node, [Value(BOOL) for _ in flags], flags, [n.outputs[0] for n in starts]))  # fmt: skip
+    found: Found = []
+    moves = graph.root.moves.setdefault(node, {}).setdefault(i, [])
+    for q, row in rows.items():
+        for v, f in row.items():
+            told = next(ends).index if isinstance(f, Value) else None
+            if v.node is None:
+                moves.append((q, body.inputs.index(v), told))
+            else:
+                found.append((v, told, q))
+    return found
 
 
-def _in_branches(node: Node, i: int, made: MadeLeaves) -> list[tuple[Value, None]]:
-    found: list[tuple[Value, None]] = []
+def _in_branches(node: Node, i: int, made: MadeLeaves) -> Found:
+    found: Found = []
     for region in _regions(node):
-        found += [(v, None) for v in made.leaves_of(region, region.outputs[i], None)]
+        found += [(v, None, i) for v in made.leaves_of(region, region.outputs[i], None)]
     return found
 
 
@@ -168,7 +184,7 @@ def _of(y: torch.Tensor, known: Any) -> Iterator[tuple[torch.Tensor, Flag | None
         value = next((v for x, v in here.root.joined if x is y), None)
         if value is None:
             return
-    for x, _, _ in known.get(value.node, {}).get(value.index, ()):
+    for x, _, _, _ in known.get(value.node, {}).get(value.index, ()):
         yield x, flag
 
 

@@ -32,7 +32,7 @@ def ways(
 
     ``beside``: the tensors by which it comes to ``inputs``, too. ``fields``: those that are leaves in some runs only have it in these.
     """
-    if not any(beside):
+    if not (beside.passed or beside.tokens):
         return _ways(outputs, inputs)
     terms = Terms(current_graph().graph)
     some, found = _ways(outputs, [*inputs, *beside.tensors], True)
@@ -40,8 +40,8 @@ def ways(
     middle = len(inputs) + len(beside.passed)
     for i, x in enumerate(inputs if fields else ()):
         made[i] = made[i] if not getattr(x, "sometimes_", False) else False
-    for (i, _, _), way in zip(beside.tokens, found[middle:]):
-        made[i] = terms.either(made[i], way)
+    for k, ((i, _, _), way) in enumerate(zip(beside.tokens, found[middle:])):
+        made[i] = terms.either(made[i], terms.both(way, beside.told.get(k, True)))
     for (i, x, flag, leaf), way in zip(beside.passed, found[len(inputs) : middle]):
         if fields and getattr(inputs[i], "sometimes_", False):
             continue

@@ -108,7 +108,7 @@ def _passed(v: Value) -> list[Value]:
         return [node.args[0]]
     if node is None or not _follows(node):
         return []
-    skip, state = lead(node), _closed(node, v.index) if node.op == "While" else [v.index]
+    skip, state = lead(node), closed(node, v.index) if node.op == "While" else [v.index]
     regions = _regions(node).values()
     places = {skip + k for r in regions for i in state for k in inputs_of(r, r.outputs[i])}
     if node.op == "While":
@@ -184,7 +184,7 @@ class Flags:
 
     def _state(self, graph: Graph, node: Node, v: Value) -> Flag:
         """Whether the state of a loop ends as one of the values: state of the loop itself where an iteration may change it."""
-        state = _closed(node, v.index)
+        state = closed(node, v.index)
         body, skip = node.regions["body"], node.kwargs["carried"]
         starts = {k: self.of(graph, node.args[k]) for k in state}
         for k in sorted({k for i in state for k in inputs_of(body, body.outputs[i])}):
@@ -214,7 +214,7 @@ class Flags:
         return any(self.known.get(body.inputs[k], False) is not False for k in found)
 
 
-def _closed(node: Node, place: int) -> list[int]:
+def closed(node: Node, place: int) -> list[int]:
     """The places of a loop's state whose tensors may come to ``place``."""
     body, found, todo = node.regions["body"], {place}, [place]
     while todo:
