@@ -5,6 +5,7 @@ As in Python, an object whose class takes attributes knows the alias as ``__orig
 
 from __future__ import annotations
 
+import contextlib
 import types
 import typing
 from collections.abc import Callable
@@ -22,8 +23,6 @@ def made(call: Callable[..., Any], alias: Any, args: tuple, kwargs: dict[str, An
         return alias(*args, **kwargs)  # its error
     x = call(cls, *args, **kwargs)
     if cls.__dictoffset__ and cls not in KINDS:  # a table of the graph has no attributes
-        try:
+        with contextlib.suppress(AttributeError):
             call(setattr, x, "__orig_class__", alias)
-        except AttributeError:
-            pass
     return x
