@@ -1,8 +1,8 @@
 """Numbers of outer objects that change from call to call become inputs: few traces, and Python's values and types."""
 
+import collections
 from typing import NamedTuple
 
-import collections
 import pytest
 import torch
 
