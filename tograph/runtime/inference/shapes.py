@@ -341,7 +341,12 @@ def _pointwise_backward(g, x, *args, **kwargs):
 # ---- copies and makers
 
 
-@rule("clone contiguous lift_fresh lift_fresh_copy detach_copy alias_copy dropout_ bernoulli")
+@rule("bernoulli")
+def _bernoulli(x, *args, generator=None):
+    return like(x)
+
+
+@rule("clone contiguous lift_fresh lift_fresh_copy detach_copy alias_copy dropout_")
 def _clone(x, *args, memory_format=None, generator=None):
     if memory_format not in (None, torch.preserve_format, torch.contiguous_format):
         return None
@@ -854,8 +859,14 @@ def _masked_select(x, mask):
     return like(x, size=(None,))
 
 
-@rule("select_scatter slice_scatter diagonal_scatter scatter scatter_add index_put index_add index_copy index_fill "
-      "as_strided_scatter scatter_reduce")  # fmt: skip
+@rule("index_put index_fill")
+def _written(x, *args, **kwargs):
+    return None if _empty(x) else pointwise((x,), x.dtype)
+
+
+@rule(
+    "select_scatter slice_scatter diagonal_scatter scatter scatter_add index_add index_copy as_strided_scatter scatter_reduce"
+)
 def _same(x, *args, **kwargs):
     return None if _empty(x) else like(x)
 

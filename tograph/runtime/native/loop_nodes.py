@@ -142,7 +142,9 @@ def _strides_there(low: Lowering, region: Region, made: Sequence[Fill]) -> dict[
     return {v: metas[v].stride for v in region.outputs if v in metas}
 
 
-_IN_ITS_ORDER = frozenset(["aten.flip.default", "aten.constant_pad_nd.default", *POOLS])
+_IN_ITS_ORDER = frozenset(
+    ["aten.flip.default", "aten.constant_pad_nd.default", "aten.copy.default", "aten.fill.Scalar", "aten.fill.Tensor", *POOLS]
+)  # fmt: skip
 
 
 def _is_packed(node: Node) -> bool:
