@@ -371,7 +371,12 @@ def _pointwise_backward(g, x, *args, **kwargs):
 # ---- copies and makers
 
 
-@rule("clone contiguous lift_fresh lift_fresh_copy detach_copy alias_copy dropout_ bernoulli")
+@rule("bernoulli")
+def _bernoulli(x, *args, generator=None):
+    return like(x)
+
+
+@rule("clone contiguous lift_fresh lift_fresh_copy detach_copy alias_copy dropout_")
 def _clone(x, *args, memory_format=None, generator=None):
     return _of_format(x, memory_format, x.dtype)
 

@@ -52,7 +52,7 @@ def place(low: Lowering, node: Node) -> Mem:
     base = low.operand(node.args[0])
     found = _base_place(low, node)
     if found is not None:
-        return found
+        return replace(found, dense=found.dense and base.dense)
     found = low.direct.update(node)
     if found is None:
         found = low.target(node.outputs[0])

@@ -42,7 +42,7 @@ class Reg:
     alias: str = "false"
 
     owners = NO_OWNERS
-    order = None
+    order = within = None
     dense = plain = ordered = settled = True
 
 
