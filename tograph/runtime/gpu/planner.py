@@ -19,6 +19,7 @@ from ..graph.types import DTYPES, ScalarType, TensorType
 from ..inference.shapes import contiguous
 from ..kernels import triton_loops
 from ..kernels.build import Region, build, expressible
+from ..kernels.gathers import settled
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.lower import metas_of, schedule
 from ..kernels.regions import fuse, plain_type, transparent
@@ -222,8 +223,17 @@ class _Planner(Conditionals, SingleOps):
         if expressible(node.op) and all(plain_type(v.type) for v in (*node.inputs, *node.outputs)):
             # Such as a division, which may fail and is in no region for that.
             with contextlib.suppress(Unsupported):
-                return self._kernels(Region([node], list(node.outputs)))
+                return self._alone(node)
         return self._library(node)
+
+    def _alone(self, node: Node) -> list[Step]:
+        """The kernel of one node. What an output always is needs none."""
+        known = {v: content for v in node.outputs if (content := settled(v)) is not None}
+        made = self._kernels(Region([node], [v for v in node.outputs if v not in known]))
+        for v, content in known.items():
+            self.plan.constants[self._buffer(v)] = content
+            self.frame.owned.discard(v)
+        return made
 
     # ---- one program
 

@@ -25,6 +25,7 @@ from ..graph.ordering import node_effects
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type
 from .build import Region, expressible
 from .creators import CREATORS
+from .gathers import PLACED
 from .loop_ir import ITEM_SIZES
 from .reductions import REDUCERS
 from .views import VIEWS
@@ -89,9 +90,15 @@ def devices(values: Iterable[Value]) -> set[str]:
     return {v.type.device for v in values if isinstance(v.type, TensorType)}
 
 
+def placed(node: Node) -> bool:
+    """Whether a node reads elements at places that follow from its own, on a GPU: native code has other ways (``native.groups``)."""
+    kinds = [v.type for v in node.outputs if isinstance(v.type, TensorType)]
+    return node.op in PLACED and all(k.device.startswith("cuda") for k in kinds)
+
+
 def fusible(node: Node) -> bool:
     """Whether a node may be part of a kernel."""
-    if node.op in REGION_OPS or not expressible(node.op) or not node.outputs:
+    if node.op in REGION_OPS or not node.outputs or not (expressible(node.op) or placed(node)):
         return False
     if not all(isinstance(v.type, TensorType) for v in node.outputs):
         return False
