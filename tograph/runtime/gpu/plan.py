@@ -65,6 +65,9 @@ class Plan:
     once: list[Run] = field(default_factory=list)  # run when its memory is made (``once``)
     # Inputs that it writes, and their numbers among the graph's.
     stored: dict[Place, int] = field(default_factory=dict)
+    doubts: frozenset[int] | None = (
+        None  # the inputs that alone decide whether it fails (``doubts``)
+    )
 
     @property
     def memory(self) -> int:

@@ -31,6 +31,7 @@ from ..kernels.views import VIEWS
 from . import library
 from .bounded import Bounded, bounded
 from .conditionals import Conditionals
+from .doubts import doubts
 from .loop_tuning import Trial, key_of
 from .memory import Frame
 from .plan import (
@@ -107,6 +108,7 @@ class _Planner(Conditionals, SingleOps):
             raise Unsupported(
                 "a Python function that may see a variable or the random generator before a plan has set it"
             )
+        made.doubts = doubts(made)
         return made
 
     # ---- steps
@@ -191,7 +193,9 @@ class _Planner(Conditionals, SingleOps):
     def _kernel(self, loops: Kernel, tile: Tile, places: dict[str, Place], node: Node) -> Run:
         made = self._run(render(loops, tile, pointers=True), places, node)
         written = frozenset(b.name for b in loops.buffers if b.written)
-        return replace(made, writes=written, inplace=in_place(loops, tile))
+        return replace(
+            made, writes=written, inplace=in_place(loops, tile), decides=loops.deciding()
+        )
 
     def _run(self, source: Source, places: dict[str, Place], node: Node, writes: Iterable[str] = ()) -> Run:  # fmt: skip
         if ERROR in source.signature:

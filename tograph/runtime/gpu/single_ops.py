@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -53,7 +54,8 @@ class SingleOps(Places):
             "at": self.place(number),
             "row": self._buffer(node.outputs[0]),
         }
-        return [self._run(source, places, node, ["row"])]
+        made = self._run(source, places, node, ["row"])
+        return [replace(made, decides=frozenset(["at"]))]
 
     def _update(self, node: Node) -> list[Step] | None:
         """``x`` with item ``n`` replaced: the item is written where ``x`` is, if nobody reads that any more."""
@@ -80,7 +82,7 @@ class SingleOps(Places):
         if given is None:
             places |= {"at": self.place(index)}
         made = self._run(source, places, node)
-        return [*steps, Update(made.source, made.arguments, made.location, frozenset(["x"]))]
+        return [*steps, Update(made.source, made.arguments, made.location, frozenset(["x"]), decides=frozenset(["at"]))]  # fmt: skip
 
     def _parts(self, node: Node) -> list[Step]:
         """The parts of a split tensor, each a slice or an item of it."""
