@@ -44,7 +44,9 @@ from .plan import (
     Step,
 )
 from .ranges import ANY, Interval, safe
+from .read_through import opened, readable
 from .resume import HOST_OPS
+from .row_products import ahead
 from .single_ops import SingleOps, located
 from .speculation import speculated
 from .transfers import gathered, on_cpu
@@ -71,6 +73,7 @@ def plan(
     form.to_host = back
     if whole:
         form.graph = speculated(form.graph, device)
+    form.graph = ahead(opened(form.graph))
     starts = dict(zip(form.graph.inputs, _starts(form)))
     return _Planner(form, device, whole, safe(form.graph, starts), choose, shapes).run()
 
@@ -115,6 +118,7 @@ class _Planner(Conditionals, SingleOps):
 
     def _graph(self, graph: Graph, owned: Sequence[Place] = ()) -> list[Step]:
         """The steps of a graph. ``owned``: memory from outside that it may write over."""
+        readable(graph, self.safe)
         parts = schedule(graph, fuse(graph, lambda group: True))
         before, self.frame = self.frame, Frame(graph, parts, owned)
         steps: list[Step] = []

@@ -16,6 +16,7 @@ from ..kernels import triton_random, triton_rows
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of
 from ..kernels.triton_ops import SIGNATURE
+from ..kernels.views import ITEM
 from . import draws, library
 from .places import Places
 from .plan import Call, Cell, Copy, Host, Place, Run, Step, Update, View
@@ -84,23 +85,6 @@ class SingleOps(Places):
         made = self._run(source, places, node)
         return [*steps, Update(made.source, made.arguments, made.location, frozenset(["x"]), decides=frozenset(["at"]))]  # fmt: skip
 
-    def _parts(self, node: Node) -> list[Step]:
-        """The parts of a split tensor, each a slice or an item of it."""
-        x = node.args[0]
-        by_item = node.op == "aten.unbind.int"
-        d = (node.args[1:] if by_item else node.args[2:])[:1]
-        dim = d[0] if d else 0
-        parts: list[Step] = []
-        start = 0
-        for i, v in enumerate(node.outputs):
-            width = 1 if by_item else v.type.shape[dim]
-            op, args = ("aten.select.int", (x, dim, i)) if by_item else ("aten.slice.Tensor", (x, dim, start, start + width))  # fmt: skip
-            part = Node(op, args, {}, [v.type], location=node.location)
-            self.where[v] = part.outputs[0]
-            parts.append(self._view(part))
-            start += width
-        return parts
-
     def _random(self, node: Node) -> list[Step]:
         """A kernel that draws, and one that moves the offset on."""
         try:
@@ -160,11 +144,7 @@ class SingleOps(Places):
         "tg.identity": _identity,
         "aten.select.int": _selection,
         "aten.select_scatter.default": _update,
-        "aten.split.Tensor": _parts,
-        "aten.split_with_sizes.default": _parts,
-        "aten.unsafe_split.Tensor": _parts,
-        "aten.unsafe_split_with_sizes.default": _parts,
-        "aten.unbind.int": _parts,
+        ITEM: _selection,
     }
 
 

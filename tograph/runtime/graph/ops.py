@@ -458,6 +458,8 @@ register(
 register("tg.part", run=lambda x, k: torch.view_as_real(x)[..., k], effects=PURE, gradient=NONE, kernel=NONE)  # fmt: skip
 register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
+# ``x.select(d, n)`` for a number ``n`` of the run, in plans for GPUs that have shown that it is inside.
+register("tg.item", run=lambda x, d, n: x.select(d, n), effects=PURE, gradient=NONE, kernel=NONE)
 # The same where native code has to decline if it is a view of an argument.
 register("tg.apart", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
