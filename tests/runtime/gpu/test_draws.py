@@ -13,7 +13,7 @@ from tests.runtime.kernels.triton_worker import interpret
 from tograph.runtime.gpu import draws, planner
 from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.execute import Chunked, Stepwise
-from tograph.runtime.gpu.plan import check
+from tograph.runtime.gpu.plan import Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.graph import interp
@@ -282,6 +282,29 @@ def test_each_iteration_draws_anew_and_the_generator_moves_on(runner, generator)
     assert count == steps and generator.state == (SEED, offset)
     again, _ = machine.run(torch.zeros(3))
     assert not torch.equal(again, x)
+
+
+def test_draws_outside_of_loops_are_counted_by_the_host(generator, monkeypatch):
+    """No kernel moves the offset, and nobody waits for it; loops that draw nothing change nothing about that."""
+
+    def draw(x):
+        y = torch.rand_like(x)
+        while y.sum() < 50:
+            y = y * 2
+        return y * 0 + torch.rand_like(x), torch.randn(3, device=x.device)
+
+    made = plan_of(draw, torch.ones(2, 3))
+    assert not any("_next" in s.source.name for s, _ in made.walk() if isinstance(s, Run))
+    machine = Stepwise(made, "cpu")
+    monkeypatch.setattr(torch.Tensor, "cpu", None)
+    generator.state, offset = (SEED, OFFSET), OFFSET
+    for _ in range(2):
+        got, _ = machine.run(torch.ones(2, 3))
+        np.testing.assert_array_equal(
+            got.flatten().numpy(), uniform(words_of(6, offset + 4, draws.BLOCKS))
+        )
+        offset += 12
+        assert generator.state == (SEED, offset)
 
 
 def test_dropout_in_a_plan(generator):

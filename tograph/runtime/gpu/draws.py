@@ -1,13 +1,16 @@
 """Random ops in a plan: which of torch's draws they are, and the generator that they draw from.
 
 A plan draws from the device's default generator: its seed and offset are cells, which a call sets before it runs, and the
-generator is moved on when all has run. A graph that fails has drawn nothing.
+generator is moved on when all has run. A graph that fails has drawn nothing. Where no loop or branch draws, it is known how far each draw is from
+that offset: then no kernel moves it, and the host, which knows where it ends, does not wait for the device.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,8 +18,12 @@ import torch
 from ..graph.ir import Node, Value
 from ..graph.types import TensorType
 from ..kernels.loop_ir import Unsupported
-from ..kernels.triton_random import THREADS, Draw
+from ..kernels.triton_random import THREADS, Draw, shifted
+from .steps import Conditional, Run, Step, Update, walk
 
+Moves = dict[
+    int, tuple[Update, int]
+]  # by the id of a step that moves the offset: that step, and by how much
 _REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 _WHOLE = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
 # The types of elements whose words torch takes as the kernels here do.
@@ -93,6 +100,22 @@ _DRAWS: dict[str, Any] = {
     "randint": _integers,
     "randint_like": _integers,
 }
+
+
+def counted(steps: Sequence[Step], moves: Moves) -> tuple[list[Step], int | None]:
+    """(the steps, by how much they move the offset); as they are, and None, where the run decides that."""
+    if any(id(inner) in moves for s in steps if isinstance(s, Conditional) for inner in walk([s])):
+        return list(steps), None
+    made: list[Step] = []
+    by = 0
+    for step in steps:
+        if id(step) in moves:
+            by += moves[id(step)][1]
+        elif by and isinstance(step, Run) and "offset" in step.source.signature:
+            made.append(replace(step, source=shifted(step.source, by)))
+        else:
+            made.append(step)
+    return made, by
 
 
 def _bernoulli(p: float | Value | None) -> Draw:

@@ -58,6 +58,7 @@ class Plan:
     constants: dict[Place, Any] = field(default_factory=dict)
     error: Cell | None = None
     generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
+    drawn: int | None = None  # by how much each call moves the offset; None where the run decides
     ring: Ring | None = None  # what the device tells the host to print
     layouts: dict[Place, Meta] = field(default_factory=dict)  # of views
     form: Any = None  # the ``Bounded`` graph that it is the plan of

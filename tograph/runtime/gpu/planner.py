@@ -28,7 +28,7 @@ from ..kernels.triton_source import render
 from ..kernels.triton_text import ERROR, Source
 from ..kernels.tuning import Choice, estimate
 from ..kernels.views import VIEWS
-from . import library
+from . import draws, library
 from .bounded import Bounded, bounded
 from .conditionals import Conditionals
 from .doubts import doubts
@@ -99,6 +99,7 @@ class _Planner(Conditionals, SingleOps):
     ):
         super().__init__(form, device, safe)
         self.whole, self.choose, self.shapes = whole, choose, shapes
+        self.moves = {}
 
     def run(self) -> Plan:
         made = self.plan
@@ -111,6 +112,7 @@ class _Planner(Conditionals, SingleOps):
             raise Unsupported(
                 "a Python function that may see a variable or the random generator before a plan has set it"
             )
+        made.steps, made.drawn = draws.counted(made.steps, self.moves)
         made.doubts = doubts(made)
         return made
 

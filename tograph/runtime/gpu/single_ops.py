@@ -26,6 +26,7 @@ class SingleOps(Places):
     """Needs of the planner: a kernel as a step."""
 
     _run: Callable[..., Run]
+    moves: draws.Moves
 
     def _identity(self, node: Node) -> list[Step]:
         self.where[node.outputs[0]] = self.place(node.args[0])
@@ -107,7 +108,9 @@ class SingleOps(Places):
         source = triton_random.render(name, draw, count, most, kind, given)
         after = triton_random.advance(f"{name}_next", triton_random.words(draw, count, most, kind))
         moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
-        return [*steps, self._run(source, places, node, outs), Update(after, moved, node.location, frozenset(["offset"]))]  # fmt: skip
+        move = Update(after, moved, node.location, frozenset(["offset"]))
+        self.moves[id(move)] = move, triton_random.words(draw, count, most, kind)
+        return [*steps, self._run(source, places, node, outs), move]
 
     def _generator(self) -> tuple[Cell, Cell]:
         """The cells of the seed and of the offset."""

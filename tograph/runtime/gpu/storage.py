@@ -70,6 +70,7 @@ class Memory:
         own = {*plan.buffers, *plan.constants} - self.bound.keys()
         cells = [p for p in (plan.error, *(plan.generator or ())) if p is not None]
         self.passed, self._known = Passed(plan.doubts), False
+        self._end = 0  # of the generator's offset, where the host knows it
         self._late: torch.Tensor | None = None  # the error cell of calls that nobody waited for
         large = [v for v in from_host(plan) if size_of(v) > SMALL and v in own]
         self.uploads = Uploads(large if self.device.type == "cuda" else (), self.device)
@@ -79,7 +80,8 @@ class Memory:
         late = [v for v in to_host(plan) if size_of(v) > SMALL]
         self.downloads = Downloads(late if self.device.type == "cuda" else ())
         read = {*(v for v in plan.outputs if is_number(v)), *results} & own
-        fetched = dict.fromkeys([*cells, *(v for v in plan.outputs if v in read and (v in sent or v not in plan.inputs))])  # fmt: skip
+        told = [p for p in cells if p is plan.error or plan.drawn is None]
+        fetched = dict.fromkeys([*told, *(v for v in plan.outputs if v in read and (v in sent or v not in plan.inputs))])  # fmt: skip
         self._block = Block(sent, fetched, self.device, plan.error)
         self._alone = [*fetched] == [plan.error]  # whether the host waits for the error cell only
         self.of: dict[Any, torch.Tensor] = {}
@@ -148,7 +150,9 @@ class Memory:
         if self.plan.error is not None and not self._known:
             numbers[self.plan.error] = 0
         if self.generator is not None:
-            numbers |= zip(self.plan.generator or (), self.generator.state)
+            state = self.generator.state
+            numbers |= zip(self.plan.generator or (), state)
+            self._end = state[1] + (self.plan.drawn or 0)
         for place, number in numbers.items():
             self._block.set(place, number)
         self._block.send(whole=not self._known)
@@ -182,7 +186,8 @@ class Memory:
         outputs, _ = self.plan.form.unpack(self._parts(found, self.plan.outputs[:count]))
         outputs = [x.cpu() if i in self.plan.form.to_host else x for i, x in enumerate(outputs)]
         if self.generator is not None and self.plan.generator is not None:
-            self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()))
+            told = self.plan.drawn is None
+            self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()) if told else self._end)  # fmt: skip
         self._assign(
             inputs, self.plan.outputs[count:]
         )  # last: what fails before has changed nothing

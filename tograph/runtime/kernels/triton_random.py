@@ -17,7 +17,7 @@ op moves the offset on by ``words(...)``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -29,6 +29,7 @@ from .triton_text import ERROR, HEADER, Source, parameters
 
 THREADS = 256  # of a block of torch's kernels
 BLOCK = 256
+_AT = "tl.load(offset) // 4"
 FLOATS = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}  # fmt: skip
 
 _UNIFORM = """
@@ -122,7 +123,7 @@ def render(name: str, draw: Draw, count: int, most: int, kind: str, given: str =
     lines = [
         "q = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)",
         *_thread(run, total),
-        "at = turn + tl.load(offset) // 4",
+        f"at = turn + {_AT}",
         "low = (at & 0xFFFFFFFF).to(tl.uint32)",
         "high = ((at >> 32) & 0xFFFFFFFF).to(tl.uint32)",
         "w0, w1, w2, w3 = tl.philox(tl.load(seed), low, high, thread.to(tl.uint32), (thread >> 32).to(tl.uint32))",
@@ -231,6 +232,11 @@ def _constant(x: float, kind: str) -> str:
 
 def _type(kind: str) -> str:
     return {"fp16": "tl.float16", "bf16": "tl.bfloat16", "fp32": "tl.float32", "fp64": "tl.float64"}[kind]  # fmt: skip
+
+
+def shifted(source: Source, by: int) -> Source:
+    """The kernel that draws behind as many words as the offset does not count yet; a multiple of 4."""
+    return replace(source, text=source.text.replace(_AT, f"{_AT} + {by // 4}"))
 
 
 def advance(name: str, by: int) -> Source:
