@@ -32,6 +32,7 @@ from . import draws, library
 from .bounded import Bounded, bounded
 from .conditionals import Conditionals
 from .doubts import doubts
+from .dropouts import apart
 from .loop_tuning import Trial, key_of
 from .memory import Frame
 from .plan import (
@@ -73,7 +74,7 @@ def plan(
     form.to_host = back
     if whole:
         form.graph = speculated(form.graph, device)
-    form.graph = ahead(opened(form.graph))
+    form.graph = ahead(opened(apart(form.graph)))
     starts = dict(zip(form.graph.inputs, _starts(form)))
     return _Planner(form, device, whole, safe(form.graph, starts), choose, shapes).run()
 
