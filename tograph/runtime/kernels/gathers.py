@@ -20,6 +20,10 @@ from .views import ZERO, Index, broadcast
 Gather = Callable[[Elements, Node, int, Index], Term]
 GATHERS: dict[str, Gather] = {}
 SOURCES: dict[str, tuple[int, ...]] = {}
+# Those that cannot fail and read each operand a few times at most: a kernel with others costs less than one of its own.
+PLACED = frozenset(f"aten.{n}" for n in ["roll.default", "copy.default", "fill.Scalar", "fill.Tensor", "nll_loss_backward.default", "huber_loss_backward.default",
+    "smooth_l1_loss_backward.default", "mse_loss_backward.default", "tril.default", "triu.default", "flip.default", "diagonal_copy.default", "diag_embed.default",
+    "slice_backward.default", "select_backward.default"])  # fmt: skip
 
 
 def row(op: str, *sources: int) -> Callable[[Gather], Gather]:
