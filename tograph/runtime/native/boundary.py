@@ -127,6 +127,21 @@ def deliver(low: Lowering, i: int, v: Value, x: Operand, dest: Mem | None) -> No
         low.copy(x, dest)
 
 
+def unexpected(low: Lowering, v: Value, x: Operand, results: dict[Value, Operand]) -> str:
+    """Whether a result is a tensor of the caller's without an index that says so."""
+    told = low.indices.get(v)
+    if x.alias == "false" or told is None:
+        return x.alias
+    if not isinstance(x, (Reg, Mem)) or (isinstance(x, Mem) and x.open):
+        return x.alias  # it leaves in a buffer
+    code, own = low.code, "false"
+    for index, numbers in told:
+        at = low.register(results[index]).text
+        for n in numbers:
+            own = code.do(f"or i1 {own}, {code.do(f'icmp eq i64 {at}, {n}')}")
+    return code.do(f"and i1 {x.alias}, {own}")
+
+
 def require_contiguous(low: Lowering, results: list[Operand]) -> None:
     """Raise where eager PyTorch's results have other strides than the contiguous tensors of the caller."""
     found = {
