@@ -115,9 +115,9 @@ def in_tuples_and_objects(x, n):
 
 
 def read_again(x, n):
-    found = [x]
+    found = [leaf(x)]
     for i in range(n):
-        found.append(leaf(x * i) if i % 2 == 0 else x * 3)
+        found.append(leaf(x * i))
     best = found[-1]
     for w in found:
         if w.sum() > best.sum():
