@@ -115,3 +115,9 @@ def may_have(content: Any, graph: FuncGraph) -> bool:
 def outside(x: torch.Tensor, graph: FuncGraph) -> bool:
     home = x.storage_.home if isinstance(x, structure.SymTensor) else None
     return home is None or not home.within(graph)
+
+
+def leaves_in(key: Any, content: Any) -> set[Name]:
+    """What an iteration leaves in a place that may be a leaf: of what a construct gives that is not asked."""
+    found = [(i, x) for i, x in enumerate(tensors_of(content)) if x.requires_grad]
+    return {(key, i) for i, x in found if iterations.is_leaf(x) or hasattr(x.grad_fn, "call")}

@@ -39,6 +39,7 @@ class LoopHistories:
         self.keys: set[Any] = set()
         self.computed: set[Name] = set()
         self.first: set[Name] = set()  # those before the loop
+        self.leaves: set[Name] = set()  # what may be a leaf in some iteration
         self.graded: set[Any] = set()
         self.held: set[Any] = set()  # those that one has which is from before the loop
         self.plain: set[Name] = set()  # what requires no gradient in some iteration
@@ -76,6 +77,7 @@ class LoopHistories:
             set(self.first),
             set(),
         )  # traces that did not know it told others
+        self.leaves |= loop_contents.leaves_in(key, content)
         if loop_contents.graded(content):
             self.graded.add(key)
             self.held.add(key)
@@ -175,7 +177,10 @@ class LoopHistories:
                 entry, leaf = self._entry(name), name not in self.computed
                 sure = entry is not None and name not in self.plain
                 told = iterations.Told(name, leaf, graded, entry, held, sure)
-                return self.earlier.state(x, graph.graph.inputs.index(value), told)
+                made = self.earlier.state(x, graph.graph.inputs.index(value), told)
+                if not leaf and name in self.leaves:  # its field is not followed behind a gradient
+                    graph.root.halves.append(made)
+                return made
             return x
 
         return make
@@ -227,6 +232,7 @@ class LoopHistories:
             k for k, c in contents if any(map(iterations.is_held, loop_contents.tensors_of(c)))
         }
         plain = self.plain.union(*(loop_contents.plain_in(k, c) for k, c in contents if k in keys))
+        leaves = self.leaves.union(*(loop_contents.leaves_in(k, c) for k, c in contents))
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
         passed -= {v for _, c in contents for v in _values(c, loop.graph)}
         wholes = [(v, _whole(x)) for v, x in loop.graph.sources.items()]
@@ -236,22 +242,25 @@ class LoopHistories:
             for v, x in wholes
             if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
         ]
-        known = set(map(reaching.identity, (*self.outside, *self.owners.values())))
+        seen = set(map(reaching.identity, (*self.outside, *self.owners.values())))
         written = {
             id(p.keep) for p, _ in loop.changed.values() if isinstance(p.keep, Storage)
         }  # see ``owners``
         found = {reaching.identity(x): x for x in carried if x.requires_grad and loop_contents.outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
-        new = [x for key, x in found.items() if key not in known]
-        told = (keys, computed, graded, held, plain, depends)
+        new = [x for key, x in found.items() if key not in seen]
+        told = (keys, computed, graded, held, plain, leaves, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
         told_more = self._tell(contents)
-        same = told == (self.keys, self.computed, self.graded, self.held, self.plain, self.depends) and not told_more  # fmt: skip
+        known = self.keys, self.computed, self.graded, self.held, self.plain, self.leaves, self.depends  # fmt: skip
+        same = told == known and not told_more
         carries = keys or self.owners  # a history from one iteration to the next
         if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
             return False
         self.outside += new
         self.rewritten = dict(rewritten)
-        self.keys, self.computed, self.graded, self.held, self.plain, self.depends = told
+        self.keys, self.computed, self.graded, self.held, self.plain, self.leaves, self.depends = (
+            told
+        )
         return True
 
 
