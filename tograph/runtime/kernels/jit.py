@@ -211,7 +211,7 @@ def target() -> tuple[str, ...]:
     return (cpu.name, cpu.features, llvmlite.__version__, torch.__version__, GENERATOR, sys.platform)  # fmt: skip
 
 
-def _digest(text: str, level: int, selection: int) -> str:
+def _digest(text: str, level: int, selection: int = 3) -> str:
     return hashlib.sha256("\0".join((text, f"{level} {selection}", *target())).encode()).hexdigest()
 
 
@@ -233,7 +233,7 @@ def _compiled(
         return [*((m.names, s.result()) for m, s in zip(others, started, strict=True)), ([], image)]
 
 
-def _compile(text: str, level: int, selection: int) -> bytes:
+def _compile(text: str, level: int, selection: int = 3) -> bytes:
     """The object of a module."""
     if (library := _llvm()) is not None:
         cpu = host()
