@@ -221,7 +221,7 @@ def _threads() -> int:
 
 
 def _compiled(
-    modules: list[parts.Part], level: int, selection: int
+    modules: list[parts.Part], level: int, selection: int = 3
 ) -> list[tuple[list[str], bytes]]:
     """What modules define for the ones behind them, and their objects. Each is compiled by a thread of its own."""
     if len(modules) == 1:
