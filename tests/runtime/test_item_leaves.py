@@ -89,7 +89,16 @@ def what_has_none(x, n):
     return found
 
 
-PROGRAMS = [the_path_of_a_descent, before_each_step, some_of_them, taken_out_and_replaced, in_front_and_turned, in_a_comprehension, in_loops_in_each_other, in_two_lists_that_change_places, what_has_none]  # fmt: skip
+def on_some_paths_of_branches_in_each_other(x, n):
+    w, found = leaf(x), []
+    if n > 0:
+        if n > 1:
+            w = leaf(x * 2)
+        found.append(w)
+    return found
+
+
+PROGRAMS = [the_path_of_a_descent, before_each_step, some_of_them, taken_out_and_replaced, in_front_and_turned, in_a_comprehension, in_loops_in_each_other, in_two_lists_that_change_places, what_has_none, on_some_paths_of_branches_in_each_other]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

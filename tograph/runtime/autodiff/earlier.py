@@ -32,7 +32,7 @@ from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
 from .leading import tell
-from .made_leaves import MadeLeaves, stays_leaf
+from .made_leaves import Kept, MadeLeaves, any_open, stays_leaf
 from .objects import without_gradient
 from .orders import Orders
 from .parting import Parts, part
@@ -98,7 +98,7 @@ def _extended(
         routes,
         state,
         sums,
-        leaves.places,
+        leaves,
         p.kept,
         [v.type for v in context],
         carried,
@@ -225,7 +225,7 @@ class _Expansion:
     routes: list[list[int]]
     state: list[int]
     sums: list[int]
-    leaves: list[int]
+    leaves: Kept
     kept: list[int]
     kinds: list[Any]
     carried: int
@@ -299,8 +299,7 @@ class _Expansion:
         count, lists, inputs = context[0], context[1 : 1 + saved], context[1 + saved :]
         starts = [given.get(i) or _zeros(graph, inputs[i]) for i in self.state]
         totals: list[Any] = [_zeros(graph, inputs[i]) for i in self.sums]
-        for i in self.leaves:
-            totals += [_zeros(graph, inputs[i]), True]
+        totals += self.leaves.starts([_zeros(graph, inputs[i]) for i in self.leaves.places])
         fixed = [inputs[i] for i in self.kept]
         loop = Node(
             "While",
@@ -315,10 +314,11 @@ class _Expansion:
             self._total(graph, [by_input[i] for i in route if i in by_input], out)
             for route, out in zip(self.routes, self.orders.outside)
         ]
-        first = 1 + len(starts) + len(self.sums)
+        ends = loop.outputs[1 + len(starts) : 1 + len(starts) + len(totals)]
+        by_leaf = dict(zip(self.leaves.places, self.leaves.split(ends)))
         for i in leaves:
-            g, open_ = loop.outputs[first + 2 * self.leaves.index(i) :][:2]
-            found += [g, append(graph, "py.not", open_, type=BOOL)]
+            g, _, opens = by_leaf[i]
+            found += [g, append(graph, "py.not", any_open(graph, opens), type=BOOL)]
         return found
 
     def _total(self, graph: Graph, parts: list[Value], kind: Type) -> Value:

@@ -39,9 +39,9 @@ class _ItemFlags:
     """``known``: the flags of lists; ``around``: of a region the graph with its node; ``open``: the flags of loops' state that are looked for. ``some``: an item may be a leaf."""
 
     def __init__(self, leaves: dict[Value, Flag]):
-        self.leaves = Flags(leaves)
         self.known: dict[Value, Value] = {}
         self.around: dict[Graph, tuple[Graph, Node]] = {}
+        self.leaves = _Leaves(leaves, self.around)
         self.open: dict[Graph, dict[int, Value]] = {}
         self.some = False
 
@@ -107,7 +107,7 @@ class _ItemFlags:
 
     def _flag(self, graph: Graph, x: Value) -> Value:
         """Whether a tensor is a leaf, as a value of its graph that is there when it is."""
-        flag = self._is_leaf(graph, x)
+        flag = self.leaves.of(graph, x)
         self.some = self.some or flag is not False
         if isinstance(flag, Value):
             return flag
@@ -115,15 +115,23 @@ class _ItemFlags:
         graph.nodes.insert(0, made)
         return made.outputs[0]
 
-    def _is_leaf(self, graph: Graph, x: Value) -> Flag:
-        if x.node is not None or graph not in self.around:
-            return self.leaves.of(graph, x)
+
+class _Leaves(Flags):
+    """Which values are leaves, those that a region takes as they are ``around`` it."""
+
+    def __init__(self, leaves: dict[Value, Flag], around: dict[Graph, tuple[Graph, Node]]):
+        super().__init__(leaves)
+        self.around = around
+
+    def given(self, graph: Graph, v: Value) -> Flag:
+        if graph not in self.around:
+            return False
         outer, node = self.around[graph]
-        k = graph.inputs.index(x)
+        k = graph.inputs.index(v)
         if k < node.kwargs.get("carried", 0):
-            self.leaves.of(outer, node.outputs[k])  # which says it of the state too
-            return self.leaves.known.get(x, False)
-        flag = self._is_leaf(outer, node.args[lead(node) + k])
+            self.of(outer, node.outputs[k])  # which says it of the state too
+            return self.known.get(v, False)
+        flag = self.of(outer, node.args[lead(node) + k])
         if not isinstance(flag, Value):
             return flag
         return next(given for name, given in add_input(node, flag).items() if node.regions[name] is graph)  # fmt: skip

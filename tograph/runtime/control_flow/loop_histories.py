@@ -102,7 +102,7 @@ class LoopHistories:
         self.keys: set[Any] = set()
         self.computed: set[Name] = set()
         self.graded: set[Any] = set()
-        self.held: set[Any] = set()  # those that have one before the loop
+        self.held: set[Any] = set()  # those that one has which is from before the loop
         self.depends: set[tuple[Name, Name]] = set()
         self.outside: list[torch.Tensor] = []
         self.location = user_location()
@@ -266,6 +266,7 @@ class LoopHistories:
         depends = self.depends | reaching.dependent(_named(contents), self.earlier.made)
         computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
         graded = self.graded | {k for k, c in contents if _graded(c)}
+        held = self.held | {k for k, c in contents if any(map(iterations.is_held, tensors_of(c)))}
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
         passed -= {v for _, c in contents for v in _values(c, loop.graph)}
         wholes = [(v, _whole(x)) for v, x in loop.graph.sources.items()]
@@ -281,16 +282,16 @@ class LoopHistories:
         }  # see ``owners``
         found = {reaching.identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
         new = [x for key, x in found.items() if key not in known]
-        told = (keys, computed, graded, depends)
+        told = (keys, computed, graded, held, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
         told_more = self._tell(contents)
-        same = told == (self.keys, self.computed, self.graded, self.depends) and not told_more
+        same = told == (self.keys, self.computed, self.graded, self.held, self.depends) and not told_more  # fmt: skip
         carries = keys or self.owners  # a history from one iteration to the next
         if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
             return False
         self.outside += new
         self.rewritten = dict(rewritten)
-        self.keys, self.computed, self.graded, self.depends = told
+        self.keys, self.computed, self.graded, self.held, self.depends = told
         return True
 
 

@@ -95,7 +95,14 @@ def read(owner: torch.Tensor) -> Any:
     known = current_graph().root.slots.get(id(owner))
     if known is not None and known.stands:
         return known.content
+    _asked(owner)
     return by_leaf(owner, read, own)
+
+
+def _asked(owner: torch.Tensor) -> None:
+    """A field is read or written: of the state of a loop, it may be that of what earlier iterations made."""
+    if type(owner) is SymTensor and not owner.given_:
+        current_graph().note_gradient()
 
 
 def by_leaf(owner: Any, of_other: Callable[[Any], Any], of_own: Callable[[Any], Any]) -> Any:
@@ -173,6 +180,7 @@ def write(owner: torch.Tensor, value: Any) -> None:
         raise TypeError(
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
+    _asked(owner)
     iterations.check_written(owner)
     put(owner, value)  # which counts where it is no other one
     by_leaf(owner, lambda x: write(x, value), lambda x: None)

@@ -49,7 +49,7 @@ from ...errors import (  # fmt: skip
     refused,
 )
 from . import collectives, outside, prints
-from .arranged import arranged, is_arranged
+from .arranged import arranged, in_format_of, is_arranged
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -467,6 +467,7 @@ register("tg.kept", run=_kept, effects=Effects(random=True), gradient=NONE, kern
 # ``x.select(d, n)`` for a number ``n`` of the run, in plans for GPUs that have shown that it is inside.
 register("tg.item", run=lambda x, d, n: x.select(d, n), effects=PURE, gradient=NONE, kernel=NONE)
 # The same where native code has to decline if it is a view of an argument.
+register("tg.arranged", run=in_format_of, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.apart", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.isinstance",

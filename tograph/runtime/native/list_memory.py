@@ -10,7 +10,7 @@ An item that is a list is a pair in the first buffer, (where its items begin, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,20 +77,20 @@ def address(low: Lowering, x: Listed, index: str) -> str:
     return _offset(low.code, data, low.code.multiply(index, item_bytes(x.item)))
 
 
-def _pair(low: Lowering, x: Listed, index: str) -> tuple[str, str]:
+def bounds(low: Lowering, x: Listed, index: str) -> tuple[str, str]:
     """Where the items of an item begin and end."""
     at, code = address(low, x, index), low.code
     first = code.do(f"load i64, ptr {at}")
     return first, code.do(f"load i64, ptr {code.do(f'getelementptr i64, ptr {at}, i64 1')}")
 
 
-def _if_any(low: Lowering, count: str, some: Callable[[], tuple[str, ...]]) -> list[str]:
-    """What ``some`` gives where ``count`` is not 0, else zeros."""
+def some(low: Lowering, count: str, given: Callable[[], tuple[str, ...]]) -> list[str]:
+    """What ``given`` gives where ``count`` is not 0, else zeros."""
     code = low.code
     before, inside, after = code.block, code.fresh("some"), code.fresh("joined")
     code.branch(code.do(f"icmp sgt i64 {count}, 0"), inside, after)
     code.label(inside)
-    found = some()
+    found = given()
     end = code.block
     code.line(f"br label %{after}")
     code.label(after)
@@ -103,9 +103,9 @@ def contents(low: Lowering, x: Listed) -> Listed:
 
     def span() -> tuple[str, str]:
         last = code.add(code.add(x.begin, x.length), "-1")
-        return _pair(low, x, x.begin)[0], _pair(low, x, last)[1]
+        return bounds(low, x, x.begin)[0], bounds(low, x, last)[1]
 
-    first, end = _if_any(low, x.length, span)
+    first, end = some(low, x.length, span)
     length = code.do(f"sub i64 {end}, {first}")
     return Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias)
 
@@ -114,10 +114,10 @@ def same_size(low: Lowering, x: Listed) -> Open:
     """How many parts each tensor in a list has; the code declines where they differ, and where there is none."""
     code = low.code
     low.fail(code.do(f"icmp eq i64 {x.length}, 0"))
-    first, end = _pair(low, x, x.begin)
+    first, end = bounds(low, x, x.begin)
     size = code.do(f"sub i64 {end}, {first}")
     with walks.counted(code, x.length) as i:
-        first, end = _pair(low, x, code.add(x.begin, i))
+        first, end = bounds(low, x, code.add(x.begin, i))
         low.fail(code.do(f"icmp ne i64 {code.do(f'sub i64 {end}, {first}')}, {size}"))
     return low.sizes.new(size, LONGEST)
 
@@ -135,12 +135,17 @@ def append(low: Lowering, target: Listed, at: str, x: Listed) -> None:
         code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {nbytes}, i1 false)")  # fmt: skip
         return
     content = contents(low, x)
-    (used,) = _if_any(low, at, lambda: (_pair(low, target, code.add(at, "-1"))[1],))
+    (used,) = some(low, at, lambda: (bounds(low, target, code.add(at, "-1"))[1],))
     append(low, _inner(target), used, content)
     place = reserve(low, target, at, end)
     by = code.do(f"sub i64 {used}, {content.begin}")
+    shift(low, place, source, x.length, by)
+
+
+def shift(low: Lowering, place: str, source: str, count: str, by: str) -> None:
+    """Copy so many items that are lists, whose contents are ``by`` further on."""
     low.globals["shift"] = _SHIFT
-    code.line(f"call void @shift(ptr {place}, ptr {source}, i64 {code.multiply(x.length, 2)}, i64 {by})")  # fmt: skip
+    low.code.line(f"call void @shift(ptr {place}, ptr {source}, i64 {low.code.multiply(count, 2)}, i64 {by})")  # fmt: skip
 
 
 def _inner(x: Listed) -> Listed:
@@ -200,12 +205,12 @@ def put(low: Lowering, item: Type, value: Operand, place: str) -> None:
 
 def pushed(low: Lowering, x: Listed, v: Any) -> Listed:
     """``x``, whose memory may be changed, with ``v`` behind its last item."""
-    code, value = low.code, _as_item(low, x.item, low.operand(v))
+    code, value = low.code, as_item(low, x.item, low.operand(v))
     end = code.add(x.begin, x.length)
     if isinstance(value, Listed):
         if not paired(x.item):
             raise Decline("a list where a tensor belongs")
-        (used,) = _if_any(low, end, lambda: (_pair(low, x, code.add(end, "-1"))[1],))
+        (used,) = some(low, end, lambda: (bounds(low, x, code.add(end, "-1"))[1],))
         append(low, _inner(x), used, value)
         place = reserve(low, x, end, code.add(end, "1"))
         code.line(f"store i64 {used}, ptr {place}")
@@ -216,7 +221,7 @@ def pushed(low: Lowering, x: Listed, v: Any) -> Listed:
     return replace(x, length=code.add(x.length, "1"), alias=either(code, x.alias, value.alias))
 
 
-def _as_item(low: Lowering, item: Type, x: Operand) -> Operand:
+def as_item(low: Lowering, item: Type, x: Operand) -> Operand:
     """``x`` as an item of a type: a tensor of a size that only the run knows as the list of its parts."""
     if not isinstance(item, TensorType) or None not in item.shape or isinstance(x, Listed):
         return x
@@ -239,6 +244,24 @@ def _as_tensor(low: Lowering, x: Listed, kind: TensorType) -> Mem:
     return replace(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners), alias=x.alias)
 
 
+def chosen(low: Lowering, number: str, options: Sequence[Listed]) -> Listed:
+    """One of several lists, by its number, where it is."""
+    found, *rest = options
+    if any((x.item, x.fixed) != (found.item, found.fixed) for x in rest):
+        raise Decline("a choice among lists of several kinds")
+    for i, x in enumerate(rest, 1):
+        here = low.code.do(f"icmp eq i64 {number}, {i}")
+
+        def pick(kind: str, a: str, b: str, here: str = here) -> str:
+            return b if a == b else low.code.do(f"select i1 {here}, {kind} {a}, {kind} {b}")
+
+        places = tuple(pick("ptr", a, b) for a, b in zip(x.places, found.places))
+        begin, length = pick("i64", x.begin, found.begin), pick("i64", x.length, found.length)
+        alias, owners = pick("i1", x.alias, found.alias), x.owners | found.owners
+        found = Listed(found.item, places, begin, length, owners, alias, found.fixed)
+    return found
+
+
 def either(code: Code, a: str, b: str) -> str:
     """Whether one of two conditions holds."""
     if a == "false" or b == "true":
@@ -250,7 +273,7 @@ def item(low: Lowering, x: Listed, index: str, stays: bool) -> Operand:
     """The item at a valid index. ``stays``: whether nothing is written to its place while it is read."""
     at = low.code.add(x.begin, index)
     if paired(x.item):
-        first, end = _pair(low, x, at)
+        first, end = bounds(low, x, at)
         length = low.code.do(f"sub i64 {end}, {first}")
         found = Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias, x.fixed)
         found = found if stays else copied(low, found)

@@ -246,6 +246,11 @@ def is_leaf(x: torch.Tensor) -> bool:
     return x.is_leaf or (is_state(x.grad_fn) and x.grad_fn.told.leaf)
 
 
+def is_held(x: torch.Tensor) -> bool:
+    """Whether a tensor is state that may have a gradient from before the loop."""
+    return is_state(x.grad_fn) and x.grad_fn.told.held
+
+
 def check_graded(x: torch.Tensor) -> None:
     """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
     if is_state(x.grad_fn) and x.grad_fn.told.graded:
