@@ -8,6 +8,7 @@ from tests.runtime.gpu.test_plan import check_runs
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.compacting import compact
 from tograph.runtime.gpu.plan import Call
+from tograph.runtime.kernels import regions
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -27,10 +28,29 @@ def turned(x, y, target):
     return torch.triu(x + y.sigmoid()), torch.diag_embed(x[0]).exp()
 
 
-@pytest.mark.parametrize("fn", [losses, turned])
+def beside(x, y, target):
+    """Parts of several dtypes and sizes, folded behind; the same parts twice."""
+    z = torch.cat([x * 2, target[:, None], y.sigmoid()], 1)
+    w = torch.cat([x * 2, y.sigmoid(), target[None] + 1], -2)
+    return z.sum(0), z, torch.stack([x[0], y[1] * 2, target * 1.5], 1).exp(), w
+
+
+@pytest.mark.parametrize("fn", [losses, turned, beside])
 def test_only_products_are_library_functions(fn):
     made = torch.Generator().manual_seed(0)
     x, w = (torch.randn(5, 5, generator=made) for _ in range(2))
     plan, _ = check_runs(fn, x, w, torch.tensor([0, 3, -100, 4, 1]))
     calls = {s.op for s, _ in compact(coalesced(plan)).walk() if isinstance(s, Call)}
     assert calls <= {"aten.mm.default"}
+
+
+def test_many_or_much_data_beside_each_other_is_moved_by_the_library(monkeypatch):
+    def many(x, y, target):
+        return torch.stack([x + k for k in range(17)])
+
+    given = torch.ones(2, 3), torch.ones(2, 3), torch.tensor(1)
+    plan, _ = check_runs(many, *given)
+    assert [s.op for s, _ in plan.walk() if isinstance(s, Call)] == ["aten.stack.default"]
+    monkeypatch.setattr(regions, "MOST", 11)
+    plan, _ = check_runs(lambda x, y, target: torch.cat([x.exp(), y]) + target, *given)
+    assert [s.op for s, _ in plan.walk() if isinstance(s, Call)] == ["aten.cat.default"]

@@ -29,6 +29,7 @@ from ..kernels.triton_text import ERROR, Source
 from ..kernels.tuning import Choice, estimate
 from ..kernels.views import VIEWS
 from . import draws, library
+from .activations import activated
 from .bounded import Bounded, bounded
 from .conditionals import Conditionals
 from .doubts import doubts
@@ -122,7 +123,7 @@ class _Planner(Conditionals, SingleOps):
     def _graph(self, graph: Graph, owned: Sequence[Place] = ()) -> list[Step]:
         """The steps of a graph. ``owned``: memory from outside that it may write over."""
         readable(graph, self.safe)
-        parts = schedule(graph, fuse(graph, lambda group: True))
+        parts = activated(graph, schedule(graph, fuse(graph, lambda group: True)))
         before, self.frame = self.frame, Frame(graph, parts, owned)
         steps: list[Step] = []
         numbers: list[Node] = []

@@ -19,6 +19,7 @@ from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
 from ..inference.shapes import Meta, result_type
 from . import loss_gradients, pools, positions, resampling
+from .beside import BESIDE
 from .creators import CREATORS
 from .exprs import Maker, Term
 from .gathers import GATHERS, located
@@ -186,6 +187,8 @@ class Builder:
             return REDUCERS[node.op](self, node, value.index, index).cast(self.dtype(value))
         if node.op in PRODUCTS:
             return PRODUCTS[node.op](self, node, index).cast(self.dtype(value))
+        if node.op in BESIDE:
+            return BESIDE[node.op](self, node, index)
         if node.op in GATHERS:
             return GATHERS[node.op](self, node, value.index, index).cast(self.dtype(value))
         if node.op in CREATORS:

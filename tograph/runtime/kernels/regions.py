@@ -23,6 +23,7 @@ from ..graph.ir import Graph, Node, Value, values_in
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type
+from .beside import BESIDE, MOST, TENSORS
 from .build import Region, expressible
 from .creators import CREATORS
 from .gathers import PLACED
@@ -93,8 +94,11 @@ def devices(values: Iterable[Value]) -> set[str]:
 
 def placed(node: Node) -> bool:
     """Whether a node reads elements at places that follow from its own, on a GPU: native code has other ways (``native.groups``)."""
+    if node.op not in PLACED and node.op not in BESIDE:
+        return False
     kinds = [v.type for v in node.outputs if isinstance(v.type, TensorType)]
-    return node.op in PLACED and all(k.device.startswith("cuda") for k in kinds)
+    small = node.op in PLACED or (len(node.args[0]) <= TENSORS and all(0 < (numel(k.shape) or 0) <= MOST for k in kinds))  # fmt: skip
+    return small and all(k.device.startswith("cuda") for k in kinds)
 
 
 def fusible(node: Node) -> bool:
