@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+from ...errors import UnsupportedOpError
 from ...runtime.guarding import reads
 from ...runtime.symbols import open_layouts
+from ...runtime.symbols.funcgraph import user_location
 from ...runtime.symbols.symbolic import SymTensor
 from ..call_rules import DECIDING
 from ..calls import call
@@ -68,6 +70,36 @@ def _storage_offset(x: torch.Tensor) -> Any:
     return watch.offset(i, given) + x.storage_offset()
 
 
+@handles(torch.as_strided)
+def _as_strided(input: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    return input.as_strided(size, stride, _place(input, storage_offset))
+
+
+@handles(torch.as_strided_)
+def _as_strided_(input: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    return input.as_strided_(size, stride, _place(input, storage_offset))
+
+
+@handles(torch.as_strided_scatter)
+def _as_strided_scatter(input: torch.Tensor, src: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:  # fmt: skip
+    return input.as_strided_scatter(src, size, stride, _place(input, storage_offset))
+
+
+def _place(x: torch.Tensor, at: Any) -> Any:
+    """A place in the memory of a tensor, from where the trace has it begin."""
+    found = reads.argument(x) if at is not None else None
+    if found is None:
+        return at
+    watch, i, given = found
+    begin = watch.offset(i, given)
+    if type(at) is int and at < begin:
+        raise UnsupportedOpError("as_strided() shows memory in front of the tensor that was passed", user_location())  # fmt: skip
+    return at - begin
+
+
+TENSOR_METHODS["as_strided"] = _as_strided
+TENSOR_METHODS["as_strided_"] = _as_strided_
+TENSOR_METHODS["as_strided_scatter"] = _as_strided_scatter
 TENSOR_METHODS["stride"] = _stride
 TENSOR_METHODS["view"] = _view
 TENSOR_METHODS["storage_offset"] = _storage_offset

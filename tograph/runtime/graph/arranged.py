@@ -3,7 +3,7 @@
 Torch's callers of these see to it: the formula of a gradient has ``.contiguous()``, attention chooses a kernel by the strides. While tracing
 that leaves nothing in the graph where eager PyTorch's tensor lies so already. What runs a graph lays tensors out in its own way (a sum of
 two transposed matrices, say), and the kernels would read other elements without a word. So the table's row of such an op arranges its
-operands, which costs nothing where they lie right.
+operands, which costs nothing where they lie right. So it does with places in memory, which a graph has no other word for.
 """
 
 from __future__ import annotations
@@ -64,9 +64,23 @@ def _rows(count: int) -> Arrange:
     return arrange
 
 
+def _from_the_first(position: int) -> Arrange:
+    """A place in memory: a graph counts from the first element of the tensor, torch from where its memory begins."""
+
+    def arrange(args: Sequence[Any]) -> list[Any]:
+        out = list(args)
+        if len(out) > position and out[position] is not None:
+            out[position] += out[0].storage_offset()
+        return out
+
+    return arrange
+
+
 _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 
 ARRANGED: dict[str, Arrange] = {
+    "as_strided": _from_the_first(3),
+    "as_strided_scatter": _from_the_first(4),
     "native_group_norm": _like_the_input,
     "native_group_norm_backward": _like_its_input,
     "adaptive_max_pool3d_backward": _contiguous(2),

@@ -48,8 +48,6 @@ def lower(low: Lowering, node: Node) -> None:
     elif node.op.startswith("py."):
         low.bind(node.outputs[0], _number(low, node))
     elif node.op == views.STRIDED and not views.of_memory(low, node):
-        if len(node.args) > 3 and node.args[3] is not None:
-            raise Decline("a place in the memory of what may be a part of a tensor")
         calls.lower(low, node)
     elif node.op in views.VIEWS or node.op == groups.CLONE:
         views.lower(low, node)

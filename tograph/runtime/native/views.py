@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 STRIDED = "aten.as_strided.default"
-# Views of all elements.
-_WHOLE = frozenset(f"aten.{n}" for n in ("view.default", "_unsafe_view.default", "reshape.default", "unsqueeze.default", "squeeze.dim", "detach.default", "alias.default"))  # fmt: skip
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -224,24 +222,13 @@ def _unfold(low: Lowering, node: Node, x: Operand) -> list[Operand]:
 
 
 def of_memory(low: Lowering, node: Node) -> bool:
-    """Whether ``as_strided`` is of a tensor that an op has made, which is all of its memory, and stays in it."""
-    v, x = node.args[0], low.operand(node.args[0])
-    while v.node is not None and v.node.op in _WHOLE:
-        v = v.node.args[0]
-    made = v.node
-    if (
-        made is None
-        or made.regions
-        or made.op in VIEWS
-        or not isinstance(x, (Mem, Fill))
-        or not x.plain
-    ):
-        return False
+    """Whether ``as_strided`` shows elements of a tensor that lies in a row, and no others."""
     size, stride, offset = _strided(node)
-    numbers = (*size, *stride, offset)
+    numbers, x = (*size, *stride, offset), low.operand(node.args[0])
     if not all(type(n) is int and n >= 0 for n in numbers) or 0 in size:
         return False
-    return offset + sum((n - 1) * s for n, s in zip(size, stride)) < numel(x.size)
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride))
+    return isinstance(x, (Mem, Fill)) and x.plain and last < numel(x.size)
 
 
 def _strided(node: Node) -> tuple[Any, Any, Any]:

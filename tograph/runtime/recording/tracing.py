@@ -392,6 +392,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
     aten.as_strided.default: strided.of_memory(record),
+    aten.as_strided_scatter.default: strided.written(record),
 }
 SPECIAL |= {o: ranges.counted(record, o) for o in (aten.arange.start, aten.arange.start_step)}
 for _overload in (aten.mul.Tensor, aten.div.Tensor, aten.dot.default, aten.vdot.default):
