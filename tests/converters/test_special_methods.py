@@ -95,3 +95,64 @@ def test_changes():
         return y, rows, rows.__len__(), rows.__getitem__(i)
 
     same(f, X, torch.tensor(2))
+
+
+class Held:
+    def __init__(self):
+        self.rows, self.table, self.chosen = [1], {"a": 1}, {1, 2}
+
+
+def test_changes_of_outer_containers_by_functions_of_operator():
+    def f(x, held):
+        operator.iadd(held.rows, [len(held.rows)])
+        operator.ior(held.table, {len(held.table): 1})
+        held.chosen.__ior__({len(held.chosen) + 5})
+        y = x.clone()
+        return operator.imul(y, 3), operator.iadd(3, x.sum().item())
+
+    g, native = Held(), Held()
+    converted = tg.function(lambda x: f(x, g))
+    for _ in range(3):
+        want, got = f(X, native), converted(X)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1]
+        assert vars(g) == vars(native)
+
+
+class Rows:
+    def __init__(self, x):
+        self.items = []
+        for v in x:
+            if v > 0:
+                self.items.append(v.item())
+
+
+class Sequence(Rows):
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        if i >= len(self.items):
+            raise IndexError(i)
+        return self.items[i]
+
+
+class Iterable(Rows):
+    def __iter__(self):
+        for v in self.items:
+            if v > 1:
+                yield v * 2
+
+
+class Reversible(Rows):
+    def __reversed__(self):
+        return [v + 1 for v in reversed(self.items)]
+
+
+def test_items_of_users_classes_are_looked_for_and_turned_around():
+    def f(x):
+        a, b, c = Sequence(x), Iterable(x), Reversible(x)
+        found = 2.0 in a, x[0].item() in a, 9 in a, 4.0 in b, 2.0 in b
+        return found, [v + 1 for v in reversed(a)], list(reversed(a)), reversed(c)
+
+    same(f, X)
+    same(f, -X)

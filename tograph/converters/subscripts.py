@@ -154,6 +154,8 @@ def _is_text(key) -> bool:
 
 def getitem(x, key):
     """``x[key]``"""
+    if is_table(x) and x.handle is not None and is_union(key):
+        return tables.getitem(x, key)  # one place, not one in each branch: a list there is changed
     if is_union(x) or holds_union(x, key):
         found = text_options.item(getitem, x, key)
         return each_key(getitem, x, key) if found is NotImplemented else found
@@ -329,9 +331,9 @@ _SETS = {"ior": "or_", "iand": "and_", "isub": "sub", "ixor": "xor"}
 def _extends(x: list, value) -> bool:
     """Whether ``x += value`` is ``x.extend(value)`` although Python would ask the class of ``value`` first (a list that the function made), or does in
     vain (a generator)."""
-    if isinstance(value, StagedList):
-        return type(x).__iadd__ is list.__iadd__
     own = type(x).__iadd__ in (list.__iadd__, StagedList.__iadd__)
+    if isinstance(value, StagedList):
+        return own
     return own and not isinstance(value, (list, tuple)) and not hasattr(type(value), "__radd__")
 
 

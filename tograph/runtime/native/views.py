@@ -12,10 +12,15 @@ from . import complex_parts
 from .code import REGISTER
 from .indices import index_of, place_of, slice_of
 from .reshapes import reshape
-from .values import Decline, Mem, Operand, Reg, laid_out, numel, view_of
+from .values import Decline, Fill, Mem, Operand, Reg, laid_out, numel, view_of
 
 if TYPE_CHECKING:
     from .lower import Lowering
+
+
+STRIDED = "aten.as_strided.default"
+# Views of all elements.
+_WHOLE = frozenset(f"aten.{n}" for n in ("view.default", "_unsafe_view.default", "reshape.default", "unsqueeze.default", "squeeze.dim", "detach.default", "alias.default"))  # fmt: skip
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -218,6 +223,38 @@ def _unfold(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     return [view_of(x, size, stride)]
 
 
+def of_memory(low: Lowering, node: Node) -> bool:
+    """Whether ``as_strided`` is of a tensor that an op has made, which is all of its memory, and stays in it."""
+    v, x = node.args[0], low.operand(node.args[0])
+    while v.node is not None and v.node.op in _WHOLE:
+        v = v.node.args[0]
+    made = v.node
+    if (
+        made is None
+        or made.regions
+        or made.op in VIEWS
+        or not isinstance(x, (Mem, Fill))
+        or not x.plain
+    ):
+        return False
+    size, stride, offset = _strided(node)
+    numbers = (*size, *stride, offset)
+    if not all(type(n) is int and n >= 0 for n in numbers) or 0 in size:
+        return False
+    return offset + sum((n - 1) * s for n, s in zip(size, stride)) < numel(x.size)
+
+
+def _strided(node: Node) -> tuple[Any, Any, Any]:
+    size, stride, offset = (*node.args[1:], None)[:3]
+    return size, stride, offset or 0
+
+
+def _as_strided(low: Lowering, node: Node, x: Operand) -> list[Operand]:
+    size, stride, offset = _strided(node)
+    x = low.memory(x)
+    return [view_of(x, size, stride, _moved(low, x, str(offset)))]
+
+
 def _same(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     return [x]
 
@@ -244,6 +281,7 @@ VIEWS: dict[str, Rule] = {
     "aten.unbind.int": _unbind,
     "aten.diagonal.default": _diagonal,
     "aten.unfold.default": _unfold,
+    STRIDED: _as_strided,
     "aten.alias.default": _same,
     "aten.detach.default": _same,
     "aten.view_as_real.default": complex_parts.as_real,
