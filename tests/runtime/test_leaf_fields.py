@@ -378,6 +378,13 @@ def asked_of_some_of_several(a, n):
     return pair[0].requires_grad, pair[1].requires_grad, k
 
 
+def computed_of_what_it_makes(a, n):
+    w, v = a, leaf(a * 0.9)
+    for _ in range(n):
+        w, v = v + 0.1, leaf(w)
+    return w.is_leaf, w.requires_grad
+
+
 def made_in_a_branch(a, n):
     w = a
     if n > 0:
@@ -454,3 +461,20 @@ def frozen(x):
 def test_what_is_computed_of_leaves_that_are_none_any_more_requires_no_gradient():
     found = tg.function(frozen)(torch.ones(2))
     assert [y.requires_grad for y in found] == [y.requires_grad for y in frozen(torch.ones(2))]
+
+
+def test_the_field_of_what_is_a_leaf_in_some_iterations_is_refused_behind_a_gradient():
+    @tg.function
+    def f(a, n):
+        w = leaf(a)
+        v = a.detach().clone()
+        for _ in range(n):
+            if v.requires_grad:
+                energy(v).backward()
+            if v.grad is not None:
+                w = leaf(v - 0.1 * v.grad)
+            w, v = v, w
+        return w, v
+
+    with pytest.raises(GradientError, match="not followed"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(2))

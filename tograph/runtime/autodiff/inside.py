@@ -17,8 +17,10 @@ from ..graph.types import BOOL
 from ..library import grads
 from ..library.beside import NONE, Beside
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
+from ..symbols.symbolic import value_of
 from ..writes import freed, iterations
 from .connect import Call
+from .own_leaves import OwnLeaves
 from .paths import Terms, Way, Ways, through
 
 
@@ -80,7 +82,12 @@ def _ways(
         found[i] = True
     mixed = [x for x in graph.root.retained if getattr(x, "mixed_", "") and x.grad_fn in reached]
     ends_at = [reached[x.grad_fn].get(x.output_nr, False) for x in mixed]
-    return terms.any([*leaves.values(), *ends_at]), found
+    some = terms.any([*leaves.values(), *ends_at])
+    if some is not True and (graph.root.leaves or graph.root.left_leaves):
+        # A history may end at a leaf that a region made and does not give.
+        own = OwnLeaves(graph)
+        some = terms.any([some, *(own.lead_to(value_of(x, graph)) for x in outputs)])
+    return some, found
 
 
 def _again(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:

@@ -121,3 +121,9 @@ def leaves_in(key: Any, content: Any) -> set[Name]:
     """What an iteration leaves in a place that may be a leaf: of what a construct gives that is not asked."""
     found = [(i, x) for i, x in enumerate(tensors_of(content)) if x.requires_grad]
     return {(key, i) for i, x in found if iterations.is_leaf(x) or hasattr(x.grad_fn, "call")}
+
+
+def foreign_in(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
+    """What an iteration leaves in a place that is a leaf from outside."""
+    found = [(i, x) for i, x in enumerate(tensors_of(content)) if x.requires_grad]
+    return {(key, i) for i, x in found if (iterations.is_leaf(x) or mixed(x)) and outside(x, graph)}

@@ -39,7 +39,9 @@ class LoopHistories:
         self.keys: set[Any] = set()
         self.computed: set[Name] = set()
         self.first: set[Name] = set()  # those before the loop
+        self.foreign: set[Name] = set()  # those that are leaves from outside
         self.leaves: set[Name] = set()  # what may be a leaf in some iteration
+        self.began_leaves: set[Name] = set()  # and is one before the loop
         self.graded: set[Any] = set()
         self.held: set[Any] = set()  # those that one has which is from before the loop
         self.plain: set[Name] = set()  # what requires no gradient in some iteration
@@ -73,11 +75,10 @@ class LoopHistories:
         self.first |= {
             (key, i) for i, x in tensors if not (iterations.is_leaf(x) or loop_contents.mixed(x))
         }
-        self.computed, self.plain = (
-            set(self.first),
-            set(),
-        )  # traces that did not know it told others
-        self.leaves |= loop_contents.leaves_in(key, content)
+        # A trace that did not know it took what it held for a tensor from outside.
+        self.computed, self.plain = (self.computed - self.foreign) | self.first, set()
+        self.began_leaves |= loop_contents.leaves_in(key, content)
+        self.leaves |= self.began_leaves
         if loop_contents.graded(content):
             self.graded.add(key)
             self.held.add(key)
@@ -231,8 +232,13 @@ class LoopHistories:
         held = self.held | {
             k for k, c in contents if any(map(iterations.is_held, loop_contents.tensors_of(c)))
         }
+        self.foreign = set().union(
+            *(loop_contents.foreign_in(k, c, loop.graph) for k, c in contents)
+        )
         plain = self.plain.union(*(loop_contents.plain_in(k, c) for k, c in contents if k in keys))
+        plain = {n for n in plain if self._entry(n) is not None}  # of others nobody asks
         leaves = self.leaves.union(*(loop_contents.leaves_in(k, c) for k, c in contents))
+        leaves = (leaves | self.began_leaves) & computed
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
         passed -= {v for _, c in contents for v in _values(c, loop.graph)}
         wholes = [(v, _whole(x)) for v, x in loop.graph.sources.items()]
@@ -251,7 +257,7 @@ class LoopHistories:
         told = (keys, computed, graded, held, plain, leaves, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
         told_more = self._tell(contents)
-        known = self.keys, self.computed, self.graded, self.held, self.plain, self.leaves, self.depends  # fmt: skip
+        known = self.keys, self.computed, self.graded, self.held, self.plain, self.leaves & computed, self.depends  # fmt: skip
         same = told == known and not told_more
         carries = keys or self.owners  # a history from one iteration to the next
         if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
