@@ -432,3 +432,37 @@ def test_what_tograph_keeps_in_a_tensor_is_not_seen():
 
     with pytest.raises(tg.errors.StagingError, match="'version'"):
         tg.function(named)(torch.ones(2))
+
+
+class Erasing:
+    def __delete__(self, owner):
+        owner.log.append("erased")
+
+
+class Deletable:
+    by_a_descriptor = Erasing()
+
+    def __init__(self, degrees):
+        self.log, self.degrees = [], degrees
+
+    @property
+    def by_a_property(self):
+        return self.degrees
+
+    @by_a_property.deleter
+    def by_a_property(self):
+        if self.degrees > 2:
+            self.log.append("hot")
+        self.degrees = None
+
+
+def test_deleters_are_converted():
+    def f(x):
+        t = Deletable(x)
+        if x > 0:
+            del t.by_a_property
+            del t.by_a_descriptor
+        return t.degrees, t.log
+
+    for n in (3.0, 1.0, -1.0):
+        compare(f, (torch.tensor(n),))

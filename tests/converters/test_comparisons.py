@@ -11,6 +11,33 @@ from tests.converters.both import Cases
 cases = Cases()
 
 
+@cases((3, 1), (0, 1), (9, 3), (-4, -2))
+def ranges_are_asked(n, step):
+    r = range(0, int(n), int(step))
+    while r:
+        r = r[1:]
+    s = range(int(n))
+    found = s.index(2) if 2 in s else -1
+    return (
+        r,
+        not s,
+        s and 5,
+        4.0 in range(8, 0, int(step) - 4),
+        "a" in s,
+        None in s,
+        found,
+        s.count(1),
+    )
+
+
+@cases((3, 1), (0, 1))
+def iterators_have_no_length(n, k):
+    try:
+        return len(zip(range(int(n)), range(int(k))))
+    except TypeError:
+        return "none", bool(enumerate(range(int(n))))
+
+
 @cases((1, 2), (2, 1), (2, 2))
 def all_six(a, b):
     return a < b, a <= b, a > b, a >= b, a == b, a != b

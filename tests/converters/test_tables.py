@@ -26,6 +26,38 @@ def counts(x):
 
 
 @cases.tensors(*ROWS)
+def grouped_by_a_chosen_name(x):
+    d, g, t = {}, defaultdict(list), {}
+    for v in x.tolist():
+        k = "odd" if v % 2 else "even"
+        g["small" if v < 3 else k].append(v)
+        if k in d:
+            d[k].append(v)
+        else:
+            d[k] = [v]
+        try:
+            t[k].append(v)
+        except KeyError:
+            t[k] = [v]
+    return d, t, {k: sum(v) for k, v in g.items()}, [len(v) for v in g.values()]
+
+
+@cases.tensors(*ROWS)
+def asked_for_and_forgiven(x):
+    d, rows = {}, [[0]]
+    for v in x.tolist():
+        try:
+            d[v] += 1
+        except KeyError:
+            d[v] = 1
+        try:
+            rows[v].append(v)
+        except IndexError:
+            rows.append([v])
+    return d, rows
+
+
+@cases.tensors(*ROWS)
 def least_recently_used(x):
     cache, hits = OrderedDict(), 0
     for v in x:

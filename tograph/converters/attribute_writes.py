@@ -105,6 +105,9 @@ def _store(how, found, owner, name, value) -> None:
 
 def delattr_(owner, name) -> None:
     """``del owner.name``"""
+    if is_union(owner):
+        apply(lambda o: delattr_(o, name), owner)
+        return
     refuse_change(owner, name)
     hook: Any = type(owner).__delattr__
     if refuses_changes(hook, owner, name):
@@ -117,6 +120,13 @@ def delattr_(owner, name) -> None:
 
 def delete_plainly(owner, name, how=None) -> None:
     """``object.__delattr__(owner, name)``"""
+    found = descriptor(owner, name)
+    if isinstance(found, property) and is_user_function(found.fdel):
+        call(found.fdel, owner)
+        return
+    if found is not None and is_user_function(getattr(type(found), "__delete__", None)):
+        call(type(found).__delete__, found, owner)
+        return
     if journal.active():
         journal.record(locations.attribute(owner, name))
     plain = type if isinstance(owner, type) else object

@@ -96,10 +96,36 @@ def contains(x, items):
 
 
 def _in_range(items: range | StagedRange, x: Any) -> Any:
-    low, high = (
-        (items.start <= x, x < items.stop) if items.step > 0 else (items.stop < x, x <= items.start)
-    )
-    return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
+    if x is None or isinstance(x, (str, StagedString, tuple, list, dict, set)):
+        return False
+    start, stop, step = items.start, items.stop, items.step
+    up = and_(step > 0, lambda: start <= x, lambda: x < stop)
+    inside = or_(up, lambda: and_(step < 0, lambda: stop < x, lambda: x <= start))
+    return and_(inside, lambda: (x - start) % step == 0)
+
+
+def _range_index(items: StagedRange, x: Any) -> Any:
+    """``range.index``"""
+
+    def absent() -> None:
+        raise ValueError(f"{x} is not in range")
+
+    def place() -> Any:
+        return (x - items.start) // items.step
+
+    found = contains(x, items)
+    if not is_staged(found):
+        return place() if found else absent()
+    return control_flow.staged_if(found, place, absent)
+
+
+def _range_count(items: StagedRange, x: Any) -> Any:
+    """``range.count``"""
+    return contains(x, items) * 1
+
+
+for _name, _form in (("index", _range_index), ("count", _range_count)):
+    setattr(StagedRange, _name, _form)
 
 
 MANY = 8  # a longer range is compared with by its ends

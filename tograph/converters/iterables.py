@@ -47,6 +47,9 @@ class StagedSequence:
     def __len__(self):
         return self.length().__index__()
 
+    def __bool__(self):
+        return True  # what Python's own iterators are, empty or not
+
 
 class Rows(StagedSequence):
     """The rows of a tensor."""
@@ -79,6 +82,9 @@ class StagedRange(StagedSequence):
         if any(isinstance(b, SYMBOLS) for b in bounds):
             return StagedRange(*bounds, tensors=tensors)
         return torch.arange(*bounds) if tensors else range(*bounds)
+
+    def __tograph_len__(self):
+        return self.length()
 
     def length(self):
         graph, bounds = current_graph(), (self.start, self.stop, self.step)

@@ -83,9 +83,10 @@ def contains_key(x, key):
 
 def lookup(items: dict, key):
     """``items[key]`` of a staged key."""
-    if not hasattr(type(items), "__missing__"):
+    found = where_key(items, key, lambda k: read_key(items, k), lambda: no_key(items, key))
+    if not hasattr(type(items), "__missing__"):  # else what follows has the key
         current_graph().root.looked_up[id(items), id(key)] = items, key, current_graph()
-    return where_key(items, key, lambda k: read_key(items, k), lambda: no_key(items, key))
+    return found
 
 
 def read_key(x: dict, key):

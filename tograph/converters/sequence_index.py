@@ -38,7 +38,7 @@ def sequence_item(x, key):
         return x.taken(key)
     if not isinstance(x, StagedRange):
         kind = type(x).__name__
-        raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
+        raise TypeError(f"{PYTHON_NAMES.get(kind, kind)!r} object is not subscriptable")
     if isinstance(key, slice):
         return _range_slice(x, key)
     n, at = x.length(), as_place(key)
@@ -82,7 +82,7 @@ def _place(at, n, low, high):
 
 
 DECIDING.update((_cut, _place))
-_PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
+PYTHON_NAMES = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
 
 
 def select(items, index):

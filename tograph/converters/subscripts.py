@@ -154,6 +154,8 @@ def _is_text(key) -> bool:
 
 def getitem(x, key):
     """``x[key]``"""
+    if is_table(x) and x.handle is not None and is_union(key):
+        return tables.getitem(x, key)  # one place, not one in each branch: a list there is changed
     if is_union(x) or holds_union(x, key):
         found = text_options.item(getitem, x, key)
         return each_key(getitem, x, key) if found is NotImplemented else found

@@ -29,6 +29,7 @@ from . import growing_lists, set_order
 from .calls import call
 from .if_stmt import if_stmt
 from .staging import is_staged
+from .union import apply
 
 
 def position(x: StagedTable, key: Any) -> Any:
@@ -64,12 +65,12 @@ def _where(at: Any, absent: Callable[[], Any], found: Callable[[], Any]) -> Any:
 
 
 def no_such(key: Any) -> Callable[[], Any]:
-    """What raises KeyError for a key that is not there."""
+    """What raises KeyError for a key that is not there, with the key that it is."""
+    return lambda: apply(_raise_key, key)
 
-    def absent() -> None:
-        raise KeyError(key)
 
-    return absent
+def _raise_key(key: Any) -> None:
+    raise KeyError(key)
 
 
 def _add(x: StagedTable, item: Any) -> None:

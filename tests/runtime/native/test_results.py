@@ -256,3 +256,36 @@ def test_a_part_of_an_argument_that_a_loop_gives_is_a_view_of_it(f):
         x = torch.rand(3, 3)
         staged(x, torch.tensor(n)).fill_(7.0)
         assert (x == 7).sum() == 3
+
+
+MADE_LIKE = {
+    "zeros": lambda m: torch.zeros_like(m.t()),
+    "a number of the run": lambda m: torch.full_like(m.t(), m.max().item()),
+    "filled": lambda m: torch.zeros_like(m.t()).fill_(1),
+    "copied": lambda m: torch.zeros_like(m.t()).copy_(m[0, 0]),
+    "by rows": lambda m: _written_by_rows(torch.zeros_like(m.t()), m),
+    "masked": lambda m: torch.zeros_like(m.t()).masked_fill(m.t() > 0, 1.0),
+    "scattered": lambda m: torch.zeros_like(m.t()).index_copy(0, torch.tensor([1]), m.t()[:1]),
+    "put": lambda m: (m.t() * 2).index_put((torch.tensor([1]),), m[0, 0]),
+}
+
+
+def _written_by_rows(z, m):
+    for i in range(2):
+        z[i] = m[:, i]
+    return z
+
+
+@pytest.mark.parametrize("name", sorted(MADE_LIKE))
+def test_what_is_made_like_a_turned_tensor_and_written_lies_as_in_eager(name):
+    f, m, inside = MADE_LIKE[name], torch.randn(3, 4), []
+
+    def told(m):
+        y = f(m)
+        inside.append(y.stride())
+        return y
+
+    g = tg.function(told)
+    for _ in range(3):
+        want, got = f(m), g(m)
+        assert torch.equal(got, want) and got.stride() == want.stride() == inside[0]

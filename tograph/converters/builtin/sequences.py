@@ -45,6 +45,7 @@ from ..iterables import (
 from ..iterators import advancing, over
 from ..lists import new_list
 from ..registry import METHODS, handles, takes_functions
+from ..sequence_index import PYTHON_NAMES
 from ..staging import is_staged
 from ..steady import steady
 from ..tables import keys_of
@@ -66,7 +67,7 @@ def len_(x):
             raise TypeError("len() of a 0-d tensor")
         return x.shape[0]
     if isinstance(x, StagedSequence):
-        return x.length()
+        return _counted(x)
     sized = getattr(type(x), "__tograph_len__", None)
     if sized is not None:
         return sized(x)
@@ -80,6 +81,12 @@ def len_(x):
         return members.length(x)
     method = getattr(type(x), "__len__", None)
     return special_results.size(call(method, x)) if type(method) is type(len_) else len(x)
+
+
+def _counted(x: StagedSequence) -> Any:
+    if isinstance(x, (Enumerated, Zipped, Mapped)):
+        raise TypeError(f"object of type {PYTHON_NAMES[type(x).__name__]!r} has no len()")
+    return x.length()
 
 
 @unless_staged(range)

@@ -1,6 +1,6 @@
 """Gradients of graphs. See ``connect`` for how ops with regions get theirs, ``joint`` for graphs, ``vjp`` for the transform.
 
-* Graphs: ``joint`` records forward and backward, ``parting`` cuts them apart (``replay``, ``objects``, ``graphs``, ``rules``), ``cut`` chooses what is saved, of what is ``unsaved`` in eager PyTorch too, ``vjp`` is the transform.
+* Graphs: ``joint`` records forward and backward, ``parting`` cuts them apart (``replay``, ``objects``, ``graphs``, ``rules``), ``cut`` chooses what is saved, of what is ``unsaved`` in eager PyTorch too, ``missing`` are derivatives that torch does not have, ``vjp`` is the transform.
 * Ops with regions: ``alternatives``, ``loops`` (``trips``, ``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body, with
   respect to ``made_leaves`` too, and of any of the ``orders``; ``leading`` says which of them there are.
 * Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd (``nesting`` flattens lists for these, ``spare`` is what they keep beside torch), ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,

@@ -23,10 +23,10 @@ from ..inference.layouts import taking_sparse
 from ..recording.tracing import recording
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
-from ..symbols.symbolic import same
 from ..writes import freed, iterations
 from ..writes.freed import executed
 from ..writes.stale import bump, settle
+from . import missing
 from .objects import plain_object, value_in, zeros_like
 from .replay import replay
 
@@ -73,7 +73,17 @@ def engine(
     return list(run_backward(outputs, grads, inputs, create))
 
 
-def differentiate(
+def differentiate(graph: Graph, *args: Any, **kwargs: Any) -> Joint:
+    """``_differentiate``, with errors of the run for derivatives that torch does not have."""
+    try:
+        return _differentiate(graph, *args, **kwargs)
+    except RuntimeError as error:
+        if not missing.is_missing(error):
+            raise
+    return _differentiate(graph, *args, searching=True, **kwargs)
+
+
+def _differentiate(
     graph: Graph,
     need: Sequence[int],
     given: Collection[int],
@@ -83,6 +93,7 @@ def differentiate(
     failing: str = "",
     lost: Collection[int] | None = None,
     unsure: Collection[int] = (),
+    searching: bool = False,
 ) -> Joint:
     """Record ``graph`` and its gradient: of the outputs ``given`` with respect to the inputs ``need``.
 
@@ -93,10 +104,11 @@ def differentiate(
     What a gradient needs and was written in place since is an error when the backward part runs. ``writes`` says what was written after a
     region, each with a key by which its backward part has to be told whether it was (True: it was). ``failing``: the NotImplementedError that the
     backward part is, in place of what torch has no formula for. ``lost``: the outputs for which it is, if not all. ``unsure``: the outputs whose cotangents
-    may be zeros that stand for None.
+    may be zeros that stand for None. ``searching``: see ``missing``.
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
+    func.searching = searching
     with _own(func), recording(func), torch.enable_grad():
         values, inputs = _inputs(graph, func, need)
         outputs, results = _outputs(graph, func, inputs)
@@ -104,7 +116,7 @@ def differentiate(
         chosen = [i for i in given if _requires_grad(outputs[i]) or (lost and i in lost)]
         wrt, filled = [inputs[i] for i in need], [k for k, i in enumerate(need) if i in fill]
         if failing:
-            _refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
+            missing.refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
         cotangents = [func.input(results[i].type) for i in chosen]
         asked = {i: func.input(BOOL) for i in sorted(unsure)}
         func.root.ways.update((v, asked[i]) for i, v in zip(chosen, cotangents) if i in asked)
@@ -127,28 +139,6 @@ def _used(told: dict[Any, Value], func: FuncGraph) -> dict[Any, Value]:
     """The inputs that a backward part looks at."""
     used = {v for n in func.graph.nodes for v in n.inputs}
     return {key: v for key, v in told.items() if v in used}
-
-
-def _refuse(error: str, outputs: list[Any], lost: Sequence[int], wrt: Sequence[Any]) -> None:
-    """Put tensors whose derivative is an error in the place of outputs."""
-    for i in lost:
-        outputs[i] = _Missing.apply(error, outputs[i].detach(), *wrt)
-
-
-class _Missing(torch.autograd.Function):
-    """A tensor whose derivative torch does not have: the graph raises where it is needed."""
-
-    @staticmethod
-    def forward(ctx: Any, error: str, x: Any, *inputs: Any) -> Any:
-        ctx.error, ctx.inputs = error, inputs
-        return same(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        graph = current_graph()
-        never = graph.emit("py.constant", False, type=BOOL)
-        graph.add("tg.assert", (never, "NotImplementedError", (ctx.error,)))
-        return None, None, *(zeros_like(x) for x in ctx.inputs)
 
 
 def _inputs(graph: Graph, func: FuncGraph, need: Sequence[int]) -> tuple[list[Value], list[Any]]:

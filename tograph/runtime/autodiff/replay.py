@@ -27,6 +27,7 @@ from ..symbols import library_ops
 from ..symbols.funcgraph import current_graph
 from ..writes import saving
 from ..writes.stale import bump, one_memory, region_writes
+from . import missing
 from .objects import emit_many, value_in
 
 
@@ -131,6 +132,8 @@ def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:
     if result is None:
         return []
     outs = list(result) if isinstance(result, (tuple, list)) else [result]
+    if current_graph().searching and torch.is_grad_enabled():
+        return missing.found(outs, args, node.location)
     return outs
 
 

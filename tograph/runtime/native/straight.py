@@ -153,6 +153,8 @@ def _computed(low: Lowering, node: Node) -> None:
 
 def _in_order(low: Lowering, node: Node) -> bool:
     """Whether eager PyTorch makes a contiguous tensor: ``zeros_like`` and its kind take the order of dims from their argument."""
+    if loop_nodes.in_other_order(node):
+        return False
     kept = node.kwargs.get("memory_format") in (None, torch.preserve_format)
     if not kept or not node.op.split(".")[1].endswith("_like"):
         return True

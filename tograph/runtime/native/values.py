@@ -42,7 +42,7 @@ class Reg:
     alias: str = "false"
 
     owners = NO_OWNERS
-    order = None
+    order = within = None
     dense = plain = ordered = settled = True
 
 
@@ -153,7 +153,7 @@ class Fill:
 
     owners = NO_OWNERS
     alias = "false"
-    order = None
+    order = within = None
     dense = plain = settled = property(lambda self: self.ordered)
 
 

@@ -7,14 +7,19 @@ the same cases, or that cannot fail there; such rules are written so.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ops import lookup
 from ..graph.rewrite import Renaming, same_value
 from .aliasing import Storages
 from .rules import ANY, RULES, STRIDED, Rule
 
 BUDGET = 4
+# Views that may leave gaps between the elements they show.
+_CUTS = frozenset(["select", "slice", "expand", "diagonal", "as_strided", "real", "imag", "view_as_real", "unfold", "narrow", "split", "split_with_sizes", "unbind", "chunk"])  # fmt: skip
+# What takes its strides, gaps and all, from its first operand.
+_KEEPING = frozenset(f"aten.{n}.default" for n in ("select_scatter", "slice_scatter", "diagonal_scatter"))  # fmt: skip
 _BY_OP: dict[str, list[Rule]] = {}
 for _rule in RULES:
     _BY_OP.setdefault(_rule.left[0], []).append(_rule)
@@ -24,23 +29,50 @@ Bindings = dict[str, Any]
 
 def simplify(graph: Graph) -> Graph:
     """``graph`` with the rules applied."""
-    _simplify(graph, Storages(graph), not _sees_strides(graph))
+    kept = {n.args[0] for n in all_nodes(graph) if n.op in _KEEPING}
+    _simplify(graph, Storages(graph), Layouts(not _sees_strides(graph), kept))
     return graph
+
+
+class Layouts(NamedTuple):
+    """Whether strides are ``free`` where no result has them, and the values whose strides another op takes over."""
+
+    free: bool
+    kept: set[Value]
+
+    def may_differ(self, rule: Rule, old: Value, new: Any, storages: Storages) -> bool:
+        """Whether ``new`` may have the place of ``old`` as far as strides go."""
+        if rule.elementwise and not (isinstance(new, Value) and _may_have_gaps(new)):
+            return True
+        if not (rule.layout or rule.elementwise):
+            return True
+        if not self.free or storages.returned(old):
+            return False
+        return old not in self.kept or not (isinstance(new, Value) and _may_have_gaps(new))
+
+
+def _may_have_gaps(x: Value) -> bool:
+    """Whether there may be gaps between the elements of a tensor: of an input, or what views show of one or by a cut."""
+    while x.node is not None and not x.node.regions and lookup(x.node.op).aliases:
+        if x.node.op.split(".")[1] in _CUTS or not x.node.inputs:
+            return True
+        x = x.node.inputs[0]
+    return x.node is None or bool(x.node.regions)
 
 
 def _sees_strides(graph: Graph) -> bool:
     return any(node.op.startswith(STRIDED) for node in all_nodes(graph))
 
 
-def _simplify(graph: Graph, storages: Storages, layout: bool) -> None:
+def _simplify(graph: Graph, storages: Storages, layouts: Layouts) -> None:
     names, nodes = Renaming(), []
     for node in graph.nodes:
         names.apply(node)
         for region in node.regions.values():
-            _simplify(region, storages, layout)
+            _simplify(region, storages, layouts)
         found: Any = node
         for _ in range(BUDGET):
-            made = _rewritten(found, storages, layout)
+            made = _rewritten(found, storages, layouts)
             if made is None:
                 break
             found = made[0]
@@ -55,17 +87,17 @@ def _simplify(graph: Graph, storages: Storages, layout: bool) -> None:
     names.outputs(graph)
 
 
-def _rewritten(node: Node, storages: Storages, layout: bool) -> tuple[Any] | None:
+def _rewritten(node: Node, storages: Storages, layouts: Layouts) -> tuple[Any] | None:
     """What one rule makes of a node: a value, a constant or a node; None when no rule applies."""
     for rule in _BY_OP.get(node.op, ()):
         found: Bindings = {}
-        if rule.layout and (not layout or storages.returned(node.outputs[0])):
-            continue
         if not _matches_node(rule.left, node, found) or not rule.when(node.outputs[0].type):
             continue
         if isinstance(rule.right, tuple):
             return (_made(rule.right, node, found, storages),)
         result = found[rule.right] if isinstance(rule.right, str) else rule.right
+        if not layouts.may_differ(rule, node.outputs[0], result, storages):
+            continue
         if _may_stand(node.outputs[0], result, storages):
             return (result,)
     return None

@@ -74,6 +74,8 @@ _SCATTERS = {
 _WRITES = ["aten.index_put.default", "aten.index_copy.default", "aten.index_add.default", "aten.index_fill.int_Scalar",
            "aten.index_fill.int_Tensor", "aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default",
            "aten.masked_fill.Scalar", "aten.masked_fill.Tensor", "aten.masked_scatter.default"]  # fmt: skip
+# What these give is contiguous, whatever their base is; the others keep the order of its dims.
+_IN_A_ROW = frozenset(_WRITES) - {"aten.index_put.default", "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor"}  # fmt: skip
 # In place only on resources: elsewhere they are cheaper as part of a kernel.
 _POINTWISE = ["aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor", "aten.addcmul.default",
               "aten.addcdiv.default", "aten.lerp.Scalar", "aten.clamp.default", "aten.neg.default"]  # fmt: skip
@@ -99,9 +101,20 @@ def _quietly(run: Callable[..., Any]) -> Callable[..., None]:
     return write
 
 
+def _in_a_row(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` on a value that lies in memory as the result of the functional op does; else that op."""
+
+    def write(base: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        form = run if base.is_contiguous() else ops.lookup(name).run
+        return form(base, *args, **kwargs)
+
+    return write
+
+
 def _register(name: str, run: Callable[..., Any], on_values: bool, on_resources: bool) -> None:
     fails = ops.lookup(name).effects.may_fail
-    rows = [(INPLACE, run, Effects(may_fail=fails, overwrites=(0,)), 1)] * on_values
+    own = _in_a_row(name, run) if name in _IN_A_ROW else run
+    rows = [(INPLACE, own, Effects(may_fail=fails, overwrites=(0,)), 1)] * on_values
     rows += [(UPDATE, _quietly(run), Effects(may_fail=fails, writes=(0,)), 0)] * on_resources
     for prefix, action, effects, outputs in rows:
         ops.register(prefix + name, run=action, effects=effects, gradient=ops.NONE, kernel=ops.NONE, outputs=outputs)  # fmt: skip

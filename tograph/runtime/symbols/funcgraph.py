@@ -147,6 +147,7 @@ class FuncGraph:
         self.numbers: dict[Any, Value] = {}  # computed from integers
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
+        self.searching = False  # for ops without a derivative, see ``autodiff.missing``
         self.replaying = False  # a recorded graph runs again: reading a resource is an op too
         self.rewritten: dict[Storage, torch.Tensor] = {}  # of the caller, written by a region
         self.reads: dict[Value, list[Any]] = {}  # of variables, while it is replayed

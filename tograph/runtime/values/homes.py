@@ -69,7 +69,13 @@ class Live:
             for ref, lines in self.refs
             if ref() is not None
         ]
-        self.refs.append((_reference(x), list(_holding())))
+        own = _reference(x)
+        self.refs.append((own, list(_holding())))
+        journal.undone_by(lambda: self._forget(own))  # a frame of what failed may hold it still
+
+    def _forget(self, own: Callable[[], Any]) -> None:
+        """What was read in an attempt that is undone is no item that the program has."""
+        self.refs = [entry for entry in self.refs if entry[0] is not own]
 
     def items(self) -> list[Any]:
         return list({id(x): x for r, _ in self.refs if (x := r()) is not None}.values())
