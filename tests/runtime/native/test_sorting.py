@@ -127,7 +127,7 @@ def rows(x):
     a = torch.sort(x, stable=True)
     b = torch.sort(x * 2, stable=True, descending=True)
     median = x.unfold(-1, 3, 1).sort()[0][..., 1]
-    return *a, *b, median * 2, x.argsort(1, stable=True).argsort(1)
+    return *a, *b, median * 2, torch.argsort(x, stable=True).argsort(1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
