@@ -802,3 +802,23 @@ def test_arguments_that_iterations_take_parts_of(case, n):
     before = scores.clone()
     check(case, boxes, scores, torch.tensor(n))
     assert torch.equal(scores, before)
+
+
+def behind(x):
+    """What is left of one element, or nothing."""
+    first, i = x[:1], 0
+    while i < len(first) and first[i] < 2:
+        i += 1
+    rest = [x[1]]
+    rest.extend(first[i:])
+    return torch.stack(rest), first[i:].sum(), first[i:] * 2
+
+
+def test_slices_of_one_element():
+    g = tg.function(behind)
+    for v in (1.0, 3.0) * 6:
+        x = torch.tensor([v, 5.0])
+        for a, b in zip(g(x), behind(x), strict=True):
+            assert torch.equal(a, b)
+    (cf,) = g.concrete_functions
+    assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")

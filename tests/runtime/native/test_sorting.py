@@ -109,7 +109,7 @@ def test_many_numbers_that_the_run_selects_are_sorted_by_torch(monkeypatch):
 @pytest.mark.parametrize(
     "form",
     [
-        lambda x: torch.sort(x.view(2, -1) + 1, stable=True),
+        lambda x: torch.sort(x.repeat(200).view(20, -1) + 1, stable=True),
         lambda x: torch.sort((x + 1).half(), stable=True),
         lambda x: torch.sort(x.repeat(10_000) + 1, stable=True)[0],
     ],
@@ -121,3 +121,22 @@ def test_other_sorts_are_asked_of_torch(form):
     torch.testing.assert_close(g(x, torch.tensor(1)), f(x, torch.tensor(1)), rtol=0, atol=0)
     cf = g.concrete_functions[-1]
     assert cf.scheduled.native is None or asked(g)
+
+
+def rows(x):
+    a = torch.sort(x, stable=True)
+    b = torch.sort(x * 2, stable=True, descending=True)
+    median = x.unfold(-1, 3, 1).sort()[0][..., 1]
+    return *a, *b, median * 2, torch.argsort(x, stable=True).argsort(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_short_rows_of_a_matrix(dtype):
+    for size in ((7, 5), (30, 17), (3, 64), (1, 4)):
+        f, x = looped(rows), (torch.randn(size) * 9).to(dtype)
+        if dtype is torch.float32:
+            x[0, 1] = float("nan")
+        g = tg.function(f)
+        for a, b in zip(g(x, torch.tensor(1)), f(x, torch.tensor(1)), strict=True):
+            torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
+        assert asked(g) == []

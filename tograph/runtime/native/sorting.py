@@ -1,22 +1,24 @@
 """Sorts of numbers in a row: runs of a few are sorted by insertion, then merged by twos, from one piece of memory to another.
 
 Sorting is stable, as ``torch.sort(stable=True)`` is; other sorts leave the order of equal numbers open. NaN is more than all numbers.
-Torch is asked for rows of a matrix, other dtypes, and ``LONG`` numbers or more, of which its loads and stores are the better ones. Where
-only the run knows how many there are, the code has both ways.
+Torch is asked for other dtypes, and ``LONG`` numbers or more, of which its loads and stores are the better ones; so it is for the rows of a matrix
+for ``MANY`` numbers in all, or ``FEW`` in rows of more than ``RUN``, and where they are no rows. Where only the run knows how many there are, the code has both ways.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
 from ..kernels.loop_ir import bound
-from . import calls
+from . import calls, walks
 from .callees import Call
 from .code import REGISTER, SIZE
 from .groups import one_element
 from .lanes import choice
-from .values import Decline, Mem
+from .values import Decline, Mem, numel, strides
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 OPS = {"aten.sort.default", "aten.sort.stable"}
 LONG = 1 << 10  # numbers that are left to torch
 USUAL = 1 << 6  # numbers where work is estimated, of a number that only the run knows
+FEW, MANY = 1 << 9, 1 << 15  # numbers in all rows of a matrix
 RUN = 16  # numbers that are sorted by insertion
 _DTYPES = ("f32", "f64", "i32", "i64")
 
@@ -36,7 +39,7 @@ def lower(low: Lowering, node: Node) -> None:
         calls.lower(low, node)
         return
     low.native_ops += 1
-    places = [low.new(dtype, x.size) for dtype in (x.dtype, "i64") for _ in range(2)]
+    places = [low.new(dtype, size) for dtype in (x.dtype, "i64") for size in (x.size, x.size[-1:])]
     for place in (x, *places):
         low.arena.hold(place.owners)
     made = dict(zip(node.outputs, places[::2], strict=True))
@@ -56,13 +59,22 @@ def lower(low: Lowering, node: Node) -> None:
 
 def _write(low: Lowering, x: Mem, descending: bool, places: list[Mem]) -> None:
     """Sort ``x`` to ``places``: values and memory for as many, indices and memory for as many."""
-    (n,) = x.size
+    n, rows = x.size[-1], numel(x.size[:-1])
     name = low.function("sort", _function(x.dtype, descending))
     low.code.declare("llvm.smin.i64", "i64 {}(i64, i64)")
     low.code.declare("llvm.memcpy.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
-    given = ", ".join(f"ptr {p.pointer}" for p in (x, *places))
-    low.code.line(f"call void @{name}({given}, i64 {low.sizes.text(n)})")
-    low.work += 10 * (n if isinstance(n, int) else min(bound(n), USUAL))
+    with walks.counted(low.code, str(rows)) if rows > 1 else nullcontext("0") as row:
+        at = low.code.multiply(row, n) if rows > 1 else "0"
+        given = ", ".join(f"ptr {_from(low, p, at)}" for p in (x, *places))
+        low.code.line(f"call void @{name}({given}, i64 {low.sizes.text(n)})")
+    low.work += 10 * rows * (n if isinstance(n, int) else min(bound(n), USUAL))
+
+
+def _from(low: Lowering, x: Mem, at: str) -> str:
+    """Where the row of a matrix that begins at an element is; the memory for one row is for each."""
+    if at == "0" or len(x.size) == 1:
+        return x.pointer
+    return low.code.do(f"getelementptr {REGISTER[x.dtype]}, ptr {x.pointer}, i64 {at}")
 
 
 def _ask(low: Lowering, node: Node, x: Mem, made: dict[Value, Mem]) -> None:
@@ -81,21 +93,29 @@ def _operands(low: Lowering, node: Node) -> tuple[Mem, bool]:
     first, *rest = node.args
     names = ("dim", "descending") if node.op == "aten.sort.default" else ("stable", "dim", "descending")  # fmt: skip
     given = {**dict(zip(names, rest)), **node.kwargs}
-    if one_element(first) or len(first.type.shape) != 1:
-        raise Decline("no row of numbers")
-    if given.get("dim", -1) not in (-1, 0) or not isinstance(given.get("descending", False), bool):
+    shape = first.type.shape
+    if one_element(first) or not shape or (len(shape) > 1 and not _short_rows(shape)):
+        raise Decline("no row of numbers, or no short rows")
+    if given.get("dim", -1) not in (-1, len(shape) - 1) or not isinstance(
+        given.get("descending", False), bool
+    ):
         raise Decline("a direction that only the run knows")
     x = low.operand(first)
     if not isinstance(x, Mem) or x.dtype not in _DTYPES:
         raise Decline(f"numbers of {x.dtype}")
-    if isinstance(x.size[0], int) and not _short(x):
+    if isinstance(x.size[-1], int) and not _short(x):
         raise Decline("a long row")
-    return (x if x.stride[0] == 1 else low.contiguous(x)), given.get("descending", False)
+    return (x if x.stride == strides(x.size) else low.contiguous(x)), given.get("descending", False)
 
 
 def _short(x: Mem) -> bool:
     """Whether there are never so many numbers that torch sorts them."""
-    return bound(x.size[0]) < LONG
+    return bound(x.size[-1]) < LONG
+
+
+def _short_rows(shape: Sequence[Any]) -> bool:
+    """Whether a tensor has rows of so few numbers each that torch need not sort them."""
+    return None not in shape and 0 < numel(shape) < (MANY if shape[-1] <= RUN else FEW)
 
 
 def _before(dtype: str, descending: bool, name: str, a: str, b: str) -> str:
