@@ -7,11 +7,11 @@ the same cases, or that cannot fail there; such rules are written so.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.rewrite import Renaming, same_value
-from .aliasing import Storages
+from .aliasing import Storages, leaving
 from .rules import ANY, RULES, STRIDED, Rule
 
 BUDGET = 4
@@ -24,23 +24,32 @@ Bindings = dict[str, Any]
 
 def simplify(graph: Graph) -> Graph:
     """``graph`` with the rules applied."""
-    _simplify(graph, Storages(graph), not _sees_strides(graph))
+    known = _Known(Storages(graph), leaving(graph), not _sees_strides(graph))
+    _simplify(graph, known)
     return graph
+
+
+class _Known(NamedTuple):
+    """``left``: see ``aliasing.leaving``. ``layout``: whether strides do not matter inside."""
+
+    storages: Storages
+    left: set[Value]
+    layout: bool
 
 
 def _sees_strides(graph: Graph) -> bool:
     return any(node.op.startswith(STRIDED) for node in all_nodes(graph))
 
 
-def _simplify(graph: Graph, storages: Storages, layout: bool) -> None:
+def _simplify(graph: Graph, known: _Known) -> None:
     names, nodes = Renaming(), []
     for node in graph.nodes:
         names.apply(node)
         for region in node.regions.values():
-            _simplify(region, storages, layout)
+            _simplify(region, known)
         found: Any = node
         for _ in range(BUDGET):
-            made = _rewritten(found, storages, layout)
+            made = _rewritten(found, known)
             if made is None:
                 break
             found = made[0]
@@ -55,16 +64,19 @@ def _simplify(graph: Graph, storages: Storages, layout: bool) -> None:
     names.outputs(graph)
 
 
-def _rewritten(node: Node, storages: Storages, layout: bool) -> tuple[Any] | None:
+def _rewritten(node: Node, known: _Known) -> tuple[Any] | None:
     """What one rule makes of a node: a value, a constant or a node; None when no rule applies."""
+    storages = known.storages
     for rule in _BY_OP.get(node.op, ()):
         found: Bindings = {}
-        if rule.layout and (not layout or storages.returned(node.outputs[0])):
+        if rule.layout and (not known.layout or storages.returned(node.outputs[0])):
+            continue
+        if rule.apart and node.outputs[0] in known.left:
             continue
         if not _matches_node(rule.left, node, found) or not rule.when(node.outputs[0].type):
             continue
         if isinstance(rule.right, tuple):
-            return (_made(rule.right, node, found, storages),)
+            return (_made(rule.right, node, found, known),)
         result = found[rule.right] if isinstance(rule.right, str) else rule.right
         if _may_stand(node.outputs[0], result, storages):
             return (result,)
@@ -77,12 +89,14 @@ def _may_stand(old: Value, new: Any, storages: Storages) -> bool:
     return type(new) is getattr(old.type, "kind", None)
 
 
-def _made(right: tuple, node: Node, found: Bindings, storages: Storages) -> Node:
+def _made(right: tuple, node: Node, found: Bindings, known: _Known) -> Node:
     args = tuple(found[a] if isinstance(a, str) else a for a in right[1:])
     made = Node(
         right[0], args, None, (node.outputs[0].type,), location=node.location, grad=node.grad
     )
-    storages.join(made.outputs[0], node.outputs[0])
+    known.storages.join(made.outputs[0], node.outputs[0])
+    if node.outputs[0] in known.left:
+        known.left.add(made.outputs[0])
     return made
 
 
