@@ -283,6 +283,18 @@ OF_THE_PROGRAM = (
 )  # mistakes where it gets there, as Python's own errors are
 
 
+class LateFailureError(TographError, RuntimeError):
+    """A call on a GPU that has failed where nothing had told that it could: what decided it was written unseen."""
+
+    def __init__(self, name: str, code: int, location: Location | None = None):
+        super().__init__(
+            f"a call of {name} before this one has failed on the GPU (code {code}), so that what it and later calls have given is wrong. Its "
+            "inputs had not failed in an earlier call, and have been written in a way that PyTorch does not count: by x.data, in a CUDA graph or by "
+            "another library",
+            location,
+        )
+
+
 class GraphSyntaxError(TographError, ValueError):
     """Text that is not a graph."""
 

@@ -890,3 +890,27 @@ def test_order_of_a_list_and_a_tuple():
 
     with pytest.raises(TypeError, match="'<' not supported between instances of 'list' and 'tuple'"):  # fmt: skip
         tg.function(f)(torch.ones(2))
+
+
+def decoded(x):
+    out = []
+    for k in x.tolist():
+        if k > 1:
+            out += [k] * k
+    return out
+
+
+def rows_behind(x):
+    out, rest = [x[0]], x[x > 1]
+    out.extend(rest[1:])
+    out += rest
+    return torch.stack(out), len(out)
+
+
+@pytest.mark.parametrize("f", [decoded, rows_behind])
+def test_what_has_as_many_items_as_the_run_knows_is_added_to_a_list(f):
+    g = tg.function(f)
+    for x in (torch.tensor([1, 3, 2, 5]), torch.tensor([2, 0, 0, 1])):
+        got, want = g(x), f(x)
+        assert str(got) == str(want)
+    assert g.trace_count == 1

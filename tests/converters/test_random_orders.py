@@ -93,3 +93,30 @@ def test_a_generator_made_inside_draws_from_what_a_loop_gathers():
     converted = tg.function(orders)
     for n in (5, 3, 4):
         assert converted(x, torch.tensor(n)) == orders(x, n)
+
+
+class Deck:
+    def __init__(self):
+        self.cards = list(range(6))
+
+
+def epochs(x, deck):
+    rng, order, seen, w = random.Random(0), list(range(12)), [], x * 0
+    rng.shuffle(deck.cards)
+    for _ in range(5):
+        rng.shuffle(order)
+        seen.append(list(order))
+        missed = 0
+        for i in order:
+            if w - i <= x:
+                w, missed = w + i, missed + 1
+        if not missed:
+            break
+    return seen, rng.random()
+
+
+def test_a_generator_made_inside_and_a_list_that_it_shuffles_are_as_before_where_a_loop_is_traced_anew():
+    g, native, deck = tg.function(epochs), Deck(), Deck()
+    for x in (torch.tensor(9.0), torch.tensor(-1.0)):
+        assert g(x, deck) == epochs(x, native)
+        assert deck.cards == native.cards

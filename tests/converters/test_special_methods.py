@@ -97,6 +97,27 @@ def test_changes():
     same(f, X, torch.tensor(2))
 
 
+class Held:
+    def __init__(self):
+        self.rows, self.table, self.chosen = [1], {"a": 1}, {1, 2}
+
+
+def test_changes_of_outer_containers_by_functions_of_operator():
+    def f(x, held):
+        operator.iadd(held.rows, [len(held.rows)])
+        operator.ior(held.table, {len(held.table): 1})
+        held.chosen.__ior__({len(held.chosen) + 5})
+        y = x.clone()
+        return operator.imul(y, 3), operator.iadd(3, x.sum().item())
+
+    g, native = Held(), Held()
+    converted = tg.function(lambda x: f(x, g))
+    for _ in range(3):
+        want, got = f(X, native), converted(X)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1]
+        assert vars(g) == vars(native)
+
+
 class Rows:
     def __init__(self, x):
         self.items = []

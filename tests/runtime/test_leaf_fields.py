@@ -226,9 +226,70 @@ def where_it_has_one(a, n):
     return w, w.grad
 
 
+def on_some_paths_of_branches_in_each_other(a, n):
+    w = a
+    if n > 0:
+        if n < 2:
+            w = leaf(w * 0.5)
+    else:
+        w = leaf(w * 0.9)
+    energy(w).backward()
+    return w, w.grad
+
+
+def of_two_names(a, n):
+    best = w = leaf(a)
+    for i in range(n):
+        w = leaf(w * 0.9)
+        if i < 2:
+            best = w
+    energy(best).backward()
+    (w * best).sum().backward()
+    return w, best, w.grad, best.grad
+
+
+def of_two_names_in_a_branch(a, n):
+    best = w = leaf(a)
+    if n > 0:
+        w = leaf(w * 0.9)
+        if n > 1:
+            best = w
+    energy(best).backward()
+    return w, best, w.grad, best.grad, *torch.autograd.grad((best * w).sum(), w)
+
+
+def of_a_branch_moved_by_a_loop(a, n):
+    w, v = a, a.detach().clone()
+    if n > 0:
+        v = leaf(v + 0.1)
+    for _ in range(n):
+        w, v = v, w
+        energy(v).backward()
+    return w, w.grad, v
+
+
+def the_one_of_the_iteration_before(a, n):
+    w = v = a
+    for _ in range(n):
+        w, v = v, leaf(v * 0.9)
+    (w**2 * 3).sum().backward()
+    return w, w.grad, v, v.grad
+
+
+def that_change_places(a, n):
+    w, v = leaf(a * 2), leaf(a * 3)
+    for i in range(n):
+        w, v = v, w
+        if i % 2 == 0:
+            v = leaf(w + 1)
+    (w**2).sum().backward()
+    return w, w.grad, v, v.grad
+
+
 PROGRAMS = [
     in_a_branch, in_branches_in_each_other, and_once_more_behind_it, by_another_name, by_a_call, in_a_try, returned_early, in_iterations, when_an_iteration_begins, of_an_argument_before, in_some_iterations,
     steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, where_it_has_one, an_argument_that_is_returned_early, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
+    on_some_paths_of_branches_in_each_other, of_two_names, of_two_names_in_a_branch, of_a_branch_moved_by_a_loop, the_one_of_the_iteration_before, that_change_places,
 ]  # fmt: skip
 
 
@@ -274,6 +335,49 @@ def made_in_the_first_iteration(a, n):
     return w.is_leaf, w.requires_grad, 3 if w.is_leaf else w
 
 
+def made_in_the_iterations_before(a, n):
+    w = a * 2
+    for _ in range(n):
+        w = leaf(w)
+    for _ in range(n - 1):
+        w = w * 2
+    return w.is_leaf, w.requires_grad
+
+
+def asked_of_what_changes_places(a, n):
+    w, v, k = leaf(a), a.detach().clone(), 0
+    for _ in range(n):
+        if v.requires_grad:
+            energy(v).backward()
+        if v.grad is not None:
+            k = k + 1
+        w, v = v, w
+    return w.requires_grad, v.is_leaf, k
+
+
+def asked_of_what_earlier_iterations_made(a, n):
+    w = v = a.detach().clone()
+    k = 0
+    for _ in range(n):
+        if w.requires_grad:
+            v = leaf(a * 0.3)
+            energy(w).backward()
+            if w.grad is not None:
+                k = k + 1
+        w = leaf(w)
+    return w.requires_grad, v.requires_grad, k
+
+
+def asked_of_some_of_several(a, n):
+    pair, k = (leaf(a), a.detach() * 2), 0
+    for _ in range(n):
+        (pair[0] * pair[1]).sum().backward()
+        if pair[1].requires_grad:
+            k = k + 1
+        pair = leaf(pair[0] * 0.9), pair[1] * 2
+    return pair[0].requires_grad, pair[1].requires_grad, k
+
+
 def made_in_a_branch(a, n):
     w = a
     if n > 0:
@@ -291,7 +395,13 @@ def detached_in_a_branch(a, n):
 
 
 @pytest.mark.parametrize(
-    "program", [made_in_the_first_iteration, made_in_a_branch, detached_in_a_branch]
+    "program",
+    [
+        made_in_the_first_iteration,
+        made_in_the_iterations_before,
+        made_in_a_branch,
+        detached_in_a_branch,
+    ],
 )
 def test_which_are_leaves_in_a_run(program):
     converted = tg.function(program)

@@ -24,6 +24,7 @@ from ..runtime.library import required
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
 from ..runtime.symbols.descriptions import hides
+from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import locations
@@ -203,6 +204,10 @@ def _self(owner: Any) -> Any:
 def _ask_history(owner: Any, name: str) -> None:
     """What a tensor requires may follow from any argument, and whether it is a leaf from the one that it is."""
     reads.history()
+    if (
+        type(owner) is SymTensor and is_tracing()
+    ):  # state of a loop may have one from earlier iterations
+        current_graph().note_gradient()
     given = None if name == "requires_grad" else reads.argument(owner)
     if given is not None:
         watch, i, x = given

@@ -28,7 +28,7 @@ from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
-from . import module_hooks, recursion, rings, standard, torchscript, union
+from . import generic_aliases, module_hooks, recursion, rings, standard, torchscript, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -379,17 +379,13 @@ def _module(m: torch.nn.Module, args, kwargs):
     return call(forward, *args, **kwargs)
 
 
-def _class_of_failure(f, args, kwargs):
-    return f.another(args, kwargs)
-
-
 _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     types.MethodType: _bound,
     types.BuiltinFunctionType: _builtin,  # methods of C types are of this kind too
     types.MethodWrapperType: _wrapper,
     types.MethodDescriptorType: _unbound,
     types.WrapperDescriptorType: _unbound,
-    StagedClass: _class_of_failure,
+    StagedClass: StagedClass.another,
     weakref.ref: _referent,
     torch.jit.ScriptFunction: _scripted,
     torch._C.ScriptMethod: torchscript.method,
@@ -397,4 +393,7 @@ _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     functools.partial: _partial,
     **dict.fromkeys((operator.itemgetter, operator.methodcaller, operator.attrgetter), _getter),
     **dict.fromkeys(library_ops.CALLABLE, _op),
+    **dict.fromkeys(
+        generic_aliases.KINDS_OF_ALIASES, functools.partial(generic_aliases.made, call)
+    ),
 }

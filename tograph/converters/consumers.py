@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..runtime import control_flow
 from ..runtime.guarding.unconverted import check_keys
 from ..runtime.symbols import journal
@@ -145,6 +147,8 @@ _HELD = (list, tuple, dict, set, frozenset, str, bytes, range)
 
 def extend(items: Any, others: Any) -> Any:
     """``items.extend(others)`` with each item appended as it comes: a generator may have staged conditions, and may read the list that grows."""
+    if is_tracing() and isinstance(others, torch.Tensor) and others.ndim and type(others.shape[0]) is not int:  # fmt: skip
+        return call(items.extend, call(list, others))  # as many rows as only the run knows
     if not is_tracing() or isinstance(others, _HELD) or is_staged(others):
         return NotImplemented
     begun = iterator_of(others)

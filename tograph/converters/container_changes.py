@@ -70,6 +70,7 @@ CHANGING = frozenset([
     "append", "insert", "extend", "add", "update", "setdefault", "appendleft", "extendleft", "pop", "popitem", "popleft", "remove",
     "discard", "clear", "sort", "reverse", "rotate", "difference_update", "intersection_update", "symmetric_difference_update",
     "move_to_end", "__setitem__", "__delitem__", "__iadd__", "__imul__",
+    "__ior__", "__iand__", "__isub__", "__ixor__",
 ])  # fmt: skip
 
 

@@ -331,9 +331,9 @@ _SETS = {"ior": "or_", "iand": "and_", "isub": "sub", "ixor": "xor"}
 def _extends(x: list, value) -> bool:
     """Whether ``x += value`` is ``x.extend(value)`` although Python would ask the class of ``value`` first (a list that the function made), or does in
     vain (a generator)."""
-    if isinstance(value, StagedList):
-        return type(x).__iadd__ is list.__iadd__
     own = type(x).__iadd__ in (list.__iadd__, StagedList.__iadd__)
+    if isinstance(value, StagedList):
+        return own
     return own and not isinstance(value, (list, tuple)) and not hasattr(type(value), "__radd__")
 
 

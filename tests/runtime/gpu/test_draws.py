@@ -13,10 +13,11 @@ from tests.runtime.kernels.triton_worker import interpret
 from tograph.runtime.gpu import draws, planner
 from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.execute import Chunked, Stepwise
-from tograph.runtime.gpu.plan import check
+from tograph.runtime.gpu.plan import Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.graph import interp
+from tograph.runtime.graph.text import parse_graph
 from tograph.runtime.kernels import device, triton_jit, triton_random
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.triton_random import Draw
@@ -117,10 +118,9 @@ def run(draw, count, most=2, kind="fp32", x=None):
         "out": out,
         "seed": torch.tensor([SEED]),
         "offset": torch.tensor([OFFSET]),
-        "x": x,
         "p": x,
+        "error": torch.zeros(1, dtype=torch.int32),
     }
-    known |= {"kept": torch.zeros(count, dtype=torch.bool), "error": torch.zeros(1, dtype=torch.int32)}  # fmt: skip
     return interpret(source, {n: known[n] for n in source.signature})
 
 
@@ -187,20 +187,15 @@ def test_normal_numbers_are_pairs():
     ("fp16", 12000, 8), ("bf16", 1204, 4), ("fp16", 4098, 2), ("bf16", 301, 1), ("fp64", 3000, 2), ("fp64", 77, 1),
 ])  # fmt: skip
 def test_dropout_takes_elements_beside_each_other(kind, count, beside):
-    """Of all types; what is kept is scaled, and rounded once."""
-    draw = Draw("dropout", 0.3)
-    assert triton_random.run_of(draw, count, kind) == beside
-    x = torch.linspace(-9, 9, count, dtype=torch.float64).to(KINDS[kind])
-    got = run(draw, count, x=x, kind=kind)
+    draw = Draw("kept", 0.3, of=kind)
+    assert triton_random.run_of(draw, count, "i1") == beside
+    got = run(draw, count, kind="i1")
     threads = triton_random.threads(count, 2)
     words = words_of_runs(count, OFFSET, threads, beside) if beside > 1 else words_of(count, OFFSET, 2)  # fmt: skip
     real = torch.float64 if kind == "fp64" else torch.float32
     keep = torch.tensor(0.7, dtype=real)
     kept = torch.from_numpy(uniform(words)).to(real) < keep
-    assert torch.equal(got["kept"], kept)
-    want = (x.to(real) * kept * (1.0 / keep.double()).to(real)).to(x.dtype)
-    rtol = 2**-7 if kind == "bf16" else 0  # Triton's interpreter cuts bits off
-    torch.testing.assert_close(got["out"], want, rtol=rtol, atol=0)
+    assert torch.equal(got["out"], kept)
 
 
 @pytest.mark.parametrize(("kind", "of"), [("fp32", "fp32"), ("fp64", "fp64"), ("fp16", "fp16"), ("i1", "fp32"), ("i64", "bf16"), ("fp32", "fp64")])  # fmt: skip
@@ -232,16 +227,18 @@ def test_integers_and_truths():
         assert np.array_equal(got, (uniform(words) < 0.3).astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential", "bernoulli", "dropout", "integers", "chances"])  # fmt: skip
+@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential", "bernoulli", "kept", "integers", "chances"])  # fmt: skip
 def test_the_kernels_compile_and_spill_nothing(kind):
     draw = Draw(kind, 0.3) if kind != "integers" else Draw(kind, 0, 7)
     types = {
         "integers": ["i64"],
         "bernoulli": ["fp32"],
-        "dropout": ["fp32", "fp16"],
+        "kept": ["fp32", "fp16"],
         "chances": ["bf16"],
     }
     for of in types.get(kind, ["fp32", "bf16", "fp64"]):
+        if kind == "kept":
+            draw, of = Draw(kind, 0.3, of=of), "i1"
         source = triton_random.render("k", draw, 1 << 16, 1056, of)
         for architecture in ("sm_90", "gfx942"):
             assert triton_jit.compiled(source, architecture).resources.spills == 0
@@ -282,6 +279,68 @@ def test_each_iteration_draws_anew_and_the_generator_moves_on(runner, generator)
     assert count == steps and generator.state == (SEED, offset)
     again, _ = machine.run(torch.zeros(3))
     assert not torch.equal(again, x)
+
+
+def test_draws_outside_of_loops_are_counted_by_the_host(generator, monkeypatch):
+    """No kernel moves the offset, and nobody waits for it; loops that draw nothing change nothing about that."""
+
+    def draw(x):
+        y = torch.rand_like(x)
+        while y.sum() < 50:
+            y = y * 2
+        return y * 0 + torch.rand_like(x), torch.randn(3, device=x.device)
+
+    made = plan_of(draw, torch.ones(2, 3))
+    assert not any("_next" in s.source.name for s, _ in made.walk() if isinstance(s, Run))
+    machine = Stepwise(made, "cpu")
+    monkeypatch.setattr(torch.Tensor, "cpu", None)
+    generator.state, offset = (SEED, OFFSET), OFFSET
+    for _ in range(2):
+        got, _ = machine.run(torch.ones(2, 3))
+        np.testing.assert_array_equal(
+            got.flatten().numpy(), uniform(words_of(6, offset + 4, draws.BLOCKS))
+        )
+        offset += 12
+        assert generator.state == (SEED, offset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_what_is_kept_is_scaled_and_rounded_once(dtype, generator):
+    """By a kernel that does what stands around dropout too; the kernel that draws waits for nothing."""
+
+    def drop(x):
+        return F.dropout(x.neg(), 0.3).abs()
+
+    x = torch.linspace(-9, 9, 64, dtype=torch.float64).to(dtype)
+    made = planner.plan(
+        tg.function(drop)
+        .get_concrete_function(tg.TensorSpec([64], dtype, device="cuda:0"))
+        .value_graph
+    )
+    assert [type(s) for s in made.steps] == [Run, Run] and "x" not in made.steps[0].source.signature
+    real = torch.float64 if dtype is torch.float64 else torch.float32
+    run = 16 // dtype.itemsize
+    kept = torch.from_numpy(uniform(words_of_runs(64, OFFSET, 256, run))).to(real) < torch.tensor(
+        0.7, dtype=real
+    )
+    generator.state = (SEED, OFFSET)
+    want = (
+        (x.to(real) * kept * (1.0 / torch.tensor(0.7, dtype=real).double()).to(real))
+        .abs()
+        .to(dtype)
+    )
+    rtol = 2**-7 if dtype is torch.bfloat16 else 0  # Triton's interpreter cuts bits off
+    torch.testing.assert_close(Stepwise(made, "cpu").run(x)[0], want, rtol=rtol, atol=0)
+
+
+def test_the_gradient_of_dropout_is_a_part_of_kernels():
+    text = """f(%g: f32[4,6]@cuda:0, %k: bool[4,6]@cuda:0) {
+  %0: f32[4,6]@cuda:0 = aten.native_dropout_backward.default(%g, %k, 2.0)
+  %1: f32[4,6]@cuda:0 = aten.sin.default(%0)
+  return %1
+}"""
+    (step,) = planner.plan(parse_graph(text)).steps
+    assert isinstance(step, Run)
 
 
 def test_dropout_in_a_plan(generator):

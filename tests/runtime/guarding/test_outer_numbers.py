@@ -1,5 +1,6 @@
 """Numbers of outer objects that change from call to call become inputs: few traces, and Python's values and types."""
 
+import collections
 from typing import NamedTuple
 
 import pytest
@@ -176,6 +177,33 @@ def in_a_named_tuple(held):
     return f
 
 
+def in_a_full_deque(held):
+    held.last = collections.deque([1.0, 2.0, 3.0], maxlen=3)
+
+    def f(x):
+        held.n += 1
+        held.last.append((x * held.n).item())
+        print(held.last[0])
+        return x + sum(held.last)
+
+    return f
+
+
+def in_tuples_of_a_deque(held):
+    held.memory = collections.deque([(torch.tensor(float(i)), i, (0.5, Best(0.0, i))) for i in range(3)], maxlen=3)  # fmt: skip
+
+    def f(x):
+        held.n += 1
+        if x > 0:
+            x = x * 2
+        held.memory.append((x + held.n, held.n, (x.item(), Best(x.item(), 2 * held.n))))
+        values, steps, marks = zip(*held.memory)
+        print(steps[0], marks[-1][1].step)
+        return torch.stack(values).sum() + sum(steps) + marks[0][0] + marks[1][1].loss
+
+    return f
+
+
 def a_list_that_python_needs(held):
     held.sizes = [0, 2]
 
@@ -186,7 +214,7 @@ def a_list_that_python_needs(held):
     return f
 
 
-CASES = [(in_a_list, 2), (in_a_named_tuple, 2), (a_list_in_turn, 2), (in_a_tuple, 2), (a_list_that_python_needs, 8), (counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 1), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
+CASES = [(in_a_list, 2), (in_a_full_deque, 2), (in_tuples_of_a_deque, 3), (in_a_named_tuple, 2), (a_list_in_turn, 2), (in_a_tuple, 2), (a_list_that_python_needs, 8), (counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 1), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
          (variable, 2), (kind_changes, 4), (python_needs_it, 8)]  # fmt: skip
 
 

@@ -126,6 +126,25 @@ def test_columns_are_cut_where_few_programs_would_go_down_them(name, start):
     assert split_rows.down(loops_of(op_graph([("aten.sum.dim_IntList", (wide, [0]), {})], [wide]), [wide])[0]) == 16  # fmt: skip
 
 
+@pytest.mark.parametrize("start", [interpreted, compiled])
+@pytest.mark.parametrize(("shape", "parts"), [((12, 3, 20), 12), ((6, 3, 41), 13), ((2, 3, 7), 7)])
+def test_of_a_row_of_several_dims_one_is_cut(shape, parts, start, monkeypatch):
+    """The outermost one that gives the parts, else the longest."""
+    monkeypatch.setattr(split_rows, "LONG", 10)
+    monkeypatch.setattr(split_rows, "PART", max(shape[0] * shape[2] // 12, 1))
+    if start is interpreted:
+        pytest.importorskip("triton")
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    graph = op_graph([("aten.sum.dim_IntList", (x, [0, 2]), {}), ("aten.amax.default", (x, [0, 2]), {})], [x])  # fmt: skip
+    loops, outputs = loops_of(graph, [x])
+    made = split(loops)
+    assert made.partial.outer[-1].size == parts and len(made.partial.row) == 2
+    after = folded(made, {"p0": flat(x)} | {f"o{i}": flat(o) for i, o in enumerate(outputs)}, start)
+    for i, want in enumerate(interp.run(graph, [x])):
+        torch.testing.assert_close(after[f"o{i}"].reshape(want.shape), want)
+    assert split(loops, 5, True, True) is None
+
+
 def test_what_is_not_split():
     short_row, many = torch.zeros(3, 40), torch.zeros(500, 100)
     for x, op, args in (

@@ -71,6 +71,15 @@ def test_stages_give_the_whole(name, start, length):
     assert len(found) == (equal if length == 100 else other)
 
 
+@pytest.mark.parametrize("start", [interpreted, compiled])
+@pytest.mark.parametrize("shape", [(10, 3, 30), (4, 3, 97)])
+def test_a_row_of_several_dims_in_stages(shape, start):
+    """A fold of a batch and its places beside what it folds."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    found = check([("sum.dim_IntList", x, [0, 2], True), ("mul.Scalar", x, 0.5)], x, start)
+    assert len(found) == (2 if shape[0] == 10 else 3) and len(found[0].row) == 2
+
+
 def test_one_point_is_many_programs():
     x = torch.zeros(1, 1 << 17)
     _, loops, _ = kernel_of([("mul.Scalar", x, 0.5), ("sum.dim_IntList", x, [1], True)], x)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 import tograph as tg
 from tograph.runtime.kernels import jit
+from tograph.runtime.native.callees import Own
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -215,3 +216,40 @@ def test_the_mean_is_the_default_of_losses(loss):
         )
     assert f.concrete_functions[0].scheduled.level == "native"
     assert f.concrete_functions[0].scheduled.declined == 0
+
+
+def convolved(x, w):
+    y = F.conv2d(x, w)
+    z = torch.relu(y * 2) + y.mean()
+    return z, y, y + 1
+
+
+def test_a_large_result_of_a_call_is_given_as_torch_made_it():
+    """Each call gives another tensor, which is the caller's alone: a write to it is in no later result."""
+    x, w = torch.randn(2, 3, 24, 24), torch.randn(8, 3, 3, 3)
+    f = tg.function(convolved)
+    expected, given = convolved(x, w), []
+    for _ in range(6):
+        results = f(x, w)
+        torch.testing.assert_close(results, expected)
+        assert all(x.is_contiguous() and x._base is None and x._version == 0 for x in results)
+        given += results
+        results[1].fill_(float("nan"))
+    assert len({x.data_ptr() for x in given}) == len(given)
+    (one,) = f.concrete_functions
+    assert one.scheduled.level == "native" and one.scheduled.declined == 0
+    assert one.scheduled.native.low.own == {1: (0, 0)}
+
+
+def test_a_result_that_is_an_operand_or_a_part_of_more_is_copied():
+    """Whatever an op gives, a result of the program shares memory with nothing."""
+    x = torch.randn(6000)
+    place = Own("f32", (6000,)).place(frozenset([x.data_ptr()]))
+    for given in (x, torch.randn(2, 6000)[1], torch.randn(7000)[:6000]):
+        assert place.put(given, 0)
+        (address,) = place.words()
+        made = place.given()
+        assert made.data_ptr() == address != given.data_ptr() and torch.equal(made, given)
+    fresh = torch.randn(6000)
+    assert place.put(fresh, 0) and place.given() is fresh
+    assert not place.put(torch.randn(5999), 0) and not place.put(fresh.double(), 0)

@@ -203,3 +203,49 @@ def test_a_list_of_results_whose_gradient_a_branch_has_freed():
         assert [t.tolist() for t in tg.function(f)(x, torch.tensor(n))] == [
             t.tolist() for t in f(x, n)
         ]
+
+
+def leaves_of_what_is_freed(a, n):
+    y = a * a
+    y.sum().backward()
+    w = y.detach().requires_grad_()
+    for _ in range(n):
+        (w**2).sum().backward()
+        w = (y * 0.5).detach().requires_grad_()
+    return w.detach()
+
+
+def where_a_loop_replaces_it(a, n):
+    y = w = a * a
+    y.sum().backward()
+    for _ in range(n):
+        w = (w * 0.5).detach().requires_grad_()
+    (w**2).sum().backward()
+    return w.detach()
+
+
+def beside_what_is_not_freed(a, n):
+    w, v = a * 3, a * a
+    (v**2).sum().backward()
+    for _ in range(n):
+        v = (w * v).detach().requires_grad_()
+        w = (w + v) * 0.5
+    (w**2).sum().backward()
+    return w.detach()
+
+
+@pytest.mark.parametrize(
+    "program", [leaves_of_what_is_freed, where_a_loop_replaces_it, beside_what_is_not_freed]
+)
+def test_a_leaf_made_of_what_is_freed_has_a_gradient(program):
+    f = tg.function(program)
+
+    def outcome(f, n):
+        a = torch.tensor([1.0, 2.0], requires_grad=True)
+        try:
+            return f(a, torch.tensor(n)), a.grad
+        except RuntimeError as error:
+            return "second time" in str(error)
+
+    for n in (2, 0, 1):
+        torch.testing.assert_close(outcome(f, n), outcome(program, n))

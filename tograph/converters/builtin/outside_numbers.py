@@ -7,6 +7,7 @@ on it draws when the graph runs.
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 import weakref
@@ -16,6 +17,7 @@ from typing import Any
 from ...errors import StagingError
 from ...runtime.control_flow import outside_value
 from ...runtime.graph.ops import OpaqueObject
+from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ...runtime.symbols.scalars import new_scalar
 from ...runtime.values.structure import is_union
@@ -59,13 +61,17 @@ def is_outside(generator: random.Random, *args: Any) -> bool:
     if not is_tracing():
         return False
     if _OWN.get(generator) is not current_graph() or any(map(is_staged, args)):
-        _OWN.pop(generator, None)
+        if (owner := _OWN.pop(generator, None)) is not None:
+            journal.undone_by(lambda: _OWN.__setitem__(generator, owner))
         return True
     return False
 
 
 def drawn_now(generator: random.Random, name: str, *args: Any, **kwargs: Any) -> Any:
     """What one draws while tracing, whose state a run has from there on too."""
+    if is_tracing():
+        # A loop that is unrolled, and then a loop of the graph, draws what it drew in the first attempt again.
+        journal.undone_by(functools.partial(generator.setstate, generator.getstate()))
     try:
         return getattr(random.Random, name)(generator, *args, **kwargs)
     finally:

@@ -17,6 +17,7 @@ from ...runtime.symbols.funcgraph import current_graph, is_tracing
 from ...runtime.symbols.scalars import new_scalar
 from ..call_rules import DECIDING
 from ..calls import call
+from ..container_changes import record_change
 from ..growing_lists import is_growing
 from ..registry import handles
 from .outside_numbers import drawn_below, drawn_float, drawn_now, drawn_places, is_outside
@@ -100,6 +101,8 @@ def _form(name: str, meaning: Callable[..., Any]) -> None:
         given = (*args, *kwargs.values())
         if is_outside(generator, *given, *(x.length() for x in given if is_growing(x))):
             return call(meaning, generator, *args, **kwargs)
+        if name == "shuffle" and given and isinstance(given[0], list):
+            record_change(given[0], name, (), {})  # what Python changes itself is undone too
         return drawn_now(generator, name, *args, **kwargs)
 
     handles(plain)(form)

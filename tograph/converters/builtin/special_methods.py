@@ -6,6 +6,7 @@ does. A method of a number knows no wider kind, as in Python: ``(3).__lt__(2.5)`
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +17,16 @@ from ...runtime.values.growing import StagedList
 from ..calls import call
 from ..comparisons import contains
 from ..registry import GETTERS, GROWING, METHODS, SPECIAL_METHODS, handles
-from ..subscripts import delitem, getitem, setitem
+from ..subscripts import augment, delitem, getitem, setitem
 from ..user_operators import BY_NAME
 
 handles(operator.getitem)(getitem)
 handles(operator.setitem)(setitem)
 handles(operator.delitem)(delitem)
+
+_IN_PLACE = ("iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "ilshift", "irshift", "ior", "ixor", "iand")  # fmt: skip
+for _name in _IN_PLACE:
+    handles(getattr(operator, _name))(functools.partial(augment, _name))
 
 _WIDTHS = {bool: 0, int: 0, float: 1, complex: 2}  # which numbers a number's methods take
 

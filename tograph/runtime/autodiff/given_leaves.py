@@ -8,7 +8,7 @@ them its last iteration made; its backward loop adds up what comes to a token up
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,8 +27,9 @@ from ..values import flattening
 from . import connect
 from .alternatives import zeros
 from .graphs import append
+from .item_leaves import READS, is_leaf
 from .made_leaves import Flag, MadeLeaves, NotFollowed
-from .passing import Flags
+from .passing import Flags, closed
 from .separate import made_from
 
 _OPS = ("While", "If", "Case")
@@ -40,7 +41,7 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
     if node.op not in _OPS or not leaves or graph.replaying or "gradient" in node.regions:
         return
     places = [i for i, v in enumerate(node.outputs) if isinstance(v.type, TensorType)]
-    some = [i for i in places if any(_may_be(r.outputs[i], leaves) for r in _regions(node))]
+    some = [i for i in places if any(_may_be(r.outputs[k], leaves) for k in _comes_from(node, i) for r in _regions(node))]  # fmt: skip
     for i in some:
         sometimes, used = _sometimes(node, i, leaves), _used(node, i, graph.graph)
         if not (sometimes or used):
@@ -53,29 +54,44 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
         if sometimes:
             known: dict[Value, Flag] = dict.fromkeys(made.aliases, True)
             graph.root.gives_leaf[node.outputs[i]] = Flags(known).of(graph.graph, node.outputs[i])
-        for leaf, flag in found:
+        graph.root.token_leaves.setdefault(node, {})[i] = set(made.aliases)
+        for leaf, flag, place in found:
             token = made.outer[leaf]
             x = graph.sources[token] = flattening.symbolic(token, graph)
             torch.Tensor.requires_grad_(x)
             x.token_ = node, i
-            graph.root.tokens.setdefault(node, {}).setdefault(i, []).append((x, token, flag))
+            known_ = graph.root.tokens.setdefault(node, {}).setdefault(i, [])
+            known_.append((x, token, flag, place))
 
 
 def _regions(node: Node) -> list[Graph]:
     return [r for k, r in node.regions.items() if k != "cond" and not always_fails(r)]
 
 
+def _comes_from(node: Node, i: int) -> list[int]:
+    """The outputs of which the iterations of a loop may move a tensor to the output ``i``, and itself."""
+    return closed(node, i) if node.op == "While" else [i]
+
+
 def _may_be(v: Value, leaves: Any) -> bool:
     """Whether a value may be a leaf that its region makes."""
+    return _is_one(v, leaves, any)
+
+
+def _is_one(v: Value, leaves: Any, of: Callable[[Iterable[bool]], bool]) -> bool:
+    """Whether a value is such a leaf on ``any`` of its paths, or on ``all``."""
     node = v.node
     if v in leaves or node is None or node.op == "tg.written":
         return v in leaves or node is not None
     if node.op not in (*ALTERNATIVES, "While", "Call") or "gradient" in node.regions:
         return False
-    found = [(r, r.outputs[v.index]) for r in _regions(node)]
+    state = _comes_from(node, v.index) if of is any else [v.index]
+    found = [(r, r.outputs[k]) for k in state for r in _regions(node)]
     first = lead(node)
     given = [node.args[first + r.inputs.index(x)] if x in r.inputs else x for r, x in found]
-    return any(isinstance(x, Value) and _may_be(x, leaves) for x in given)
+    if of is all and node.op == "While" and not surely_runs(node):
+        given.append(node.args[v.index])
+    return of(isinstance(x, Value) and _is_one(x, leaves, of) for x in given)
 
 
 def _sometimes(node: Node, i: int, leaves: Any) -> bool:
@@ -83,7 +99,7 @@ def _sometimes(node: Node, i: int, leaves: Any) -> bool:
     given = [r.outputs[i] for r in _regions(node)]
     if node.op == "While" and not surely_runs(node):
         given.append(node.args[i])
-    return not all(isinstance(v, Value) and _may_be(v, leaves) for v in given)
+    return not all(isinstance(v, Value) and _is_one(v, leaves, all) for v in given)
 
 
 def _used(node: Node, i: int, graph: Graph) -> bool:
@@ -105,34 +121,40 @@ def _start(node: Node, i: int, graph: FuncGraph) -> Value:
     return made
 
 
-def _in_loop(
-    node: Node, i: int, graph: FuncGraph, made: MadeLeaves
-) -> list[tuple[Value, int | None]]:
-    """The leaves that the state ``i`` may be, each with the state that says whether the last iteration made it; None: it did."""
+Found = list[tuple[Value, int | None, int]]
+
+
+def _in_loop(node: Node, i: int, graph: FuncGraph, made: MadeLeaves) -> Found:
+    """The leaves that the state ``i`` may be, each with the state that says whether the last iteration made it (None: it did) and the place where that left it."""
+    rows = made.rows(i)
     body = node.regions["body"]
-    found = made.leaves_of(body, body.outputs[i], body.inputs[i])
-    flags = [f for f in found.values() if isinstance(f, Value)]
+    flags = [f for row in rows.values() for f in row.values() if isinstance(f, Value)]
     starts = [Node("py.constant", (False,), {}, [BOOL], location=node.location) for _ in flags]
     nodes = graph.graph.nodes
     nodes[nodes.index(node) : nodes.index(node)] = starts
-    ends = add_state(node, [Value(BOOL) for _ in flags], flags, [n.outputs[0] for n in starts])
-    told = iter(ends)
-    return [(v, next(told).index if isinstance(f, Value) else None) for v, f in found.items()]
+    ends = iter(add_state(node, [Value(BOOL) for _ in flags], flags, [n.outputs[0] for n in starts]))  # fmt: skip
+    found: Found = []
+    moves = graph.root.moves.setdefault(node, {}).setdefault(i, [])
+    for q, row in rows.items():
+        for v, f in row.items():
+            told = next(ends).index if isinstance(f, Value) else None
+            if v.node is None:
+                moves.append((q, body.inputs.index(v), told))
+            else:
+                found.append((v, told, q))
+    return found
 
 
-def _in_branches(node: Node, i: int, made: MadeLeaves) -> list[tuple[Value, None]]:
-    found: list[tuple[Value, None]] = []
+def _in_branches(node: Node, i: int, made: MadeLeaves) -> Found:
+    found: Found = []
     for region in _regions(node):
-        found += [(v, None) for v in made.leaves_of(region, region.outputs[i], None)]
+        found += [(v, None, i) for v in made.leaves_of(region, region.outputs[i], None)]
     return found
 
 
 def is_made_leaf(v: Value, graph: FuncGraph) -> Flag:
-    """Whether what a node with regions gives is a leaf that the code made, in one of them or before it."""
-    if v.node is None or v.node.op not in _OPS:
-        return False
-    leaves = (*graph.root.leaves, *graph.root.left_leaves)
-    return Flags(dict.fromkeys(leaves, True)).of(graph.graph, v)
+    """Whether what a node with regions gives, or a list holds, is a leaf that the code made, in one of them or before it."""
+    return is_leaf(v, graph) if v.node is not None and v.node.op in (*_OPS, *READS) else False
 
 
 def _is_made(y: Any) -> Ref | bool:
@@ -140,7 +162,7 @@ def _is_made(y: Any) -> Ref | bool:
     if call is None or call.node not in call.graph.graph.nodes:
         return False
     flag = is_made_leaf(call.node.outputs[y.grad_fn.indices[y.output_nr]], call.graph)
-    return Ref(flag, call.graph) if isinstance(flag, Value) else False
+    return Ref(flag, call.graph) if isinstance(flag, Value) else flag
 
 
 def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor, Flag | None]]:
@@ -160,7 +182,7 @@ def _of(y: torch.Tensor, known: Any) -> Iterator[tuple[torch.Tensor, Flag | None
         value = next((v for x, v in here.root.joined if x is y), None)
         if value is None:
             return
-    for x, _, _ in known.get(value.node, {}).get(value.index, ()):
+    for x, _, _, _ in known.get(value.node, {}).get(value.index, ()):
         yield x, flag
 
 

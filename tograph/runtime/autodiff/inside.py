@@ -11,10 +11,13 @@ from typing import Any
 
 import torch
 
+from ..gradients import optional_grads
+from ..graph.ir import Value
+from ..graph.types import BOOL
 from ..library import grads
 from ..library.beside import NONE, Beside
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
-from ..writes import iterations
+from ..writes import freed, iterations
 from .connect import Call
 from .paths import Terms, Way, Ways, through
 
@@ -29,7 +32,7 @@ def ways(
 
     ``beside``: the tensors by which it comes to ``inputs``, too. ``fields``: those that are leaves in some runs only have it in these.
     """
-    if not any(beside):
+    if not (beside.passed or beside.tokens):
         return _ways(outputs, inputs)
     terms = Terms(current_graph().graph)
     some, found = _ways(outputs, [*inputs, *beside.tensors], True)
@@ -37,8 +40,8 @@ def ways(
     middle = len(inputs) + len(beside.passed)
     for i, x in enumerate(inputs if fields else ()):
         made[i] = made[i] if not getattr(x, "sometimes_", False) else False
-    for (i, _, _), way in zip(beside.tokens, found[middle:]):
-        made[i] = terms.either(made[i], way)
+    for k, ((i, _, _), way) in enumerate(zip(beside.tokens, found[middle:])):
+        made[i] = terms.either(made[i], terms.both(way, beside.told.get(k, True)))
     for (i, x, flag, leaf), way in zip(beside.passed, found[len(inputs) : middle]):
         if fields and getattr(inputs[i], "sometimes_", False):
             continue
@@ -68,7 +71,9 @@ def _ways(
     found = [
         leaves.get(id(x), False)
         if x.grad_fn is None
-        else reached.get(x.grad_fn, {}).get(x.output_nr, False)
+        else terms.both(
+            reached.get(x.grad_fn, {}).get(x.output_nr, False), _requires(x.grad_fn, graph)
+        )
         for x in inputs
     ]
     for i in iterations.asked(order, inputs):  # what an iteration computed of a leaf leads to it
@@ -76,6 +81,19 @@ def _ways(
     mixed = [x for x in graph.root.retained if getattr(x, "mixed_", "") and x.grad_fn in reached]
     ends_at = [reached[x.grad_fn].get(x.output_nr, False) for x in mixed]
     return terms.any([*leaves.values(), *ends_at]), found
+
+
+def _again(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
+    """As of ``freed.AGAIN``."""
+    graph = current_graph()
+    terms = Terms(graph.graph)
+    ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
+    reached = _reached(_sorted([node for node, _ in ends]), ends, terms, graph)
+    way = terms.any([w for n in nodes for w in reached.get(n, {}).values()])
+    if way is True:
+        raise RuntimeError(freed.MESSAGE)
+    other = graph.emit("py.not", way, type=BOOL) if isinstance(way, Value) else True
+    optional_grads.check(other, "RuntimeError", freed.MESSAGE)
 
 
 def _reached(order: Sequence[Any], ends: Sequence[Any], terms: Terms, graph: FuncGraph) -> dict[Any, dict[int, Way]]:  # fmt: skip
@@ -92,10 +110,20 @@ def _reached(order: Sequence[Any], ends: Sequence[Any], terms: Terms, graph: Fun
             if following is None or (state and iterations.past_of(following)):
                 continue
             way = terms.any(_leaving(node, k, reached[node], terms, graph))
+            if state:
+                way = terms.both(way, _requires(node, graph))
             if past:
                 way = terms.either(way, _past(past, k, states.get(past, ()), terms, graph))
             reached[following][n] = terms.either(reached[following].get(n, False), way)
     return reached
+
+
+def _requires(node: Any, graph: FuncGraph) -> Way:
+    """Whether what a node of autograd stands for requires a gradient, where that is the state of a loop."""
+    if not iterations.is_state(node):
+        return True
+    found = node.earlier.requires(node)
+    return graph.resolve(found) if isinstance(found, Ref) else found
 
 
 def _past(past: iterations.Earlier, k: int, states: Sequence[tuple[Any, Way]], terms: Terms, graph: FuncGraph) -> Way:  # fmt: skip
@@ -164,4 +192,5 @@ def _sorted(roots: Sequence[Any]) -> list[Any]:
 
 
 grads.WAYS = ways
+freed.AGAIN = _again
 iterations.SURELY = _surely

@@ -13,7 +13,7 @@ to (``reached``), both fixed points over the dependences of one body.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -52,7 +52,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     carried = node.kwargs["carried"]
     body = node.regions["body"]
     tokens = _tokens(call, dict(zip(range(len(places)), places)), inputs)
-    own = [place for found_ in tokens.values() for place, _ in found_]
+    own = [place for found_ in tokens.values() for place, _, _ in found_.leaves]
     fixed = [*sorted(p for p in inputs if p >= carried and p not in own), *own]
     later, told = _written_later(call)
     starts = _start_ways(call, grads, state)
@@ -79,35 +79,51 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     lists = call.outputs(range(first, first + len(p.saved)))
     flags = [plain_object(told[k].flag(call), call.graph) for k in p.told]
     made = _emit(call, p, state, sums, leaves, (grads, count, lists, places, flags, starts))
-    results = dict(zip([*state, *sums, *(found_[0][0] for found_ in tokens.values())], made))
+    results = dict(zip([*state, *sums, *(found_.leaves[0][0] for found_ in tokens.values())], made))
     for i, place in enumerate(places):
         if wanted[i] and place in results:
             found[i] = results[place]
     return found
 
 
-Tokens = dict[int, list[tuple[int, int | None]]]
+class _Tokens(NamedTuple):
+    """The inputs that are the histories of leaves, each with the state that says of which it is and the place where an iteration leaves it; ``moves`` from one place to another."""
+
+    leaves: list[tuple[int, int | None, int]]
+    moves: list[tuple[int, int, int | None]]
+
+
+Tokens = dict[int, _Tokens]
 
 
 def _tokens(call: Call, places: dict[int, int], wanted: set[int]) -> Tokens:
-    """By the state that is a leaf which an iteration made: the inputs that are the histories of these, each with the state that says of which it is."""
+    """By the state that is a leaf which an iteration made."""
     found: Tokens = {}
-    for i, known in call.graph.root.tokens.get(call.node, {}).items():
-        at = [(places[call.inputs.index(token)], flag) for _, token, flag in known]
-        if any(place in wanted for place, _ in at):
-            found[i] = at
+    root = call.graph.root
+    for i, known in root.tokens.get(call.node, {}).items():
+        at = [(places[call.inputs.index(token)], flag, q) for _, token, flag, q in known]
+        if any(place in wanted for place, _, _ in at):
+            found[i] = _Tokens(at, root.moves.get(call.node, {}).get(i, []))
     return found
 
 
 def _kept(p: Parts, body: Graph, tokens: Tokens, present: list[int]) -> made_leaves.Kept:
     """Let a trip save which leaves it made; what a trip backwards adds to their gradients."""
     sums, flags = [], list[Value]()
-    for i, found in tokens.items():
-        sums.append(made_leaves.Sum(body.inputs[i].type, []))
-        for place, flag in found:
-            cell = None if flag is None else len(p.saved) + len(flags)
-            flags += [] if flag is None else [p.forward.outputs[flag]]
-            sums[-1].leaves.append((present.index(place) if place in present else None, cell))
+
+    def cell(flag: int | None) -> int | None:
+        flags.extend([] if flag is None else [p.forward.outputs[flag]])
+        return None if flag is None else len(p.saved) + len(flags) - 1
+
+    for i, (leaves, moves) in tokens.items():
+        places = dict.fromkeys([i, *(q for _, _, q in leaves), *(q for m in moves for q in m[:2])])
+        rows = {q: made_leaves.Row(q, [], []) for q in places}
+        for place, flag, q in leaves:
+            part = present.index(place) if place in present else None
+            rows[q].leaves.append((part, cell(flag)))
+        for q, r, flag in moves:
+            rows[q].moves.append((r, cell(flag)))
+        sums.append(made_leaves.Sum(body.inputs[i].type, list(rows.values())))
     made_leaves.keep(p, flags)
     return made_leaves.Kept(list(tokens), sums)
 
@@ -268,8 +284,7 @@ def _emit(
         for k, late in zip(sums, trip.late)
         if late is None or late.running
     ]
-    for i in leaves.places:
-        totals += [zeros_like(call.outputs([i])[0]), True]
+    totals += leaves.starts([zeros_like(call.outputs([i])[0]) for i in leaves.places])
     collected = [emit("tg.list_new", type=v.type) for v in trip.collected]
     fixed = [call.input(originals[k]) for k in p.kept]
     never = [False] * len(trip.unsure) + [_taken(begin.get(i, True)) for i in p.unsure]
@@ -286,11 +301,10 @@ def _emit(
     _tell(results, count, dict(zip(trip.unsure, found)))
     for i, way in zip(p.unsure, found[len(trip.unsure) :]):
         ways.tell(ends[state.index(i)], argument(current_graph(), way))
-    by_leaf = rest[len(rest) - 2 * len(leaves.places) :]
-    for g, open_ in zip(by_leaf[::2], by_leaf[1::2]):
-        graph = current_graph()
-        ways.tell(g, graph.emit("py.not", argument(graph, open_), type=BOOL))
-    return ends + results + by_leaf[::2]
+    by_leaf = leaves.split(rest)
+    for g, some, _ in by_leaf:
+        ways.tell(g, argument(current_graph(), some))
+    return ends + results + [g for g, _, _ in by_leaf]
 
 
 def _taken(way: Way) -> Any:

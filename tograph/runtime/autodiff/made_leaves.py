@@ -8,7 +8,7 @@ Where a branch says whether one is made, the body gives a flag for each place th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,7 @@ from .graphs import append
 from .parting import Parts
 
 Flag = bool | Value
+Rows = dict[int, dict[Value, Flag]]  # by place of the state
 Scope = tuple[Graph, Node | None]  # a region, and the node that it belongs to
 
 
@@ -35,8 +36,8 @@ class NotFollowed(Exception):
 class MadeLeaves:
     """Those that the body of ``node``, a ``While`` that is not recorded yet, makes.
 
-    ``tokens``: the inputs that are their histories, by the value of the leaf; ``places``: for each place of the state that is followed, the leaves
-    that an iteration may leave there, each with whether it does. ``every``: what is no leaf in such a place is not followed; else it has no history there.
+    ``tokens``: the inputs that are their histories, by the value of the leaf; ``places``: for each place of the state that is followed, and others that a leaf may
+    come there from, the leaves that an iteration may leave there, and inputs of the body that it may pass on, each with whether it does. ``every``: what is no leaf in such a place is not followed; else it has no history there.
     """
 
     def __init__(
@@ -51,17 +52,16 @@ class MadeLeaves:
         self.tokens: dict[Value, Value] = {}
         self.outer: dict[Value, Value] = {}  # what the tokens are outside of the node
         self.aliases: dict[Value, Value] = {}  # of leaves with such a history
-        self.places: dict[int, dict[Value, Flag]] = {}
+        self.places: dict[int, Rows] = {}
         self._place = 0
 
     def follow(self, places: Sequence[int], location: Location | None) -> None:
         """Let the leaves in these places of the state have histories."""
-        body = self.node.regions["body"]
         for i in places:
             if i not in self.places:
                 self._place = i
                 try:
-                    self.places[i] = self._made(((body, None),), body.outputs[i], body.inputs[i])
+                    self.places[i] = self.rows(i)
                 except NotFollowed:
                     error = GradientError(_REFUSED, location)
                     error.again = True  # what was computed of it may be computed anew
@@ -70,6 +70,16 @@ class MadeLeaves:
     def leaves_of(self, region: Graph, v: Value, state: Value | None) -> dict[Value, Flag]:
         """Let the leaves that a value of a region of the node may be have histories; each with whether it is that one."""
         return self._made(((region, None),), v, state)
+
+    def rows(self, place: int) -> Rows:
+        """Let the leaves that may be in a place of the state have histories."""
+        body, found, todo = self.node.regions["body"], Rows(), [place]
+        while todo:
+            q = todo.pop(0)
+            found[q] = self._made(((body, None),), body.outputs[q], body.inputs[q])
+            more = [body.inputs.index(v) for v in found[q] if v.node is None]
+            todo += [r for r in more if r not in found and r not in todo]
+        return found
 
     @property
     def histories(self) -> list[int]:
@@ -80,7 +90,8 @@ class MadeLeaves:
     @property
     def flags(self) -> list[Value]:
         """The flags that an iteration has to keep."""
-        return [f for found in self.places.values() for f in found.values() if isinstance(f, Value)]
+        rows = [row for found in self.places.values() for row in found.values()]
+        return [f for row in rows for f in row.values() if isinstance(f, Value)]
 
     def kept(self, p: Parts, present: Sequence[int]) -> Kept:
         """Let the forward part, whose last outputs before what is saved are the flags, keep these too. ``present``: the inputs of which there are cotangents."""
@@ -92,10 +103,15 @@ class MadeLeaves:
         sums = []
         for i, found in self.places.items():
             sums.append(Sum(body.inputs[i].type, []))
-            for leaf, flag in found.items():
-                at = body.inputs.index(self.tokens[leaf])
-                cell = next(cells) if isinstance(flag, Value) else None
-                sums[-1].leaves.append((order.index(at) if at in order else None, cell))
+            for q, row in found.items():
+                sums[-1].rows.append(Row(q, [], []))
+                for v, flag in row.items():
+                    cell = next(cells) if isinstance(flag, Value) else None
+                    if v.node is None:
+                        sums[-1].rows[-1].moves.append((body.inputs.index(v), cell))
+                        continue
+                    at = body.inputs.index(self.tokens[v])
+                    sums[-1].rows[-1].leaves.append((order.index(at) if at in order else None, cell))  # fmt: skip
         return Kept(list(self.places), sums)
 
     def _made(self, scopes: tuple[Scope, ...], v: Value, state: Value | None) -> dict[Value, Flag]:
@@ -104,6 +120,8 @@ class MadeLeaves:
         v = self.aliases.get(v, v)
         if v is state or (owner is None and v in graph.inputs and self.node.op != "While"):
             return {}
+        if owner is None and v in graph.inputs[: carried(self.node)]:
+            return {v: True}  # of another place
         if v in graph.inputs and owner is not None:
             if graph.inputs.index(v) < carried(owner):
                 raise NotFollowed
@@ -138,7 +156,7 @@ class MadeLeaves:
         """Whether a value has the history of a token of the node: that of a leaf, also where a body is recorded anew."""
         if v.node is None or v.node.op != "tg.written":
             return False
-        token: Any = v.node.args[0]
+        token = _first_of(v.node.args[0])
         for graph, owner in reversed(scopes):
             if token not in graph.inputs:
                 return False
@@ -208,7 +226,13 @@ class MadeLeaves:
         for graph, owner in scopes[1:]:
             assert owner is not None
             inner = add_input(owner, inner)[next(k for k, r in owner.regions.items() if r is graph)]
-        graph, made = scopes[-1][0], append(Graph("leaf"), "tg.written", inner, v, type=v.type)
+        graph = scopes[-1][0]
+        if self._has_token(scopes, v):  # of another place that it is in
+            both = append(Graph("leaf"), "aten.add.Tensor", node.args[0], inner, type=v.type)
+            graph.nodes.insert(graph.nodes.index(node), both.node)
+            node.args, self.aliases[v] = (both, *node.args[1:]), v
+            return
+        made = append(Graph("leaf"), "tg.written", inner, v, type=v.type)
         at = graph.nodes.index(node) + 1
         self.aliases[made], self.known[made] = v, []
         for other in graph.nodes[at:]:
@@ -230,11 +254,28 @@ class MadeLeaves:
         return next(given[k] for k, r in self.node.regions.items() if r is region)
 
 
+def _first_of(token: Any) -> Any:
+    """The first of the histories that a leaf has."""
+    while (
+        isinstance(token, Value) and token.node is not None and token.node.op == "aten.add.Tensor"
+    ):
+        token = token.node.args[0]
+    return token
+
+
+class Row(NamedTuple):
+    """What an iteration may leave in a place: ``leaves``, for each its part of the cotangents, and the cell that says whether it does; or what other places begin with (``moves``)."""
+
+    place: int
+    leaves: list[tuple[int | None, int | None]]
+    moves: list[tuple[int, int | None]]
+
+
 class Sum(NamedTuple):
-    """The gradient of the leaf in a place: for each that may be there its part of the cotangents, and the cell that says whether it is."""
+    """The gradient of the leaf in the place of the first of the ``rows``."""
 
     type: Type
-    leaves: list[tuple[int | None, int | None]]
+    rows: list[Row]
 
 
 class Kept(NamedTuple):
@@ -243,26 +284,64 @@ class Kept(NamedTuple):
     places: list[int]
     sums: list[Sum]
 
+    def starts(self, zeros: Sequence[Any]) -> list[Any]:
+        """What the state of the loop backwards begins with: the gradients, each with whether one comes, and whether the leaf comes from an iteration before, by the place that it was in then."""
+        pairs = zip(zeros, self.sums)
+        return [x for zero, s in pairs for x in (zero, False, True, *[False] * (len(s.rows) - 1))]
+
+    def split(self, found: Sequence[Any]) -> list[tuple[Any, Any, Sequence[Any]]]:
+        """The same of what is the end of a list: the gradients, each with these flags."""
+        rest = iter(found[len(found) - sum(2 + len(s.rows) for s in self.sums) :])
+        return [(next(rest), next(rest), [next(rest) for _ in s.rows]) for s in self.sums]
+
     def add_up(
         self,
         graph: Graph,
         cells: Sequence[Value],
         parts: Sequence[Value],
+        told: Mapping[int, Value],
         totals: list[Value],
         added: list[Value],
     ) -> None:
-        """Record it. The state of the loop backwards: the gradients, each with whether the iteration that made the leaf is still to come."""
-        for kind, leaves in self.sums:
-            total, open_ = Value(kind), Value(BOOL)
-            totals += [total, open_]
-            for part, cell in leaves:
-                here = open_
-                if cell is not None:
-                    here = append(graph, "py.and_", open_, cells[cell], type=BOOL)
-                if part is not None:
-                    taken = _where(graph, here, parts[part])
-                    total = append(graph, "aten.add.Tensor", total, taken, type=kind)
-            added += [total, _still_open(graph, open_, [cells[c] if c is not None else None for _, c in leaves])]  # fmt: skip
+        """Record it. ``told``: of parts that only some iterations give, whether this one does."""
+        for kind, rows in self.sums:
+            total, opens = Value(kind), {row.place: Value(BOOL) for row in rows}
+            some = Value(BOOL)
+            totals += [total, some, *opens.values()]
+            left: dict[int, list[Value]] = {q: [] for q in opens}
+            for q, leaves, moves in rows:
+                for part, cell in leaves:
+                    if part is not None:
+                        here = _both(graph, opens[q], cell, cells)
+                        taken = _where(graph, here, parts[part])
+                        total = append(graph, "aten.add.Tensor", total, taken, type=kind)
+                        if part in told:
+                            here = append(graph, "py.and_", here, told[part], type=BOOL)
+                        some = append(graph, "py.or_", some, here, type=BOOL)
+                for r, cell in moves:
+                    left[r].append(_both(graph, opens[q], cell, cells))
+                known = [cell for _, cell in (*leaves, *moves)]
+                if None not in known:
+                    left[q].append(_still_open(graph, opens[q], [cells[c] for c in known if c is not None]))  # fmt: skip
+            added += [total, some, *(_any(graph, flags) for flags in left.values())]
+
+
+def any_open(graph: Graph, opens: Sequence[Value]) -> Value:
+    """Whether the leaf comes from before all iterations."""
+    return _any(graph, list(opens))
+
+
+def _both(graph: Graph, open_: Value, cell: int | None, cells: Sequence[Value]) -> Value:
+    return open_ if cell is None else append(graph, "py.and_", open_, cells[cell], type=BOOL)
+
+
+def _any(graph: Graph, flags: Sequence[Value]) -> Value:
+    if not flags:
+        return append(graph, "py.constant", False, type=BOOL)
+    total = flags[0]
+    for flag in flags[1:]:
+        total = append(graph, "py.or_", total, flag, type=BOOL)
+    return total
 
 
 def stays_leaf(old: Graph, new: Graph, root: Root) -> None:
@@ -294,10 +373,8 @@ def keep(p: Parts, flags: Sequence[Value]) -> None:
     p.saved = [*p.saved, *flags]
 
 
-def _still_open(graph: Graph, open_: Value, flags: Sequence[Value | None]) -> Value:
-    """Whether the iteration that made the leaf is still to come: none of ``flags`` holds, one of which may hold always (None)."""
-    if None in flags:
-        return append(graph, "py.constant", False, type=BOOL)
+def _still_open(graph: Graph, open_: Value, flags: Sequence[Value]) -> Value:
+    """Whether an iteration left the place as it was: none of ``flags`` holds."""
     for flag in flags:
         other = append(graph, "py.not", flag, type=BOOL)
         open_ = append(graph, "py.and_", open_, other, type=BOOL)

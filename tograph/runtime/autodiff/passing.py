@@ -82,11 +82,16 @@ def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
     found = []
     for v in dict.fromkeys(v for v in _origins(value) if v in graph.sources):
         x = graph.sources[v]
-        if x.requires_grad and iterations.is_leaf(x) and hasattr(x, "grad"):
+        if x.requires_grad and _may_be_leaf(x) and hasattr(x, "grad"):
             flag = Flags({v: True}).of(graph.graph, value)
             if isinstance(flag, Value):
                 found.append((getattr(x, "shown_", x), Ref(flag, graph)))
     return found
+
+
+def _may_be_leaf(x: Any) -> bool:
+    """Whether a tensor is a leaf, on some path at least."""
+    return iterations.is_leaf(x) or getattr(x, "sometimes_", False) or bool(getattr(x, "mixed_", ""))  # fmt: skip
 
 
 def _origins(v: Value) -> Iterator[Value]:
@@ -103,7 +108,7 @@ def _passed(v: Value) -> list[Value]:
         return [node.args[0]]
     if node is None or not _follows(node):
         return []
-    skip, state = lead(node), _closed(node, v.index) if node.op == "While" else [v.index]
+    skip, state = lead(node), closed(node, v.index) if node.op == "While" else [v.index]
     regions = _regions(node).values()
     places = {skip + k for r in regions for i in state for k in inputs_of(r, r.outputs[i])}
     if node.op == "While":
@@ -134,16 +139,23 @@ class Flags:
 
     def of(self, graph: Graph, v: Value) -> Flag:
         if v not in self.known:
-            self.known[v] = self._found(graph, v)
+            self.known[v] = self.found(graph, v)
         return self.known[v]
 
-    def _found(self, graph: Graph, v: Value) -> Flag:
+    def found(self, graph: Graph, v: Value) -> Flag:
+        """What is said of a value that is not known."""
         node = v.node
-        if node is None or not (_passed(v) or (_follows(node) and self._makes(node))):
+        if node is None:
+            return self.given(graph, v)
+        if not (_passed(v) or (_follows(node) and self._makes(node))):
             return False
         if node.op == "tg.read":
             return self.of(graph, node.args[0])
         return self._state(graph, node, v) if node.op == "While" else self._chosen(graph, node, v)
+
+    def given(self, graph: Graph, v: Value) -> Flag:
+        """What is said of an input of a graph that is not known."""
+        return False
 
     def _makes(self, node: Node) -> bool:
         """Whether a region of a node makes one of the values."""
@@ -173,7 +185,7 @@ class Flags:
 
     def _state(self, graph: Graph, node: Node, v: Value) -> Flag:
         """Whether the state of a loop ends as one of the values: state of the loop itself where an iteration may change it."""
-        state = _closed(node, v.index)
+        state = closed(node, v.index)
         body, skip = node.regions["body"], node.kwargs["carried"]
         starts = {k: self.of(graph, node.args[k]) for k in state}
         for k in sorted({k for i in state for k in inputs_of(body, body.outputs[i])}):
@@ -203,7 +215,7 @@ class Flags:
         return any(self.known.get(body.inputs[k], False) is not False for k in found)
 
 
-def _closed(node: Node, place: int) -> list[int]:
+def closed(node: Node, place: int) -> list[int]:
     """The places of a loop's state whose tensors may come to ``place``."""
     body, found, todo = node.regions["body"], {place}, [place]
     while todo:

@@ -60,7 +60,8 @@ class Trip:
         self.collected = self._lists_of_operands()
         totals, added = self._add_up([p.inputs[j].type for j in sums], parts)
         if leaves is not None:
-            leaves.add_up(graph, cells, more, totals, added)
+            ways = {i - len(sums): way for i, way in told.items()}
+            leaves.add_up(graph, cells, more, ways, totals, added)
         pushed = [
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()

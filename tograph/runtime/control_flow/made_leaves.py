@@ -46,7 +46,7 @@ def mix(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     """
     if isinstance(x, SymTensor) and all(map(_is_own, outcomes)):
         x.mixed_ = "graded" if _graded(outcomes) else "mixed"
-        if any(made) or any(map(_gets_its_own, outcomes)):
+        if any(made) or _has_tokens(x) or any(map(_gets_its_own, outcomes)):
             x.graded_ = _graded(list(compress(outcomes, made)))
             current_graph().root.retained.append(x)
 
@@ -55,8 +55,8 @@ def mind(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
     """Note that what a construct gives is a leaf in runs in which its regions made it, and something else in others."""
     if not isinstance(x, SymTensor) or x.mixed_:
         return
-    call, root = getattr(x.grad_fn, "call", None), current_graph().root
-    if call is None or x.grad_fn.indices[x.output_nr] not in root.tokens.get(call.node, ()):
+    root = current_graph().root
+    if not _has_tokens(x):
         # It has no gradient of its own in these runs: its field is not followed.
         leaves = [own or bool(_mixed(o)) for o, own in zip(outcomes, made)]
         if any(leaves) and not all(leaves):
@@ -65,6 +65,21 @@ def mind(x: Any, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
         return
     x.sometimes_, x.graded_ = True, _graded(list(compress(outcomes, made)))
     root.retained.append(x)
+
+
+def _has_tokens(x: SymTensor) -> bool:
+    """Whether what a construct gives may be a leaf that its regions made, by any name."""
+    call = getattr(x.grad_fn, "call", None)
+    tokens = {} if call is None else current_graph().root.tokens.get(call.node, {})
+    return bool(tokens) and x.grad_fn.indices[x.output_nr] in tokens
+
+
+def has_other_names(x: Any) -> bool:
+    """Whether another output of a construct may be the same leaf in a run: then gradients by either come to it by its history."""
+    call = getattr(x.grad_fn, "call", None)
+    known = {} if call is None else current_graph().root.token_leaves.get(call.node, {})
+    own = known.get(x.grad_fn.indices[x.output_nr]) if known else None
+    return own is not None and sum(not own.isdisjoint(other) for other in known.values()) > 1
 
 
 def in_parts(
@@ -91,7 +106,7 @@ def note_left(x: Any, graphs: Sequence[FuncGraph]) -> None:
 
 
 def _one(x: SymTensor, outcomes: Sequence[Any], made: Sequence[bool]) -> None:
-    if all(made):
+    if all(made) and not has_other_names(x):
         join(x, outcomes)
     else:
         mix(x, outcomes, made)
@@ -111,7 +126,7 @@ def _gets_its_own(x: Any) -> bool:
 def _is_own(x: Any) -> bool:
     if not isinstance(x, SymTensor) or not x.requires_grad:
         return False
-    earlier = not x.is_leaf and iterations.is_leaf(x)
+    earlier = not x.is_leaf and iterations.is_leaf(x) and iterations.is_sure(x)
     return bool(x.mixed_) or earlier or made_in(x, current_graph().root.graphs[0])
 
 

@@ -20,11 +20,11 @@ SLOT = 16  # bytes: where Triton's vector access may start
 
 
 class Block:
-    """``sent`` and ``fetched``: the places."""
+    """``sent`` and ``fetched``: the places. ``last``: the last of those that are sent, so that it can be left as it is."""
 
-    def __init__(self, sent: Collection[Place], fetched: Collection[Place], device: torch.device):
+    def __init__(self, sent: Collection[Place], fetched: Collection[Place], device: torch.device, last: Place | None = None):  # fmt: skip
         only = [p for p in sent if p not in fetched]
-        both = [p for p in sent if p in fetched]
+        both = sorted((p for p in sent if p in fetched), key=lambda p: p is last)
         order = dict.fromkeys([*only, *both, *fetched])
         self._starts: dict[Place, int] = {}
         end = 0
@@ -34,6 +34,7 @@ class Block:
         rest = [p for p in fetched if p not in sent]
         self._first = self._starts[(both + rest)[0]] if fetched else end
         here = self._starts[rest[0]] if rest else end
+        self._short = here if last is None else self._starts[last]
         self._memory = torch.zeros(end, dtype=torch.uint8, device=device)
         self._host = torch.zeros(here, dtype=torch.uint8)
 
@@ -57,9 +58,11 @@ class Block:
         part = self._part(self._host, place, self._starts[place])
         part.copy_(value) if isinstance(value, torch.Tensor) else part.fill_(value)
 
-    def send(self) -> None:
-        if self._host.numel():
-            self._memory[: len(self._host)].copy_(self._host, non_blocking=True)
+    def send(self, whole: bool = True) -> None:
+        """``whole``: the last one too."""
+        end = len(self._host) if whole else self._short
+        if end:
+            self._memory[:end].copy_(self._host[:end], non_blocking=True)
 
     def fetch(self) -> torch.Tensor | None:
         """What the device has computed, for ``got``; waits for it. None where there is nothing to fetch."""

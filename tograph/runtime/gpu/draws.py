@@ -1,27 +1,35 @@
 """Random ops in a plan: which of torch's draws they are, and the generator that they draw from.
 
 A plan draws from the device's default generator: its seed and offset are cells, which a call sets before it runs, and the
-generator is moved on when all has run. A graph that fails has drawn nothing.
+generator is moved on when all has run. A graph that fails has drawn nothing. Where no loop or branch draws, it is known how far each draw is from
+that offset: then no kernel moves it, and the host, which knows where it ends, does not wait for the device.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..graph.ir import Node, Value
-from ..graph.types import TensorType
+from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Unsupported
-from ..kernels.triton_random import THREADS, Draw
+from ..kernels.triton_ops import SIGNATURE
+from ..kernels.triton_random import THREADS, Draw, shifted
+from .steps import Conditional, Run, Step, Update, walk
 
-_REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+Moves = dict[
+    int, tuple[Update, int]
+]  # by the id of a step that moves the offset: that step, and by how much
+REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 _WHOLE = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
 # The types of elements whose words torch takes as the kernels here do.
-TYPES = {"uniform": _REAL, "normal": _REAL, "exponential": _REAL, "integers": _WHOLE, "dropout": _REAL,
-         "bernoulli": {torch.float16, torch.bfloat16, torch.float32}, "chances": _REAL | _WHOLE | {torch.bool}}  # fmt: skip
+TYPES = {"uniform": REAL, "normal": REAL, "exponential": REAL, "integers": _WHOLE, "kept": {torch.bool},
+         "bernoulli": {torch.float16, torch.bfloat16, torch.float32}, "chances": REAL | _WHOLE | {torch.bool}}  # fmt: skip
 BLOCKS = 132 * (2048 // THREADS)  # of an H200, for plans that are made without a GPU
 
 
@@ -39,6 +47,8 @@ def draw_of(node: Node) -> Draw:
     kind = node.outputs[0].type
     assert isinstance(kind, TensorType)
     op, args = node.op, node.args
+    if op == "tg.kept":
+        return Draw("kept", args[0], of=SIGNATURE[DTYPE_NAMES[args[1]]])
     if op == "tg.random_fill":
         name, size, stride, *_ = args
         if tuple(stride) != _contiguous(size):
@@ -59,12 +69,6 @@ def _numbers(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def _contiguous(size: Any) -> tuple[int, ...]:
     return tuple(math.prod(size[d + 1 :]) for d in range(len(size)))
-
-
-def _dropout(x: Any, p: float, train: bool | None = True) -> Draw:
-    if not train or not 0 < p < 1:
-        raise Unsupported("dropout that keeps all or nothing")
-    return Draw("dropout", p)
 
 
 def _integers(*args: Any) -> Draw:
@@ -89,10 +93,25 @@ _DRAWS: dict[str, Any] = {
     "exponential_": lambda x, rate=1.0: Draw("exponential", rate),
     "bernoulli": lambda x, p=None: _bernoulli(p),
     "bernoulli_": lambda x, p=0.5: _bernoulli(p),
-    "native_dropout": _dropout,
     "randint": _integers,
     "randint_like": _integers,
 }
+
+
+def counted(steps: Sequence[Step], moves: Moves) -> tuple[list[Step], int | None]:
+    """(the steps, by how much they move the offset); as they are, and None, where the run decides that."""
+    if any(id(inner) in moves for s in steps if isinstance(s, Conditional) for inner in walk([s])):
+        return list(steps), None
+    made: list[Step] = []
+    by = 0
+    for step in steps:
+        if id(step) in moves:
+            by += moves[id(step)][1]
+        elif by and isinstance(step, Run) and "offset" in step.source.signature:
+            made.append(replace(step, source=shifted(step.source, by)))
+        else:
+            made.append(step)
+    return made, by
 
 
 def _bernoulli(p: float | Value | None) -> Draw:
@@ -101,7 +120,7 @@ def _bernoulli(p: float | Value | None) -> Draw:
 
 def read_by(node: Node, draw: Draw) -> Value | None:
     """The tensor that a draw reads; ``Unsupported`` for chances that are broadcast."""
-    if draw.kind not in ("dropout", "chances"):
+    if draw.kind != "chances":
         return None
     x = node.args[1] if node.op == "aten.bernoulli.Tensor" else node.args[0]
     if x.type.shape != node.outputs[0].type.shape:

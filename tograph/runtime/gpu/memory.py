@@ -16,8 +16,6 @@ from ..kernels.build import Region
 from ..kernels.views import VIEWS
 
 NEVER = math.inf
-_PARTS = frozenset(["aten.split.Tensor", "aten.split_with_sizes.default", "aten.unsafe_split.Tensor",
-                    "aten.unsafe_split_with_sizes.default", "aten.unbind.int", "aten.chunk.default"])  # fmt: skip
 
 
 class Lifetimes:
@@ -42,8 +40,8 @@ class Lifetimes:
 
 
 def shares(node: Node) -> bool:
-    """Whether a node's outputs are its first argument's memory."""
-    return (node.op in VIEWS or node.op in _PARTS) and isinstance(node.args[0], Value)
+    """Whether a node's output is its first argument's memory."""
+    return node.op in VIEWS and isinstance(node.args[0], Value)
 
 
 class Frame:

@@ -58,6 +58,7 @@ class Plan:
     constants: dict[Place, Any] = field(default_factory=dict)
     error: Cell | None = None
     generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
+    drawn: int | None = None  # by how much each call moves the offset; None where the run decides
     ring: Ring | None = None  # what the device tells the host to print
     layouts: dict[Place, Meta] = field(default_factory=dict)  # of views
     form: Any = None  # the ``Bounded`` graph that it is the plan of
@@ -65,6 +66,9 @@ class Plan:
     once: list[Run] = field(default_factory=list)  # run when its memory is made (``once``)
     # Inputs that it writes, and their numbers among the graph's.
     stored: dict[Place, int] = field(default_factory=dict)
+    doubts: frozenset[int] | None = (
+        None  # the inputs that alone decide whether it fails (``doubts``)
+    )
 
     @property
     def memory(self) -> int:

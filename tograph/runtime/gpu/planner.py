@@ -19,6 +19,7 @@ from ..graph.types import DTYPES, ScalarType, TensorType
 from ..inference.shapes import contiguous
 from ..kernels import triton_loops
 from ..kernels.build import Region, build, expressible
+from ..kernels.gathers import settled
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.lower import metas_of, schedule
 from ..kernels.regions import fuse, plain_type, transparent
@@ -27,9 +28,12 @@ from ..kernels.triton_source import render
 from ..kernels.triton_text import ERROR, Source
 from ..kernels.tuning import Choice, estimate
 from ..kernels.views import VIEWS
-from . import library
+from . import draws, library
+from .activations import activated
 from .bounded import Bounded, bounded
 from .conditionals import Conditionals
+from .doubts import doubts
+from .dropouts import apart
 from .loop_tuning import Trial, key_of
 from .memory import Frame
 from .plan import (
@@ -42,7 +46,9 @@ from .plan import (
     Step,
 )
 from .ranges import ANY, Interval, safe
+from .read_through import opened, readable
 from .resume import HOST_OPS
+from .row_products import ahead
 from .single_ops import SingleOps, located
 from .speculation import speculated
 from .transfers import gathered, on_cpu
@@ -69,6 +75,7 @@ def plan(
     form.to_host = back
     if whole:
         form.graph = speculated(form.graph, device)
+    form.graph = ahead(opened(apart(form.graph)))
     starts = dict(zip(form.graph.inputs, _starts(form)))
     return _Planner(form, device, whole, safe(form.graph, starts), choose, shapes).run()
 
@@ -94,6 +101,7 @@ class _Planner(Conditionals, SingleOps):
     ):
         super().__init__(form, device, safe)
         self.whole, self.choose, self.shapes = whole, choose, shapes
+        self.moves = {}
 
     def run(self) -> Plan:
         made = self.plan
@@ -106,13 +114,16 @@ class _Planner(Conditionals, SingleOps):
             raise Unsupported(
                 "a Python function that may see a variable or the random generator before a plan has set it"
             )
+        made.steps, made.drawn = draws.counted(made.steps, self.moves)
+        made.doubts = doubts(made)
         return made
 
     # ---- steps
 
     def _graph(self, graph: Graph, owned: Sequence[Place] = ()) -> list[Step]:
         """The steps of a graph. ``owned``: memory from outside that it may write over."""
-        parts = schedule(graph, fuse(graph, lambda group: True))
+        readable(graph, self.safe)
+        parts = activated(graph, schedule(graph, fuse(graph, lambda group: True)))
         before, self.frame = self.frame, Frame(graph, parts, owned)
         steps: list[Step] = []
         numbers: list[Node] = []
@@ -190,7 +201,9 @@ class _Planner(Conditionals, SingleOps):
     def _kernel(self, loops: Kernel, tile: Tile, places: dict[str, Place], node: Node) -> Run:
         made = self._run(render(loops, tile, pointers=True), places, node)
         written = frozenset(b.name for b in loops.buffers if b.written)
-        return replace(made, writes=written, inplace=in_place(loops, tile))
+        return replace(
+            made, writes=written, inplace=in_place(loops, tile), decides=loops.deciding()
+        )
 
     def _run(self, source: Source, places: dict[str, Place], node: Node, writes: Iterable[str] = ()) -> Run:  # fmt: skip
         if ERROR in source.signature:
@@ -222,8 +235,17 @@ class _Planner(Conditionals, SingleOps):
         if expressible(node.op) and all(plain_type(v.type) for v in (*node.inputs, *node.outputs)):
             # Such as a division, which may fail and is in no region for that.
             with contextlib.suppress(Unsupported):
-                return self._kernels(Region([node], list(node.outputs)))
+                return self._alone(node)
         return self._library(node)
+
+    def _alone(self, node: Node) -> list[Step]:
+        """The kernel of one node. What an output always is needs none."""
+        known = {v: content for v in node.outputs if (content := settled(v)) is not None}
+        made = self._kernels(Region([node], [v for v in node.outputs if v not in known]))
+        for v, content in known.items():
+            self.plan.constants[self._buffer(v)] = content
+            self.frame.owned.discard(v)
+        return made
 
     # ---- one program
 

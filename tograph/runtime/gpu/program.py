@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ...errors import LateFailureError
 from ..graph.ir import Graph
 from ..graph.types import ListType, OptionalType, ScalarType
 from ..kernels import triton_jit
@@ -24,6 +25,7 @@ from ..kernels.device import LoopKernel, gpus_in, launch_rarely, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.loop_numbers import FULL
+from ..kernels.triton_text import ERROR
 from ..kernels.tuning import estimate
 from ..recording.variables import Variable
 from ..values.keys import user_modes
@@ -181,6 +183,9 @@ class Program:
                 self._running = False
 
     def _run(self, inputs: Sequence[Any]) -> list[Any] | None:
+        if code := self._runner.memory.late():
+            where = next((s.location for s, _ in self.plan.walk() if isinstance(s, Run) and ERROR in s.source.signature), None)  # fmt: skip
+            raise LateFailureError(self.plan.name, code, where)
         try:
             outputs = self._attempt(inputs)
         except Failed as error:

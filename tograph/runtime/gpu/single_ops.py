@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from ..kernels import triton_random, triton_rows
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of
 from ..kernels.triton_ops import SIGNATURE
+from ..kernels.views import ITEM
 from . import draws, library
 from .places import Places
 from .plan import Call, Cell, Copy, Host, Place, Run, Step, Update, View
@@ -24,6 +26,7 @@ class SingleOps(Places):
     """Needs of the planner: a kernel as a step."""
 
     _run: Callable[..., Run]
+    moves: draws.Moves
 
     def _identity(self, node: Node) -> list[Step]:
         self.where[node.outputs[0]] = self.place(node.args[0])
@@ -53,7 +56,8 @@ class SingleOps(Places):
             "at": self.place(number),
             "row": self._buffer(node.outputs[0]),
         }
-        return [self._run(source, places, node, ["row"])]
+        made = self._run(source, places, node, ["row"])
+        return [replace(made, decides=frozenset(["at"]))]
 
     def _update(self, node: Node) -> list[Step] | None:
         """``x`` with item ``n`` replaced: the item is written where ``x`` is, if nobody reads that any more."""
@@ -80,24 +84,7 @@ class SingleOps(Places):
         if given is None:
             places |= {"at": self.place(index)}
         made = self._run(source, places, node)
-        return [*steps, Update(made.source, made.arguments, made.location, frozenset(["x"]))]
-
-    def _parts(self, node: Node) -> list[Step]:
-        """The parts of a split tensor, each a slice or an item of it."""
-        x = node.args[0]
-        by_item = node.op == "aten.unbind.int"
-        d = (node.args[1:] if by_item else node.args[2:])[:1]
-        dim = d[0] if d else 0
-        parts: list[Step] = []
-        start = 0
-        for i, v in enumerate(node.outputs):
-            width = 1 if by_item else v.type.shape[dim]
-            op, args = ("aten.select.int", (x, dim, i)) if by_item else ("aten.slice.Tensor", (x, dim, start, start + width))  # fmt: skip
-            part = Node(op, args, {}, [v.type], location=node.location)
-            self.where[v] = part.outputs[0]
-            parts.append(self._view(part))
-            start += width
-        return parts
+        return [*steps, Update(made.source, made.arguments, made.location, frozenset(["x"]), decides=frozenset(["at"]))]  # fmt: skip
 
     def _random(self, node: Node) -> list[Step]:
         """A kernel that draws, and one that moves the offset on."""
@@ -121,7 +108,9 @@ class SingleOps(Places):
         source = triton_random.render(name, draw, count, most, kind, given)
         after = triton_random.advance(f"{name}_next", triton_random.words(draw, count, most, kind))
         moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
-        return [*steps, self._run(source, places, node, outs), Update(after, moved, node.location, frozenset(["offset"]))]  # fmt: skip
+        move = Update(after, moved, node.location, frozenset(["offset"]))
+        self.moves[id(move)] = move, triton_random.words(draw, count, most, kind)
+        return [*steps, self._run(source, places, node, outs), move]
 
     def _generator(self) -> tuple[Cell, Cell]:
         """The cells of the seed and of the offset."""
@@ -158,11 +147,7 @@ class SingleOps(Places):
         "tg.identity": _identity,
         "aten.select.int": _selection,
         "aten.select_scatter.default": _update,
-        "aten.split.Tensor": _parts,
-        "aten.split_with_sizes.default": _parts,
-        "aten.unsafe_split.Tensor": _parts,
-        "aten.unsafe_split_with_sizes.default": _parts,
-        "aten.unbind.int": _parts,
+        ITEM: _selection,
     }
 
 

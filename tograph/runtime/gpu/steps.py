@@ -32,7 +32,7 @@ class Run:
 
     ``writes``: the parameters that it writes. ``inplace``: for each of them those that may be the same memory, since no
     element is read after it is written. ``choice``: its block sizes, and how they were found. ``rereads``: those of the written ones that it
-    reads too.
+    reads too. ``decides``: those that decide whether it fails, where that is not all that it reads (``doubts``).
     """
 
     source: Source
@@ -42,6 +42,7 @@ class Run:
     inplace: dict[str, frozenset[str]] = field(default_factory=dict)
     choice: str = ""
     rereads: frozenset[str] = frozenset()
+    decides: frozenset[str] | None = None
 
     def __str__(self) -> str:
         return f"kernel {self.source.name}<{self.source.programs} programs of {self.source.warps} warps>"

@@ -18,6 +18,7 @@ from ..graph.types import ScalarType
 from ..kernels.loop_numbers import FULL
 from . import draws
 from .block import SLOT, Block
+from .doubts import Passed
 from .downloads import Downloads
 from .forms import Full, Plain
 from .plan import Cell, Place, Plan
@@ -68,6 +69,9 @@ class Memory:
         self.generator = draws.Generator(self.device) if plan.generator is not None else None
         own = {*plan.buffers, *plan.constants} - self.bound.keys()
         cells = [p for p in (plan.error, *(plan.generator or ())) if p is not None]
+        self.passed, self._known = Passed(plan.doubts), False
+        self._end = 0  # of the generator's offset, where the host knows it
+        self._late: torch.Tensor | None = None  # the error cell of calls that nobody waited for
         large = [v for v in from_host(plan) if size_of(v) > SMALL and v in own]
         self.uploads = Uploads(large if self.device.type == "cuda" else (), self.device)
         given = {*(v for v in plan.inputs if is_number(v)), *from_host(plan)} & own - {*large}
@@ -76,8 +80,10 @@ class Memory:
         late = [v for v in to_host(plan) if size_of(v) > SMALL]
         self.downloads = Downloads(late if self.device.type == "cuda" else ())
         read = {*(v for v in plan.outputs if is_number(v)), *results} & own
-        fetched = dict.fromkeys([*cells, *(v for v in plan.outputs if v in read and (v in sent or v not in plan.inputs))])  # fmt: skip
-        self._block = Block(sent, fetched, self.device)
+        told = [p for p in cells if p is plan.error or plan.drawn is None]
+        fetched = dict.fromkeys([*told, *(v for v in plan.outputs if v in read and (v in sent or v not in plan.inputs))])  # fmt: skip
+        self._block = Block(sent, fetched, self.device, plan.error)
+        self._alone = [*fetched] == [plan.error]  # whether the host waits for the error cell only
         self.of: dict[Any, torch.Tensor] = {}
         for place in [*plan.buffers, *plan.constants]:
             self.of[place] = bound[place] if place in self.bound else self._new(place)
@@ -123,6 +129,7 @@ class Memory:
             raise Failed(str(error), FULL) from error
         targets, sources, elsewhere = [], [], []
         numbers: dict[Any, Any] = {}
+        self._known = self._alone and self.passed.known(inputs)
         for v, x in zip(self.plan.inputs, parts, strict=True):
             if v in self.moving:
                 elsewhere.append((v, x))
@@ -140,13 +147,15 @@ class Memory:
 
     def _send(self, numbers: dict[Any, Any]) -> None:
         """Set the part of the block that the host sets."""
-        if self.plan.error is not None:
+        if self.plan.error is not None and not self._known:
             numbers[self.plan.error] = 0
         if self.generator is not None:
-            numbers |= zip(self.plan.generator or (), self.generator.state)
+            state = self.generator.state
+            numbers |= zip(self.plan.generator or (), state)
+            self._end = state[1] + (self.plan.drawn or 0)
         for place, number in numbers.items():
             self._block.set(place, number)
-        self._block.send()
+        self._block.send(whole=not self._known)
 
     def _apart(self, x: torch.Tensor) -> torch.Tensor:
         """A tensor that may be anywhere; a copy where the plan writes its memory, as a variable."""
@@ -169,20 +178,46 @@ class Memory:
         Failed where a kernel has reported an error: then nothing is written.
         """
         self.downloads.start(self.of)
-        found = self._block.fetch()
+        found = None if self._known else self._block.fetch()
         if found is None:
             self.downloads.wait()
-        if self.plan.error is not None and (code := self._block.got(found, self.plan.error).item()):
-            raise Failed(f"error code {code}", int(code))
+        self._look(found)
         count = len(self.plan.outputs) - len(self.plan.form.written)
         outputs, _ = self.plan.form.unpack(self._parts(found, self.plan.outputs[:count]))
         outputs = [x.cpu() if i in self.plan.form.to_host else x for i, x in enumerate(outputs)]
         if self.generator is not None and self.plan.generator is not None:
-            self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()))
+            told = self.plan.drawn is None
+            self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()) if told else self._end)  # fmt: skip
         self._assign(
             inputs, self.plan.outputs[count:]
         )  # last: what fails before has changed nothing
         return outputs
+
+    def _look(self, found: torch.Tensor | None) -> None:
+        """Failed where a kernel has reported an error, as far as it is looked at now."""
+        if self.plan.error is None:
+            return
+        if found is None:
+            self._send_late()
+            return
+        if code := self._block.got(found, self.plan.error).item():
+            raise Failed(f"error code {code}", int(code))
+        self.passed.note()
+
+    def _send_late(self) -> None:
+        """Have the error cell on its way to the host, which does not wait for it."""
+        if self._late is None:
+            with torch.inference_mode(False):
+                self._late = torch.zeros(1, dtype=torch.int32, device="cpu", pin_memory=self.device.type == "cuda")  # fmt: skip
+        self._late.copy_(self.of[self.plan.error], non_blocking=True)
+
+    def late(self) -> int:
+        """The code of an error that a call before had and nobody waited for, once."""
+        code = 0 if self._late is None else int(self._late)
+        if code:
+            self._late = None  # what is still on its way there is of no interest any more
+            self.passed.forget()
+        return code
 
     def _assign(self, inputs: Sequence[Any], values: Sequence[Place]) -> None:
         """Store the new values of variables, all as if at once, and tell autograd of those that the plan has stored itself."""

@@ -10,7 +10,7 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -95,7 +95,14 @@ def read(owner: torch.Tensor) -> Any:
     known = current_graph().root.slots.get(id(owner))
     if known is not None and known.stands:
         return known.content
+    _asked(owner)
     return by_leaf(owner, read, own)
+
+
+def _asked(owner: torch.Tensor) -> None:
+    """A field is read or written: of the state of a loop, it may be that of what earlier iterations made."""
+    if type(owner) is SymTensor and not owner.given_:
+        current_graph().note_gradient()
 
 
 def by_leaf(owner: Any, of_other: Callable[[Any], Any], of_own: Callable[[Any], Any]) -> Any:
@@ -148,10 +155,16 @@ def own(owner: torch.Tensor) -> Any:
     return TaggedUnion(content.tag_, options, content.either_) if is_union(content) else None
 
 
-def unfollow(nodes: Container[Any]) -> None:
-    """A gradient goes through ``nodes``: what is a leaf in some runs only, and gets none then, has a field that is not followed from here on."""
-    for x in current_graph().root.halves:
-        if isinstance(x, SymTensor) and x.grad_fn in nodes:
+def unfollow(nodes: Collection[Any]) -> None:
+    """A gradient goes through ``nodes``: what is a leaf in some runs only, and gets none then, has a field that is not followed from here on.
+
+    State of a loop may be what other state is.
+    """
+    halves = [x for x in current_graph().root.halves if isinstance(x, SymTensor)]
+    loops = {n.earlier for n in nodes if iterations.is_state(n)} if halves else ()
+    for x in halves:
+        fn = x.grad_fn
+        if fn in nodes or (iterations.is_state(fn) and fn.earlier in loops):
             x.graded_ = True
 
 
@@ -173,6 +186,7 @@ def write(owner: torch.Tensor, value: Any) -> None:
         raise TypeError(
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
+    _asked(owner)
     iterations.check_written(owner)
     put(owner, value)  # which counts where it is no other one
     by_leaf(owner, lambda x: write(x, value), lambda x: None)

@@ -47,6 +47,11 @@ def _format(x: torch.Tensor) -> torch.memory_format:
     return torch.contiguous_format
 
 
+def in_format_of(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor as it lies, with its channels first or last, in the memory format that ``like`` suggests."""
+    return x.contiguous(memory_format=_format(like))
+
+
 def _rows(count: int) -> Arrange:
     """The first ``count`` tensors with their last dim in a row."""
 

@@ -49,7 +49,7 @@ from ...errors import (  # fmt: skip
     refused,
 )
 from . import collectives, outside, prints
-from .arranged import arranged, is_arranged
+from .arranged import arranged, in_format_of, is_arranged
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -445,6 +445,10 @@ def _size(x, dim):
     return x.size(dim)
 
 
+def _kept(p, dtype, size, device):
+    return torch.native_dropout(torch.ones(size, dtype=dtype, device=device), p, True)[1]
+
+
 # Of a tensor whose size a run knows.
 register("py.truth", run=bool, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.type", run=type, effects=PURE, gradient=NONE, kernel=NONE)
@@ -458,7 +462,12 @@ register(
 register("tg.part", run=lambda x, k: torch.view_as_real(x)[..., k], effects=PURE, gradient=NONE, kernel=NONE)  # fmt: skip
 register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
+# Where dropout with a chance of ``p`` keeps an element of a tensor of some type, in plans for GPUs.
+register("tg.kept", run=_kept, effects=Effects(random=True), gradient=NONE, kernel=NONE)
+# ``x.select(d, n)`` for a number ``n`` of the run, in plans for GPUs that have shown that it is inside.
+register("tg.item", run=lambda x, d, n: x.select(d, n), effects=PURE, gradient=NONE, kernel=NONE)
 # The same where native code has to decline if it is a view of an argument.
+register("tg.arranged", run=in_format_of, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.apart", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 register(
     "py.isinstance",

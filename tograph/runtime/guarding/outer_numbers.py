@@ -1,14 +1,14 @@
 """Python numbers of outer objects that change from call to call: counters, rates, positions.
 
-An int or float that traced code reads of an attribute, a variable, a dict, a list or a tuple is a guard. Once it has changed, and the code itself changes
+An int or float that traced code reads of an attribute, a variable, a dict, a list, a deque or a tuple is a guard. Once it has changed, and the code itself changes
 it (``self.steps += 1``), or it has changed twice, it is an input instead: it is read at every call, and traced as a staged number
-that is written back like any other change. One that a staged branch or loop changes surely differs in the next call: the trace begins anew with it as an input. Of a list or tuple that the code changes all numbers that it reads are inputs then: they mostly
+that is written back like any other change. One that a staged branch or loop changes surely differs in the next call: the trace begins anew with it as an input. Of a list, deque or tuple that the code changes all numbers that it reads are inputs then: they mostly
 change in turn. Where Python needs the number itself, or tracing fails, it stays a guard: a trace for each value.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -54,14 +54,13 @@ class OuterNumbers:
                 if key is not None and (self.changes[source.label] > 1 or key in written):
                     self.open[source.place()] = source
                     if key in written and _is_of_sequence(source):
-                        self._open_beside(source, checks)
+                        self._open_beside(key, checks)
 
-    def _open_beside(self, source: Source, checks: Guards) -> None:
-        """The other numbers of a list or tuple that the code changes."""
+    def _open_beside(self, key: Any, checks: Guards) -> None:
+        """The other numbers of a list, deque or tuple that the code changes, and of tuples in it."""
         for check in checks.checks:
-            other = check.source
-            if other.parent is source.parent and check.test == NUMBER and type(check.old) in _TESTS:
-                self.open[other.place()] = other
+            if check.test == NUMBER and type(check.old) in _TESTS and _is_beside(check.source, key):
+                self.open[check.source.place()] = check.source
 
     def open_now(self, found: Iterable[Source]) -> None:
         """A trace has found that a staged construct changes these."""
@@ -87,6 +86,17 @@ def changes(place: Location, watch: Watch | None) -> None:
                 raise Retrace(opened=frozenset([source]))
 
 
+def _is_beside(source: Source, key: Any) -> bool:
+    """Whether a number is in the sequence that changes with the location of a key."""
+    try:
+        return _is_of_sequence(source) and _written_key(source) == key
+    except _GONE:
+        return False
+
+
+_GONE = (AttributeError, LookupError, ValueError, TypeError, ReferenceError)
+
+
 def _is_alive(source: Source) -> bool:
     root = source.root()
     return root.kind != "object" or root.key() is not None
@@ -102,7 +112,7 @@ def _of_another_call(root: Source, watch: Watch) -> bool:
 def _changed(check: Check, tensors: Any) -> bool:
     try:
         now = current_value(check.source)(tensors)
-    except (AttributeError, LookupError, ValueError, TypeError, ReferenceError):
+    except _GONE:
         return False
     return type(now) is type(check.old) and type(now) in _TESTS and now != check.old and families.storable(now)  # fmt: skip
 
@@ -123,13 +133,16 @@ def location_of(source: Source) -> Location | None:
 
 
 def _is_of_sequence(source: Source) -> bool:
-    """Whether a number is an item of a list or tuple."""
+    """Whether a number, or a tuple that holds one, is an item of a list, deque or tuple."""
     if source.kind != "item" or source.parent is None or source.root().kind == "tensor":
         return False
     owner = current_value(source.parent)()
     kind = type(owner)
-    known = kind in (list, tuple) or is_named_tuple(kind)
+    known = kind in (*_CHANGING, tuple) or is_named_tuple(kind)
     return known and type(source.key) is int and source.key < len(owner)
+
+
+_CHANGING = (list, deque)
 
 
 def _written_key(source: Source) -> Any:
@@ -138,22 +151,19 @@ def _written_key(source: Source) -> Any:
         location = location_of(source)
         return None if location is None else location.key
     owner = current_value(source.parent)()
-    if type(owner) is list:
-        return ("contents", id(owner))
-    holder = location_of(source.parent)
-    return None if holder is None else holder.key
+    return ("contents", id(owner)) if type(owner) in _CHANGING else _written_key(source.parent)
 
 
 class Item:
-    """A number in a list or tuple: the list, or what holds the tuple, has another item or tuple while a trace is made.
+    """A number in a list, deque or tuple: the list, or what holds the tuple, has another item or tuple while a trace is made.
 
-    No journal notes that: the sequence is another one before the code begins, and is put back behind it.
+    No journal notes that: the sequence is another one before the code begins, and is put back behind it. A tuple may itself be an item.
     """
 
     def __init__(self, source: Source):
         parent: Any = source.parent
         owner = current_value(parent)()
-        self.at, self.holder = source.key, None if type(owner) is list else location_of(parent)
+        self.at, self.holder = source.key, None if type(owner) in _CHANGING else _place_of(parent)
         self.sequence = owner
 
     def get(self) -> Any:
@@ -163,11 +173,14 @@ class Item:
         """Replace the number; gives what puts back all that was there."""
         now, at = self._now(), self.at
         if self.holder is None:
-            old = now[at]
-            list.__setitem__(now, at, value)
-            return lambda: list.__setitem__(now, at, old)
+            old, set_item = now[at], type(now).__setitem__
+            set_item(now, at, value)
+            return lambda: set_item(now, at, old)
         items = (*now[:at], value, *now[at + 1 :])
-        self.holder._set(items if type(now) is tuple else type(now)._make(items))
+        other = items if type(now) is tuple else type(now)._make(items)
+        if isinstance(self.holder, Item):
+            return self.holder.put(other)
+        self.holder._set(other)
         return lambda: self.holder._set(now)
 
     def _now(self) -> Any:

@@ -17,6 +17,9 @@ from .shapes import (
     SYMBOLS,
     Meta,
     contiguous,
+    has_channels_last,
+    in_format,
+    in_its_order,
     is_packed,
     like,
     pointwise,
@@ -28,6 +31,11 @@ from .shapes import (
 def _plain(*xs: Any) -> bool:
     """Whether all metas are contiguous, of a common floating dtype and device."""
     return _floats(*xs) and all(_packed(x) for x in xs if isinstance(x, Meta))
+
+
+def _in_format(x: Meta, *others: Any) -> bool:
+    """Whether floats are what a kernel of the CPU brings to the format of its input, or are contiguous."""
+    return _floats(x, *others) if x.device.type == "cpu" else _plain(x, *others)
 
 
 def _floats(*xs: Any) -> bool:
@@ -92,22 +100,9 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
         return None
     made = like(x, size=(x.size[0], channels, *size))
     in_f64 = rank == 3 and x.dtype is torch.float64  # torch's own kernel, not one of oneDNN
-    if not made.static or in_f64 or not any(map(_has_channels_last, (x, weight))):
+    if not made.static or in_f64 or not any(map(has_channels_last, (x, weight))):
         return made
-    return _with_channels_last(made)
-
-
-def _has_channels_last(x: Meta) -> bool:
-    """Whether a tensor of images or volumes is contiguous in the order of its pixels, and not in that of its dims."""
-    if x.rank not in (4, 5) or not x.static or not x.laid_out or is_packed(x):
-        return False
-    return x.stride == _with_channels_last(x).stride
-
-
-def _with_channels_last(x: Meta) -> Meta:
-    batch, channels, *pixels = x.size
-    outer, *steps, inner = like(x, size=(batch, *pixels, channels)).stride
-    return x._replace(stride=(outer, inner, *steps))
+    return in_format(made, torch.channels_last)
 
 
 @rule("convolution_backward")
@@ -138,24 +133,19 @@ def _pooled(x, kernel, stride, padding, dilation, ceil) -> Meta | None:
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         return None
     size = list(map(_window, x.size[-2:], kernel, stride, padding, dilation, [ceil] * 2))
-    return None if _bad(size) else _in_its_order(like(x, size=(*x.size[:-2], *size)), x)
+    return None if _bad(size) else in_its_order(like(x, size=(*x.size[:-2], *size)), x)
 
 
 def _images(x: Meta) -> bool:
     """Whether a tensor of floats is contiguous, in the order of its dims or in that of its pixels."""
-    return _floats(x) and (_packed(x) or _has_channels_last(x))
-
-
-def _in_its_order(made: Meta, x: Meta) -> Meta:
-    """A result that has its pixels in front of its channels in memory where ``x`` has them so."""
-    return _with_channels_last(made) if made.static and _has_channels_last(x) else made
+    return _floats(x) and (_packed(x) or has_channels_last(x))
 
 
 @rule(
     "max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward adaptive_max_pool2d_backward"
 )
 def _pool_backward(grad, x, *args, **kwargs):
-    return _in_its_order(like(x), x) if _floats(grad, x) and _images(x) else None
+    return in_its_order(like(x), x) if _floats(grad, x) and _images(x) else None
 
 
 @rule("_adaptive_avg_pool2d")
@@ -181,23 +171,50 @@ _RESIZED = (
 
 @rule(_RESIZED)
 def _upsample(x, size, *args):
-    fits = len(size) == x.rank - 2 and _plain(x) and not _bad((*x.size, *size))
-    return like(x, size=(*x.size[:2], *size)) if fits else None
+    fits = len(size) == x.rank - 2 and _images(x) and not _bad((*x.size, *size))
+    return in_its_order(like(x, size=(*x.size[:2], *size)), x) if fits else None
 
 
 @rule(" ".join(f"{name}_backward" for name in _RESIZED.split()))
 def _upsample_backward(grad, output_size, input_size, *args):
-    return like(grad, size=input_size) if _plain(grad) else None
+    return in_its_order(like(grad, size=input_size), grad) if _images(grad) else None
 
 
 @rule("constant_pad_nd")
 def _pad(x, pad, value=0):
-    if not is_packed(x) or len(pad) % 2 or len(pad) > 2 * x.rank:
+    if not (is_packed(x) or has_channels_last(x)) or len(pad) % 2 or len(pad) > 2 * x.rank:
         return None
     size = list(x.size)
     for i in range(len(pad) // 2):
         size[-1 - i] += pad[2 * i] + pad[2 * i + 1]
-    return None if any(n < 0 for n in size) else like(x, size=size)
+    return None if any(n < 0 for n in size) else in_its_order(like(x, size=size), x)
+
+
+_AT_EDGES = "reflection_pad2d reflection_pad3d replication_pad2d replication_pad3d"
+
+
+@rule(_AT_EDGES)
+def _pad_at_edges(x, pad):
+    made = _pad(x, pad) if x.device.type == "cpu" else None
+    return made if _images(x) and made is not None and 2 * (x.rank - 2) == len(pad) and min(pad) >= 0 and _reach(x, pad) else None  # fmt: skip
+
+
+def _reach(x: Meta, pad: Sequence[int]) -> bool:
+    """Whether each dim has more elements than it is padded by, as a reflection needs."""
+    return all(type(n) is int and n > max(pad[2 * i : 2 * i + 2]) for i, n in enumerate(reversed(x.size[2:])))  # fmt: skip
+
+
+@rule(" ".join(f"{name}_backward" for name in _AT_EDGES.split()))
+def _pad_at_edges_backward(grad, x, pad):
+    fits = _floats(grad, x) and x.device.type == "cpu" and x.rank == 2 + len(pad) // 2
+    return in_its_order(like(x), x) if fits else None
+
+
+@rule("channel_shuffle native_channel_shuffle")
+def _channel_shuffle(x, groups):
+    fits = x.rank > 2 and type(x.size[1]) is int and groups > 0 and not x.size[1] % groups
+    fits = fits and x.device.type == "cpu"
+    return in_its_order(like(x), x) if fits else None
 
 
 @rule("pixel_shuffle")
@@ -216,14 +233,10 @@ def _batch_norm(x, weight, bias, *args):
     """The forms differ in their last arguments: (running mean, running var), training, momentum, eps."""
     stats = [a for a in args if isinstance(a, Meta)]
     training = args[-3] if len(args) in (3, 5) else False
-    if (
-        x.rank < 2
-        or x.device.type != "cpu"
-        or not _plain(x, *(m for m in (weight, bias) if m), *stats)
-    ):
+    if x.rank < 2 or x.device.type != "cpu" or not _floats(x, weight, bias, *stats):
         return None
     saved = like(x, size=(x.size[1],) if training else (0,))
-    return [like(x), saved, saved]
+    return [in_its_order(like(x), x), saved, saved]
 
 
 @rule("_native_batch_norm_legit_functional")
@@ -235,20 +248,19 @@ def _batch_norm_functional(x, weight, bias, mean, var, *args):
 @rule("native_batch_norm_backward")
 def _batch_norm_backward(grad, x, weight, *args):
     channels = like(x, size=(x.size[1],))
-    return [like(x), channels, channels] if _plain(grad, x) else None
+    return [in_its_order(like(x), x), channels, channels] if _floats(grad, x) else None
 
 
 @rule("native_group_norm")
 def _group_norm(x, weight, bias, n, channels, inner, groups, eps):
     stats = like(x, size=(n, groups))
-    return [like(x), stats, stats] if _plain(x, *(m for m in (weight, bias) if m)) else None
+    return [in_its_order(like(x), x), stats, stats] if _in_format(x, weight, bias) else None
 
 
 @rule("native_group_norm_backward")
 def _group_norm_backward(grad, x, mean, rstd, weight, n, channels, *args):
-    return (
-        [like(x), like(x, size=(channels,)), like(x, size=(channels,))] if _plain(grad, x) else None
-    )
+    sums = like(x, size=(channels,))
+    return [in_its_order(like(x), x), sums, sums] if _in_format(grad, x) else None
 
 
 @rule("native_layer_norm_backward")

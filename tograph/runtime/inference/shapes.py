@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .memory_formats import RANKS, channels_last, suggests_channels_last
+
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -68,6 +70,34 @@ def like(x: Meta, dtype: torch.dtype | None = None, size: Sequence | None = None
 def is_packed(x: Meta) -> bool:
     """Whether a tensor is known to be contiguous."""
     return x.laid_out and x.stride == like(x).stride
+
+
+def has_channels_last(x: Meta) -> bool:
+    """Whether images or volumes are known to lie in the order of their pixels."""
+    return x.laid_out and suggests_channels_last(x.size, x.stride)
+
+
+def in_its_order(made: Meta, x: Meta) -> Meta:
+    """A result that lies in the order of its pixels where ``x`` does."""
+    return in_format(made, torch.channels_last) if made.static and has_channels_last(x) else made
+
+
+def in_format(x: Meta, memory_format: torch.memory_format) -> Meta:
+    """A new tensor of this size in a format for images, or for volumes; which of them the rank tells."""
+    assert memory_format in RANKS
+    return x._replace(stride=channels_last(x.size))
+
+
+def _of_format(
+    x: Meta, memory_format: torch.memory_format | None, dtype: torch.dtype
+) -> Meta | None:
+    """A new tensor like ``x`` in a format; None for a format that tensors of this rank do not have."""
+    if memory_format in (None, torch.preserve_format):
+        return pointwise((x,), dtype)
+    if memory_format is torch.contiguous_format:
+        return like(x, dtype)
+    fits = x.static and RANKS.get(memory_format) == x.rank
+    return in_format(like(x, dtype), memory_format) if fits else None
 
 
 RULES: dict[str, Callable[..., Any]] = {}
@@ -348,9 +378,7 @@ def _bernoulli(x, *args, generator=None):
 
 @rule("clone contiguous lift_fresh lift_fresh_copy detach_copy alias_copy dropout_")
 def _clone(x, *args, memory_format=None, generator=None):
-    if memory_format not in (None, torch.preserve_format, torch.contiguous_format):
-        return None
-    return like(x) if memory_format == torch.contiguous_format else pointwise((x,), x.dtype)
+    return _of_format(x, memory_format, x.dtype)
 
 
 @rule("copy")
@@ -364,10 +392,8 @@ def _copy(x, source, non_blocking=False):
 
 @rule("_to_copy")
 def _to_copy(x, *, dtype=None, device=None, memory_format=None, **kwargs):
-    if memory_format not in (None, torch.preserve_format):
-        return None
-    out = pointwise((x,), dtype or x.dtype)
-    return out._replace(device=torch.device(device)) if device is not None else out
+    out = _of_format(x, memory_format, dtype or x.dtype)
+    return out if out is None or device is None else out._replace(device=torch.device(device))
 
 
 def _make(size, dtype, device) -> Meta:
@@ -435,10 +461,8 @@ def _linspace(start, stop, steps, *, dtype=None, device=None, **kwargs):
 
 @rule("zeros_like ones_like empty_like rand_like randn_like full_like randint_like")
 def _make_like(x, *args, dtype=None, device=None, memory_format=None, **kwargs):
-    if memory_format not in (None, torch.preserve_format):
-        return None
-    out = pointwise((x,), dtype or x.dtype)
-    return out._replace(device=torch.device(device)) if device is not None else out
+    out = _of_format(x, memory_format, dtype or x.dtype)
+    return out if out is None or device is None else out._replace(device=torch.device(device))
 
 
 @rule("new_zeros new_ones new_empty new_full")
@@ -692,7 +716,8 @@ def _cat(xs, dim=0):
                 return None  # the kernel has the words for it
     size = list(first.size)
     size[dim] = sum(x.size[dim] for x in xs[1:]) + size[dim]
-    return like(first, dtype, size)
+    made = like(first, dtype, size)
+    return in_its_order(made, first) if all(map(has_channels_last, xs)) else made
 
 
 @rule("stack")
@@ -709,6 +734,8 @@ def _stack(xs, dim=0):
     if None in size:
         return None
     size.insert(dim % rank, len(xs))
+    if any(x.laid_out and not is_packed(x) for x in xs):
+        return None
     return like(first, result_type(*xs), size)
 
 
@@ -870,8 +897,14 @@ def _fill(x, value):
     return _unary(x)
 
 
+@rule("scatter scatter_add index_add index_copy scatter_reduce")
+def _same(x, *args, **kwargs):
+    return None if _empty(x) else like(x)
+
+
 @rule("index_put index_fill")
-def _written(x, *args, **kwargs):
+def _changed(x, *args, **kwargs):
+    """A clone of ``x`` with other elements."""
     return None if _empty(x) else pointwise((x,), x.dtype)
 
 
@@ -900,19 +933,30 @@ def _with_part(x: Meta, source: Meta, size: tuple) -> Meta:
         raise RuntimeError(
             f"expected src to have a size equal to the slice of self. src size = {list(source.size)}, slice size = {list(size)}"
         )
-    return like(x)
+    return _of_its_strides(x)
 
 
-@rule("diagonal_scatter scatter scatter_add index_add index_copy as_strided_scatter scatter_reduce")
-def _same(x, *args, **kwargs):
-    return None if _empty(x) else like(x)
+@rule("diagonal_scatter as_strided_scatter")
+def _with_some(x, *args, **kwargs):
+    return None if _empty(x) else _of_its_strides(x)
+
+
+def _of_its_strides(x: Meta) -> Meta:
+    """A copy of ``x`` of its own strides, also where these leave gaps, unless elements overlap."""
+    if not x.laid_out or any(n > 1 and not s for n, s in zip(x.size, x.stride)):
+        return like(x)
+    return x._replace(offset=0)
 
 
 @rule("roll")
 def _roll(x, shifts, dims=()):
     inside = all(-x.rank <= d < x.rank for d in dims)
     each = len(shifts) == (len(dims) or 1)
-    return like(x) if inside and each and not _empty(x) else None
+    if not inside or not each or _empty(x):
+        return None
+    if not dims or is_packed(x) or not x.laid_out:
+        return like(x)
+    return in_its_order(like(x), x) if x.device.type == "cpu" else None
 
 
 @rule("masked_fill masked_scatter")

@@ -18,10 +18,11 @@ from typing import Any
 from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
 from ..inference.shapes import Meta, result_type
-from . import loss_gradients, pools, positions
+from . import loss_gradients, pools, positions, resampling
+from .beside import BESIDE
 from .creators import CREATORS
 from .exprs import Maker, Term
-from .gathers import GATHERS
+from .gathers import GATHERS, located
 from .loop_ir import (
     Affine,
     Buffer,
@@ -42,7 +43,7 @@ from .pointwise import FACTORS, ROWS, Row
 from .products import PRODUCTS
 from .reductions import REDUCERS, row_of
 from .simplify import simplify
-from .views import VIEWS, Index, Split, broadcast
+from .views import ITEM, VIEWS, Index, Split, broadcast
 
 HALVES = ("f16", "bf16")
 # Ops that take a number at a place in f32 beside tensors of halves; the others round it to the half type first.
@@ -51,7 +52,7 @@ WIDE = {"aten.lerp.Scalar": 2} | {
 }
 WIDE_ON_GPU = {f"aten.{n}.{o}" for n in ("add", "sub", "rsub", "mul", "div") for o in ("Tensor", "Scalar")}  # fmt: skip
 MAX_SPLITS = 12
-assert loss_gradients and pools and positions  # their rows are in the tables
+assert loss_gradients and pools and positions and resampling  # their rows are in the tables
 
 
 @dataclass(eq=False)
@@ -74,7 +75,7 @@ class Region:
 
 def expressible(op: str) -> bool:
     """Whether an op has a kernel expression at all."""
-    return op in ROWS or op in VIEWS or op in REDUCERS or op in CREATORS
+    return op in ROWS or op in VIEWS or op in REDUCERS or op in CREATORS or op == ITEM
 
 
 def _wide(node: Node, place: int) -> bool:
@@ -154,7 +155,7 @@ class Builder:
         node = value.node
         if value not in self.made or node is None:
             return []
-        if node.op in VIEWS:
+        if node.op in VIEWS or node.op == ITEM:
             return [(node.args[0], self._viewed(node, value, index))]
         if node.op not in ROWS or node.op in REDUCERS or node.op in GATHERS or node.op in CREATORS:
             return []
@@ -167,6 +168,10 @@ class Builder:
 
     def _viewed(self, node: Node, value: Value, index: Index) -> Index:
         """The index of a view's source."""
+        if node.op == ITEM:
+            x, d, number = node.args
+            d, place = d % len(self.size(x)), self._load(number, ())
+            return (*index[:d], located((place < 0).where(place + self.size(x)[d], place)), *index[d:])  # fmt: skip
         return VIEWS[node.op](
             node.args, self.size(node.args[0]), self.size(value), index, self.sizes
         )
@@ -176,12 +181,14 @@ class Builder:
             return self._load(value, index)
         node = value.node
         assert node is not None
-        if node.op in VIEWS:
+        if node.op in VIEWS or node.op == ITEM:
             return self.at(node.args[0], self._viewed(node, value, index))
         if node.op in REDUCERS:
             return REDUCERS[node.op](self, node, value.index, index).cast(self.dtype(value))
         if node.op in PRODUCTS:
             return PRODUCTS[node.op](self, node, index).cast(self.dtype(value))
+        if node.op in BESIDE:
+            return BESIDE[node.op](self, node, index)
         if node.op in GATHERS:
             return GATHERS[node.op](self, node, value.index, index).cast(self.dtype(value))
         if node.op in CREATORS:

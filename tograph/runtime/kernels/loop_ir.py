@@ -280,10 +280,12 @@ class Kernel:
 
     @property
     def may_fail(self) -> bool:
-        division = ("floordiv", "mod", "truncdiv", "fmod")
-        return any(
-            e.op == "check_index" or (e.op in division and e.dtype in INTEGERS) for e in self.body
-        )
+        return any(map(_may_fail, self.body))
+
+    def deciding(self) -> frozenset[str]:
+        """The parameters that decide whether it fails."""
+        needed = ordered([e for e in self.body if _may_fail(e)])
+        return frozenset(e.name for e in needed if e.op in ("load", "scalar"))
 
     def _table(self, which: str) -> dict[Expr, object]:
         if not self._facts:
@@ -298,6 +300,11 @@ class Kernel:
         return "\n".join(
             [head, loops, *(f"    {e}" for e in self.body), *(f"    {s}" for s in self.stores)]
         )
+
+
+def _may_fail(e: Expr) -> bool:
+    division = ("floordiv", "mod", "truncdiv", "fmod")
+    return e.op == "check_index" or (e.op in division and e.dtype in INTEGERS)
 
 
 def _analyse(kernel: Kernel) -> dict[str, dict]:

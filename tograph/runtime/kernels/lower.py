@@ -28,6 +28,7 @@ from .device import LoopOnDevice, device_of, is_gpu, is_virtual, region_caller
 from .kernel import Kernel, KernelFailed, make, scalar_bits, target
 from .loop_ir import Unsupported
 from .regions import MIN_POINTS, fuse, transparent
+from .views import ITEM
 
 MAX_VARIANTS = 16  # kernels of one region; what comes later runs op by op
 Build = Callable[[Graph], Any]  # a graph to a program with ``run``
@@ -131,7 +132,8 @@ def metas_of(node: Node, args: tuple, kwargs: dict) -> list[Meta]:
     if node.op == "tg.constant":
         kind = node.outputs[0].type
         return [contiguous(kind.dtype, kind.shape, torch.device(kind.device))]
-    found = infer(ops.overload(node.op), args, kwargs)
+    op, args = ("aten.select.int", (*args[:2], 0)) if node.op == ITEM else (node.op, args)
+    found = infer(ops.overload(op), args, kwargs)
     return found if isinstance(found, list) else [found]
 
 

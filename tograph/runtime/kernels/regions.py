@@ -23,11 +23,13 @@ from ..graph.ir import Graph, Node, Value, values_in
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type
+from .beside import BESIDE, MOST, TENSORS
 from .build import Region, expressible
 from .creators import CREATORS
+from .gathers import PLACED
 from .loop_ir import ITEM_SIZES
 from .reductions import REDUCERS
-from .views import VIEWS
+from .views import ITEM, VIEWS
 
 MAX_NODES = 96  # of one kernel: bounds the time to compile it
 MIN_POINTS = 8192  # below this, calling the kernel from Python costs more than it saves
@@ -39,6 +41,7 @@ COSTLY_OPS = frozenset(
     f"aten.{n}.default" for n in ["exp", "log", "tanh", "erf", "sigmoid", "silu", "gelu", "sin", "cos", "softplus", "expm1", "log1p", "mish", "elu", "atan2", "exp2", "log2", "log10", "gelu_backward", "silu_backward", "_softmax", "_log_softmax"]
 )  # fmt: skip
 
+_THROUGH = {*VIEWS, ITEM}
 Shape = tuple[int | None, ...]
 
 
@@ -89,9 +92,18 @@ def devices(values: Iterable[Value]) -> set[str]:
     return {v.type.device for v in values if isinstance(v.type, TensorType)}
 
 
+def placed(node: Node) -> bool:
+    """Whether a node reads elements at places that follow from its own, on a GPU: native code has other ways (``native.groups``)."""
+    if node.op not in PLACED and node.op not in BESIDE:
+        return False
+    kinds = [v.type for v in node.outputs if isinstance(v.type, TensorType)]
+    small = node.op in PLACED or (len(node.args[0]) <= TENSORS and all(0 < (numel(k.shape) or 0) <= MOST for k in kinds))  # fmt: skip
+    return small and all(k.device.startswith("cuda") for k in kinds)
+
+
 def fusible(node: Node) -> bool:
     """Whether a node may be part of a kernel."""
-    if node.op in REGION_OPS or not expressible(node.op) or not node.outputs:
+    if node.op in REGION_OPS or not node.outputs or not (expressible(node.op) or placed(node)):
         return False
     if not all(isinstance(v.type, TensorType) for v in node.outputs):
         return False
@@ -106,6 +118,9 @@ def transparent(node: Node) -> bool:
     """Whether a node is a view or a constant, which groups copy instead of own."""
     if node.op in CREATORS:
         return fusible(node) and not node.inputs
+    if node.op == ITEM:
+        source = node.args[0].node
+        return fusible(node) and (source is None or source.op not in VIEWS)
     numbers = values_in((node.args[1:], node.kwargs))
     return node.op in VIEWS and fusible(node) and next(numbers, None) is None
 
@@ -144,7 +159,9 @@ class _Walk:
         """The operands of a node, seen through views; constants left out."""
         out: list[Value] = []
         for v in node.inputs:
-            while v.node is not None and v.node.op in VIEWS and transparent(v.node):
+            while v.node is not None and v.node.op in _THROUGH and transparent(v.node):
+                if v.node.op == ITEM:
+                    out.append(v.node.args[2])
                 v = v.node.args[0]
             if v.node is None or not transparent(v.node):
                 out.append(v)

@@ -3,7 +3,7 @@
 A GPU has thousands of programs to fill, and a kernel with few outer points and a long row has few. Of a fold down the columns of a matrix one
 program takes as many columns as are read at once, so that there are few of these with thousands of columns too (``down``). ``split`` cuts the row into
 parts: the first kernel folds each part and writes what it has found, the second folds the parts and does the rest. Both
-are plain loop IR kernels, whatever renders them. Positions of extremes go along with their values, so that of
+are plain loop IR kernels, whatever renders them. Of a row of several dims, as of a batch norm, one dim is cut. Positions of extremes go along with their values, so that of
 equals the first one still wins. The order of additions differs from that of one program, as it does between block sizes.
 """
 
@@ -46,9 +46,9 @@ def split(kernel: Kernel, parts: int = 0, first: bool = False, equal: bool = Fal
     """The two kernels, or None where one is as good or the row is needed after a fold.
 
     ``parts``: so many, whether or not they are estimated to be worth it. ``first``: the parts are the outermost loop, not the
-    innermost of the outer ones. ``equal``: these are of one length, and what they leave of the row is a part more.
+    innermost of the outer ones. ``equal``: these are of one length, and what they leave of the row, which has one dim, is a part more.
     """
-    if not kernel.row:
+    if not kernel.row or (equal and len(kernel.row) > 1):
         return None
     columns = down(kernel)
     if not parts and not columns and (product(kernel.outer) > FEW or product(kernel.row) < LONG):
@@ -56,7 +56,7 @@ def split(kernel: Kernel, parts: int = 0, first: bool = False, equal: bool = Fal
     parts, first = parts or columns, first or columns > 0
     folds = [e for e in kernel.body if e.op == "reduce"]
     row = {d.name for d in kernel.row}
-    simple = all(kernel.level(e) <= 1 for e in kernel.body) and len(kernel.row) == 1
+    simple = all(kernel.level(e) <= 1 for e in kernel.body)
     if not simple or not folds or kernel.may_fail or any(e.op == "scan" for e in kernel.body):
         return None
     if any(kernel.store_depends(s) & row for s in kernel.stores):
@@ -75,6 +75,12 @@ def down(kernel: Kernel) -> int:
     return min(MOST_PARTS, -(-steps // 2), max(BUSY // count, 2))
 
 
+def cut(kernel: Kernel, parts: int) -> Dim:
+    """The dim of a row that is cut: the outermost one that gives so many parts, else the longest."""
+    longest = max(kernel.row, key=lambda d: number(d.size))
+    return next((d for d in kernel.row if number(d.size) >= parts), longest)
+
+
 class Splitter:
     """Makes the kernels; ``between``: what they hand on."""
 
@@ -82,9 +88,10 @@ class Splitter:
         self, kernel: Kernel, folds: Sequence[Expr], parts: int, first: bool, equal: bool = False
     ):
         self.kernel, self.folds, self.first = kernel, folds, first
-        (self.row,) = kernel.row
+        wanted = parts or min(MOST_PARTS, -(-product(kernel.row) // PART))
+        self.row = cut(kernel, wanted)
         self.length = number(self.row.size)
-        self.parts = parts or min(MOST_PARTS, -(-self.length // PART))
+        self.parts = min(wanted, self.length)
         self.size = self.length // self.parts if equal else -(-self.length // self.parts)
         self.left = max(self.length - self.parts * self.size, 0)
         self.slots = self.parts + (self.left > 0)
@@ -112,8 +119,8 @@ class Splitter:
     def _partial(self, name: str, parts: int, size: int, before: int) -> Kernel:
         """A kernel of so many parts; there are ``before`` of the usual size in front of them."""
         kernel, maker = self.kernel, Maker()
-        part, inside = Dim("part", parts), Dim("r0", size)
-        row = Affine((("part", size), ("r0", 1)), before * self.size)
+        part, inside = Dim("part", parts), Dim(self.row.name, size)
+        row = Affine((("part", size), (self.row.name, 1)), before * self.size)
         at = maker.index(row)
         exists = at < self.length if before * self.size + parts * size > self.length else None
         mapped: dict[Expr, Expr] = {}
@@ -125,7 +132,11 @@ class Splitter:
             shift = Affine((), before * product(kernel.outer))
             stores = [replace(s, address=s.address + shift) for s in stores]
         outer = (part, *kernel.outer) if self.first else (*kernel.outer, part)
-        return self._kernel(f"{kernel.name}_{name}", outer, (inside,), stores)
+        return self._kernel(f"{kernel.name}_{name}", outer, self._inside(inside), stores)
+
+    def _inside(self, part: Dim) -> tuple[Dim, ...]:
+        """The row of a part."""
+        return tuple(part if d is self.row else d for d in self.kernel.row)
 
     def _found(self, maker: Maker, e: Expr, mapped: dict, exists) -> list[Store]:
         """What a part writes for a fold: the fold of its points, and of an extreme the position too."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from .exprs import Maker
 from .loop_ir import Affine, Dim, Expr, Kernel, Store, variable, verify
 from .planning import number
-from .split_rows import LONG, MOST_PARTS, PART, Splitter, down
+from .split_rows import LONG, MOST_PARTS, PART, Splitter, cut, down
 from .tiles import product
 
 FEW = 16  # outer points from which on one kernel is estimated to be faster
@@ -32,7 +32,7 @@ class Stages:
 
 def staged(kernel: Kernel, parts: int = 0) -> Stages | None:
     """The kernels, or None where one is as good or there is none of this form. ``parts``: so many or a few more."""
-    if len(kernel.row) != 1 or kernel.may_fail:
+    if not kernel.row or kernel.may_fail:
         return None
     length, columns = product(kernel.row), down(kernel)
     if not columns and (product(kernel.outer) > (MANY if parts else FEW) or (not parts and length < LONG)):  # fmt: skip
@@ -41,6 +41,8 @@ def staged(kernel: Kernel, parts: int = 0) -> Stages | None:
     if not folds or any(e.op == "scan" for e in kernel.body) or any(s.address.gathers for s in kernel.stores):  # fmt: skip
         return None
     wanted = parts or columns or min(MOST_PARTS, -(-length // PART))
+    length = number(cut(kernel, wanted).size)
+    wanted = min(wanted, length)
     exact = next((n for n in range(wanted, 2 * wanted) if length % n == 0), 0)
     return _Stager(kernel, folds, exact or wanted, columns > 0, bool(exact)).stages()
 
@@ -51,7 +53,7 @@ class _Stager(Splitter):
     def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int, first: bool, exact: bool):
         super().__init__(kernel, folds, parts, first)
         self.exact = exact
-        inner = frozenset([self.row.name])
+        inner = frozenset(d.name for d in kernel.row)
         self.inner = [s for s in kernel.stores if kernel.store_depends(s) & inner]
         self.rest = [s for s in kernel.stores if s not in self.inner]
         self.sweeps = max(kernel.level(e) for e in folds)
@@ -91,7 +93,7 @@ class _Stager(Splitter):
     def _parts(self, level: int, folds: Sequence[Expr], writes: Sequence[Store]) -> Kernel:
         """Many programs, each on a part of the row."""
         maker = Maker()
-        row = Affine((("part", self.size), ("r0", 1)))
+        row = Affine((("part", self.size), (self.row.name, 1)))
         exists = None if self.parts * self.size == self.length else maker.index(row) < self.length
         mapped: dict[Expr, Expr] = {}
         for e in self.kernel.body:
@@ -106,7 +108,7 @@ class _Stager(Splitter):
             stores.append(Store(s.buffer, address, mapped[s.value]))
         part = Dim("part", self.parts)
         outer = (part, *self.kernel.outer) if self.first else (*self.kernel.outer, part)
-        return self._kernel("", outer, (Dim("r0", self.size),), stores)
+        return self._kernel("", outer, self._inside(Dim(self.row.name, self.size)), stores)
 
     def _joined(self, folds: Sequence[Expr], last: bool) -> Kernel:
         """The folds of the parts; behind the last of them all that is stored of no row."""
@@ -134,4 +136,4 @@ class _Stager(Splitter):
                 known = e.op == "reduce"
                 mapped[e] = self._known(maker, e) if known else self._copied(e, mapped)
         stores = [Store(s.buffer, s.address, mapped[s.value]) for s in writes]
-        return self._kernel("", (*self.kernel.outer, self.row), (), stores)
+        return self._kernel("", (*self.kernel.outer, *self.kernel.row), (), stores)

@@ -7,7 +7,7 @@ Two forms, by the sizes of the state:
 ``blocks``  The state is large and elementwise. Each program runs the loop for its own block of elements and ends when its own
             elements do. That is what the loop means if the condition is ``any`` of something (and conditions on numbers), if
             the elements do not depend on the counted numbers, and if a block whose ``any`` is false stays as it is. The
-            first two are checked here. The last is checked by the kernel: it runs its block once more, and where that changes
+            first two are checked here. The last is too where it can be proved (``settled``), else by the kernel: it runs its block once more, and where that changes
             anything, it sets the error code, and the loop has to be run another way. Numbers are right in the program
             that made the most steps; each writes its own with its number of steps.
 """
@@ -25,6 +25,7 @@ from .loop_formulas import dtype_of, size_of
 from .loop_graphs import STEPS, Graphs
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
 from .loop_numbers import OVERFLOW
+from .settled import settled
 from .tiles import power_of_two
 from .triton_ops import TYPES
 from .triton_text import ERROR, HEADER, Source
@@ -215,7 +216,7 @@ class _Loop(Graphs):
         """Write the loop; the variables of its state."""
         node = self.node
         state = self._loop(node, counted=self.form == "blocks")
-        if self.form == "blocks":
+        if self.form == "blocks" and not settled(node):
             self._settled(state)
         return state
 

@@ -6,7 +6,7 @@ one step gives four 32-bit words. Which element gets which word, and how it roun
 that a seed gives what it gives in eager PyTorch there (*not yet seen on a GPU*):
 
 ``grid``  ``threads`` threads take the elements in turn, four turns for each step of the generator, two of 64-bit floats
-``runs``  each thread takes ``run`` elements that lie beside each other, 16 bytes or as many as divide their number: dropout. A run of 8 takes
+``runs``  each thread takes ``run`` elements that lie beside each other, 16 bytes or as many as divide their number: what dropout keeps. A run of 8 takes
           two steps, one of 2 takes the first two words of a step, and nobody the others. Chances that are a tensor: runs of 4, and as many
           threads as there are runs
 
@@ -17,7 +17,7 @@ op moves the offset on by ``words(...)``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -29,6 +29,7 @@ from .triton_text import ERROR, HEADER, Source, parameters
 
 THREADS = 256  # of a block of torch's kernels
 BLOCK = 256
+_AT = "tl.load(offset) // 4"
 FLOATS = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}  # fmt: skip
 
 _UNIFORM = """
@@ -64,18 +65,19 @@ def _wide_normal(a, b):
 
 @dataclass(frozen=True)
 class Draw:
-    """What is drawn. ``kind``: uniform (of [low, high)), normal (mean, deviation), exponential (rate), bernoulli (p), dropout (p),
-    integers (of [low, high)), chances (a p for each element).
+    """What is drawn. ``kind``: uniform (of [low, high)), normal (mean, deviation), exponential (rate), bernoulli (p), kept (what dropout keeps, p),
+    integers (of [low, high)), chances (a p for each element). ``of``: the type of the elements that are kept or not.
     """
 
     kind: str
     first: float = 0.0
     second: float = 1.0
+    of: str = ""
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The buffers of the kernel."""
-        return {"dropout": ("x", "out", "kept"), "chances": ("p", "out")}.get(self.kind, ("out",))
+        return ("p", "out") if self.kind == "chances" else ("out",)
 
 
 def threads(count: int, most: int) -> int:
@@ -101,7 +103,7 @@ def run_of(draw: Draw, count: int, kind: str) -> int:
     """How many elements beside each other a thread of torch's kernel takes; 1 for those in turn."""
     if draw.kind == "chances":
         return 4
-    run = 16 // FLOATS[kind].itemsize if draw.kind == "dropout" else 1
+    run = 16 // FLOATS[draw.of].itemsize if draw.of else 1
     while count % run:
         run //= 2
     return run
@@ -116,13 +118,13 @@ def render(name: str, draw: Draw, count: int, most: int, kind: str, given: str =
     each = min(run, 4) if run > 1 else turns(draw, kind)  # elements of a step
     steps = -(-count // each) if run > 1 else -(-count // (total * each)) * total
     block = min(power_of_two(max(steps, 1)), BLOCK)
-    signature = {n: "*i1" if n == "kept" else f"*{given or kind}" if n in ("x", "p") else f"*{kind}" for n in draw.arguments}  # fmt: skip
+    signature = {n: f"*{given or kind}" if n == "p" else f"*{kind}" for n in draw.arguments}
     signature |= {"seed": "*i64", "offset": "*i64"}
     signature |= {ERROR: "*i32"} if draw.kind == "chances" else {}
     lines = [
         "q = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)",
         *_thread(run, total),
-        "at = turn + tl.load(offset) // 4",
+        f"at = turn + {_AT}",
         "low = (at & 0xFFFFFFFF).to(tl.uint32)",
         "high = ((at >> 32) & 0xFFFFFFFF).to(tl.uint32)",
         "w0, w1, w2, w3 = tl.philox(tl.load(seed), low, high, thread.to(tl.uint32), (thread >> 32).to(tl.uint32))",
@@ -183,14 +185,9 @@ def _value(draw: Draw, j: int, kind: str) -> list[str]:
             f"tl.store({ERROR} + 0 * bad.to(tl.int32), {INDEX_OUT_OF_RANGE}, bad)",
             f"tl.store(out + i, (n{j}.to({_type(wide)}) <= chance){_through(kind)}.to(out.dtype.element_ty), mask)",
         ]
-    if draw.kind == "dropout":
-        keep = rounded(1.0 - a, wide)
-        return [
-            f"k = n{j}.to({_type(wide)}) < {_constant(keep, wide)}",
-            f"v = tl.load(x + i, mask, other=0).to({_type(wide)}) * k.to({_type(wide)}) * {_constant(1.0 / keep, wide)}",
-            f"tl.store(out + i, v.to({_type(kind)}), mask)",
-            "tl.store(kept + i, k, mask)",
-        ]
+    if draw.of:
+        wide = wider(draw.of)
+        return [f"tl.store(out + i, n{j}.to({_type(wide)}) < {_constant(rounded(1.0 - a, wide), wide)}, mask)"]  # fmt: skip
     return _real(draw, j, kind)
 
 
@@ -220,6 +217,11 @@ def _through(kind: str) -> str:
     return ".to(tl.float32)" if kind in ("fp16", "bf16") else ""
 
 
+def wider(kind: str) -> str:
+    """What elements of a type are computed in."""
+    return "fp64" if kind == "fp64" else "fp32"
+
+
 def rounded(x: float, kind: str) -> float:
     """A number as the nearest one of a type."""
     return torch.tensor(x, dtype=torch.float64).to(FLOATS[kind]).item()
@@ -231,6 +233,11 @@ def _constant(x: float, kind: str) -> str:
 
 def _type(kind: str) -> str:
     return {"fp16": "tl.float16", "bf16": "tl.bfloat16", "fp32": "tl.float32", "fp64": "tl.float64"}[kind]  # fmt: skip
+
+
+def shifted(source: Source, by: int) -> Source:
+    """The kernel that draws behind as many words as the offset does not count yet; a multiple of 4."""
+    return replace(source, text=source.text.replace(_AT, f"{_AT} + {by // 4}"))
 
 
 def advance(name: str, by: int) -> Source:

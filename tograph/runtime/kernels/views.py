@@ -13,6 +13,7 @@ from typing import Any
 from .loop_ir import Affine, Unsupported
 
 Index = tuple[Affine, ...]
+ITEM = "tg.item"  # ``x.select(d, n)`` for a number of the run that surely is inside: read through as a view is
 ZERO = Affine()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -11,10 +12,14 @@ from ..gradients import outer_gradients
 
 
 class Beside(NamedTuple):
-    """The tensors that ``inputs`` of a gradient may be in a run (``PASSING``), and those that stand for them in a region that made them (``TOKENS``)."""
+    """The tensors that ``inputs`` of a gradient may be in a run (``PASSING``), and those that stand for them in a region that made them (``TOKENS``).
+
+    ``told``: by the position of a token, whether a gradient came to that.
+    """
 
     passed: Sequence[tuple[int, Any, Any, bool]] = ()
     tokens: Sequence[tuple[int, Any, Any]] = ()
+    told: Mapping[int, Any] = MappingProxyType({})
 
     @property
     def tensors(self) -> list[Any]:

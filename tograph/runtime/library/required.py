@@ -10,12 +10,14 @@ from typing import Any
 from ..control_flow.picking import Picked
 from ..gradients import grad_fields
 from ..gradients.optional_grads import Way
+from ..graph.ir import Value
 from ..graph.types import BOOL, INT
 from ..guarding import reads
 from ..symbols.funcgraph import current_graph
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor
 from ..values.structure import TaggedUnion
+from ..writes import iterations
 from . import grads
 
 # What these are of a tensor that was computed while gradients were off.
@@ -31,22 +33,37 @@ def required(x: SymTensor) -> Way:
 
 def is_leaf(x: SymTensor) -> Any:
     """Whether ``x``, which has a history here, is a leaf from before the construct that gives it, one that this made, or has none in a run; a staged bool where that decides it."""
+    way = _leaf_way(x)
+    return way if isinstance(way, bool) else scalar(way, current_graph())
+
+
+def _leaf_way(x: Any) -> Way:
     graph = current_graph()
-    flags = [graph.resolve(flag) for _, flag in grad_fields.STANDS_FOR(x)]
-    made = grad_fields.IS_MADE(x)
+    if getattr(x, "mixed_", ""):
+        return True
+    stands = grad_fields.STANDS_FOR(x) if isinstance(x, SymTensor) else ()
+    found: list[Way] = [_both(graph.resolve(flag), _leaf_way(y)) for y, flag in stands]
+    made = grad_fields.IS_MADE(x) if isinstance(x, SymTensor) else False
     if made is not False:
-        flags.append(graph.resolve(made))
-    way = required(x)
+        found.append(made if made is True else graph.resolve(made))
+    way = required(x) if x.grad_fn is not None else True
     if way is False:
         return True
     if way is not True:
-        flags.append(graph.emit("py.not", way, type=BOOL))
-    if not flags:
-        return x.is_leaf
-    found, *rest = flags
+        found.append(graph.emit("py.not", way, type=BOOL))
+    flags = [f for f in found if isinstance(f, Value)]
+    if not flags or True in found:
+        return True in found or iterations.is_leaf(x)
+    leaf, *rest = flags
     for flag in rest:
-        found = graph.emit("py.or_", found, flag, type=BOOL)
-    return scalar(found, graph)
+        leaf = graph.emit("py.or_", leaf, flag, type=BOOL)
+    return leaf
+
+
+def _both(flag: Value, way: Way) -> Way:
+    if isinstance(way, bool):
+        return flag if way else False
+    return current_graph().emit("py.and_", flag, way, type=BOOL)
 
 
 def _unless(leaf: Any, value: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import prune
 from ..graph.rewrite import copied, replaced
-from ..graph.types import TensorType
+from .formulas import Formula, of_one_type
 
 FORWARD, BACKWARD = "aten.native_batch_norm.default", "aten.native_batch_norm_backward.default"
 
@@ -37,56 +37,31 @@ def _made(node: Node, nodes: list[Node]) -> Sequence[Any] | None:
 
 
 def _fits(node: Node) -> bool:
-    """Whether all tensors have one type, and sizes that are known, and the numbers too. Running statistics that are followed are not changed here."""
-    kinds = [v.type for v in node.inputs]
-    if not all(isinstance(k, TensorType) and None not in k.shape for k in kinds):
-        return False
-    if len({k.dtype for k in kinds}) != 1 or not kinds[0].dtype.is_floating_point or kinds[0].dtype.itemsize < 4:  # fmt: skip
-        return False
+    """Whether all is known. Running statistics that are followed are not changed here."""
     follows = node.op == FORWARD and node.args[5] is True and node.args[3] is not None
-    return not follows and 0 not in kinds[0].shape and len(kinds[0].shape) >= 2
+    return not follows and of_one_type(node) and len(node.inputs[0].type.shape) >= 2
 
 
-class _Channels:
-    """Writes nodes on tensors of all elements and of one for each channel, ``[1, C, 1, ...]``."""
+class _Channels(Formula):
+    """On tensors of all elements and of one for each channel, ``[1, C, 1, ...]``."""
 
     def __init__(self, node: Node, x: Value, nodes: list[Node]):
-        self.node, self.nodes, self.kind = node, nodes, x.type
-        assert isinstance(self.kind, TensorType)
+        super().__init__(node, x, nodes)
         shape = self.kind.shape
         self.channels = shape[1]
         self.shape = (1, shape[1], *(1 for _ in shape[2:]))
         self.rest = [d for d in range(len(shape)) if d != 1]
         self.count = math.prod(n for d, n in enumerate(shape) if d != 1 and n is not None)
 
-    def do(self, op: str, *args: Any, shape: Sequence[int | None] | None = None, **kwargs: Any) -> Value:  # fmt: skip
-        """The result of an op on such tensors; of the largest shape among them where none is given."""
-        if shape is None:
-            shapes = [
-                a.type.shape
-                for a in args
-                if isinstance(a, Value) and isinstance(a.type, TensorType)
-            ]
-            shape = max(shapes, key=lambda s: math.prod(n for n in s if n is not None))
-        kind = TensorType(self.kind.dtype, tuple(shape), self.kind.device)
-        made = Node(f"aten.{op}", args, kwargs, [kind], location=self.node.location, grad=self.node.grad)  # fmt: skip
-        self.nodes.append(made)
-        return made.outputs[0]
-
     def wide(self, x: Value) -> Value:
         """One element for each channel, beside all elements."""
-        return self.do("view.default", x, list(self.shape), shape=self.shape)
+        return self.view(x, *self.shape)
 
     def flat(self, x: Value) -> Value:
-        return self.do("view.default", x, [self.channels], shape=(self.channels,))
+        return self.view(x, self.channels)
 
     def sum(self, x: Value) -> Value:
         return self.do("sum.dim_IntList", x, self.rest, True, shape=self.shape)
-
-    def scale(self, variance: Value, eps: float) -> Value:
-        """``1 / sqrt(variance + eps)``"""
-        root = self.do("sqrt.default", self.do("add.Tensor", variance, eps))
-        return self.do("reciprocal.default", root)
 
     def empty(self) -> Value:
         return self.do("full.default", [0], 0.0, shape=(0,), dtype=self.kind.dtype, device=torch.device(self.kind.device))  # fmt: skip
@@ -95,12 +70,13 @@ class _Channels:
 def _forward(node: Node, nodes: list[Node]) -> Sequence[Any]:
     x, weight, bias, mean, variance, training, _, eps = node.args
     c = _Channels(node, x, nodes)
+    x = c.arranged(x, x)
     if training:
         mean = c.do("mean.dim", x, c.rest, True, shape=c.shape)
         variance = c.do("var.correction", x, c.rest, shape=c.shape, correction=0, keepdim=True)
     else:
         mean, variance = c.wide(mean), c.wide(variance)
-    scale = c.scale(variance, eps)
+    scale = c.inverse_root(variance, eps)
     alpha = scale if weight is None else c.do("mul.Tensor", scale, c.wide(weight))
     shift = c.do("mul.Tensor", mean, alpha)
     beta = c.do("neg.default", shift) if bias is None else c.do("sub.Tensor", c.wide(bias), shift)
@@ -111,8 +87,9 @@ def _forward(node: Node, nodes: list[Node]) -> Sequence[Any]:
 def _backward(node: Node, nodes: list[Node]) -> Sequence[Any]:
     grad, x, weight, mean, variance, saved_mean, saved_scale, training, eps, _ = node.args
     c = _Channels(node, x, nodes)
+    x, grad = c.arranged(x, x), c.arranged(grad, x)
     mean = c.wide(saved_mean if training else mean)
-    scale = c.wide(saved_scale) if training else c.scale(c.wide(variance), eps)
+    scale = c.wide(saved_scale) if training else c.inverse_root(c.wide(variance), eps)
     distance = c.do("sub.Tensor", x, mean)
     total, product = c.sum(grad), c.sum(c.do("mul.Tensor", grad, distance))
     alpha = scale if weight is None else c.do("mul.Tensor", scale, c.wide(weight))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
+from ..inference.memory_formats import channels_last, suggests_channels_last
 from ..kernels.loop_ir import LONGEST
 from . import extents, list_items, list_memory, text_code
 from .code import SIZE
@@ -21,6 +22,7 @@ from .values import (
     Noncontiguous,
     Operand,
     Reg,
+    alike,
     laid_out,
     row_major,
     strides,
@@ -125,6 +127,21 @@ def deliver(low: Lowering, i: int, v: Value, x: Operand, dest: Mem | None) -> No
         low.copy(x, dest)
 
 
+def unexpected(low: Lowering, v: Value, x: Operand, results: dict[Value, Operand]) -> str:
+    """Whether a result is a tensor of the caller's without an index that says so."""
+    told = low.indices.get(v)
+    if x.alias == "false" or told is None:
+        return x.alias
+    if not isinstance(x, (Reg, Mem)) or (isinstance(x, Mem) and x.open):
+        return x.alias  # it leaves in a buffer
+    code, own = low.code, "false"
+    for index, numbers in told:
+        at = low.register(results[index]).text
+        for n in numbers:
+            own = code.do(f"or i1 {own}, {code.do(f'icmp eq i64 {at}, {n}')}")
+    return code.do(f"and i1 {x.alias}, {own}")
+
+
 def require_contiguous(low: Lowering, results: list[Operand]) -> None:
     """Raise where eager PyTorch's results have other strides than the contiguous tensors of the caller."""
     found = {
@@ -143,7 +160,21 @@ def _apart(low: Lowering, node: Node) -> Operand:
     return with_alias(x, "false")
 
 
-RULES = {"tg.apart": _apart}
+def _arranged(low: Lowering, node: Node) -> Operand:
+    """A tensor in the memory format of another one: itself where it lies so."""
+    x, like = (low.operand(v) for v in node.args)
+    if not (isinstance(x, Mem) and isinstance(like, Mem)) or x.open or not (x.dense and like.dense):
+        return x
+    turned = suggests_channels_last(like.size, like.stride)
+    stride = channels_last(x.size) if turned else strides(x.size)
+    if alike(x.size, x.stride, stride):
+        return x
+    made = replace(low.new(x.dtype, x.size), stride=stride)
+    low.copy(x, made)
+    return made
+
+
+RULES = {"tg.apart": _apart, "tg.arranged": _arranged}
 
 
 def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand]:

@@ -1,7 +1,8 @@
 """The Python objects that native code asks for an op: they view its memory as tensors, and torch runs the op on them.
 
 A loop meets few different operands, so what these mean, and the views of their memory, are kept. Where results go may be new at each call of the program, so
-a place is told its address with each of them.
+a place is told its address with each of them. A large result that is the caller's stays where torch has put it (``Own``): it is neither copied, nor is there
+memory for it beside torch's.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Call:
         self.words = len(operands) + len(results) + len(self.opened)
         self._targets = f"{len(results)}q"
         self.later = [x for x in results if isinstance(x, Later)]
+        self.copied = any(type(x) is Later for x in results)
+        self._owned: list[torch.Tensor | None] = []
         self._views: dict[Any, torch.Tensor] = {}
         self._known: dict[Any, Any] = {}  # what the operands are, and the places of the results
 
@@ -81,13 +84,19 @@ class Call:
             return False
         if self.later:
             words = [word for place in places if isinstance(place, _Kept) for word in place.words()]
+            self._owned = [place.given() for place in places if isinstance(place, _Owned)]
             ctypes.memmove(address + 8 * self.words, struct.pack(f"{len(words)}q", *words), 8 * len(words))  # fmt: skip
         return True
 
     def drop(self) -> None:
         """Forget the results that the code has copied."""
-        if self.later:
+        if self.copied:
             self._known.clear()
+
+    def take(self, k: int) -> torch.Tensor | None:
+        """Number ``k`` of the ``Own`` results of the last run, which the call holds no longer."""
+        x, self._owned[k] = self._owned[k], None
+        return x
 
     def slots(self, block: bytes) -> tuple[int, ...]:
         return struct.unpack(f"{self.words}q", block)
@@ -100,8 +109,11 @@ class Call:
         env = dict(zip(self._inputs, values))
         args = map_values(env.__getitem__, self.node.args)
         kwargs = map_values(env.__getitem__, self.node.kwargs)
+        taken = frozenset(bits for x, bits in zip(self._operands, slots) if isinstance(x, Mem))
         places = [
-            _Kept(x) if isinstance(x, Later) else _Place(x.dtype, *_laid(x, sizes), exact, x.open)
+            x.place(taken)
+            if isinstance(x, Later)
+            else _Place(x.dtype, *_laid(x, sizes), exact, x.open)
             for x, exact in zip(self._results, self._exact)
         ]
         if len(self._known) >= KEPT:
@@ -167,6 +179,17 @@ class Later:
         same = len(x.shape) == len(self.shape) and all(m in (None, n) for n, m in zip(x.shape, self.shape))  # fmt: skip
         return same and x.dtype is DTYPES[self.dtype] and x.is_contiguous()
 
+    def place(self, taken: frozenset[int]) -> _Kept:
+        """Where it goes. ``taken``: the addresses of the operands."""
+        return _Kept(self)
+
+
+class Own(Later):
+    """A result, all sizes of which are known, that is one of the program's and is given as torch has made it."""
+
+    def place(self, taken: frozenset[int]) -> _Kept:
+        return _Owned(self, taken)
+
 
 class _Kept:
     """Such a result, until the next one; one dimension without a bound is laid out first."""
@@ -186,6 +209,28 @@ class _Kept:
 
     def words(self) -> tuple[int, ...]:
         return self.tensor.data_ptr(), *self.sizes
+
+
+class _Owned(_Kept):
+    """Such a result of known size, until it is given; one that shares memory with an operand, or is a part of a larger tensor, is copied."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self, what: Later, taken: frozenset[int]):
+        super().__init__(what)
+        self.taken = taken
+
+    def put(self, x: torch.Tensor, address: int) -> bool:
+        if not super().put(x, address):
+            return False
+        if x.data_ptr() in self.taken or x.untyped_storage().nbytes() != x.nbytes:
+            self.tensor = x.clone()
+        return True
+
+    def given(self) -> torch.Tensor:
+        x = self.tensor
+        del self.tensor
+        return x
 
 
 class _Place:

@@ -26,7 +26,7 @@ from ..inference.infer import meta_of
 from ..inference.shapes import RULES, Meta
 from ..kernels.loop_ir import LONGEST
 from . import list_items, text_code
-from .callees import Call, Later, without_gaps
+from .callees import Call, Later, Own, without_gaps
 from .code import SIZE
 from .extents import several
 from .groups import one_element
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 FILL = "tg.random_fill"  # of memory of given strides
 # Their results lie in a row, however the operands lie.
 IN_A_ROW = frozenset(["aten.embedding_dense_backward.default", "aten._cdist_forward.default", "aten.histc.default"])  # fmt: skip
+LARGE = 1 << 14  # bytes of a result that leaves where torch has put it
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
@@ -80,12 +81,14 @@ def lower(low: Lowering, node: Node) -> None:
     operands = [placed(low, v) for v in inputs]
     used = [v for v in node.outputs if v in low.used]
     layouts = _layouts(node, inputs, operands)
-    targets = [_target(low, v, layouts[v.index] or None) for v in used]
+    targets = [_target(low, v, layouts[v.index]) for v in used]
     for x in targets:
         low.arena.hold(x.owners)
     exact = [layouts[v.index] is not False for v in used]
     call = Call(node, inputs, operands, targets, exact, [v.index for v in used])
     slots = block(low, call, [*operands, *targets])
+    own = [v for v, x in zip(used, targets) if isinstance(x, Own)]
+    low.own |= {v: (len(low.asked), k) for k, v in enumerate(own)}
     ask(low, call, slots)
     targets = _arrived(low, call, slots, targets)
     for v, x, known in zip(used, targets, exact):
@@ -110,6 +113,9 @@ def _arrived(low: Lowering, call: Call, slots: str, targets: list[Mem | Later]) 
         for d, length in zip(x.dims, lengths, strict=True):
             size[d] = low.sizes.new(length, LONGEST)
         found = laid_out(pointer, x.dtype, tuple(size))
+        if isinstance(x, Own):
+            made.append(found)
+            continue
         kept = low.new(x.dtype, found.size)
         low.copy(found, kept)
         low.arena.hold(kept.owners)
@@ -117,8 +123,8 @@ def _arrived(low: Lowering, call: Call, slots: str, targets: list[Mem | Later]) 
     return made
 
 
-def _target(low: Lowering, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
-    """Memory for a result, of those strides; contiguous where they are not known."""
+def _target(low: Lowering, v: Value, layout: Stride) -> Mem | Later:
+    """Memory for a result, of the strides of torch's; contiguous where they are not known."""
     if v not in low.sizes.of and None in v.type.shape:
         if not several(v.type):
             list_items.part(v.type)
@@ -130,10 +136,18 @@ def _target(low: Lowering, v: Value, stride: tuple[int, ...] | None) -> Mem | La
         raise Decline("an empty result of an op that torch runs")
     if numel(size) == 1:
         return low.new(dtype, size)
-    if stride is None or alike(size, stride, strides(size)):
-        return low.target(v)
+    if layout is False or layout is None or alike(size, layout, strides(size)):
+        if layout is False or not _leaves(low, v):
+            return low.target(v)
+        low.dests.pop(v, None)
+        return Own(dtype, tuple(v.type.shape))
     low.dests.pop(v, None)
-    return replace(low.new(dtype, size), stride=stride)
+    return replace(low.new(dtype, size), stride=layout)
+
+
+def _leaves(low: Lowering, v: Value) -> bool:
+    """Whether a value is a result of the program that is worth a Python object more."""
+    return v in low.leaving and None not in v.type.shape and numel(v.type.shape) * v.type.dtype.itemsize > LARGE  # fmt: skip
 
 
 def block(low: Lowering, call: Call, operands: list[Any]) -> str:

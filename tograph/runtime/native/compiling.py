@@ -28,6 +28,7 @@ from .complex_pairs import paired
 from .created import created
 from .direct import Late
 from .form import Layout, form_of
+from .group_norms import grouped
 from .groups import remembering
 from .leaving import Indices, Leaving
 from .list_types import typed
@@ -41,6 +42,8 @@ from .text_types import texts_typed
 from .values import Decline, Noncontiguous
 
 ALL = Leaving()
+# What makes a graph of others: each gives the graph itself where it changes nothing.
+REWRITES = (normalised, grouped, paired, typed, texts_typed, created, packed, joined, alike, added)
 KEPT = 64  # lowered graphs, for those that have the same text
 _lowered: dict[tuple[Any, ...], Lowered] = {}
 
@@ -60,7 +63,9 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
         graph = uncommit(copied(graph))
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
-    made = added(alike(joined(packed(created(texts_typed(typed(paired(normalised(graph)))))))))
+    made = graph
+    for rewrite in REWRITES:
+        made = rewrite(made)
     if made is given:
         made = copied(given)
     set_control_inputs(made, late=True)  # no pass above has kept what nodes wait for
@@ -124,6 +129,7 @@ def _lower(graph: Graph, private: set[Value], layout: Layout, indices: Indices) 
                         low.asked,
                         low.buffers.count,
                         list(low.texts),
+                        {i: low.own[v] for i, v in enumerate(graph.outputs) if v in low.own},
                     )
             except Late:
                 in_place = False

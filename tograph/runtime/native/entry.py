@@ -269,7 +269,7 @@ def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> lis
         isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private
     ):
         head[0], head[2] = LEFT["numbers"], KINDS[kind.element.kind]
-    elif isinstance(kind, TensorType) and None not in kind.shape[1:] and _plain(kind):
+    elif opened(kind) and _plain(kind):
         one = replace(kind, shape=(1, *kind.shape[1:]))
         head, row = _record(one, LEFT["rows"], 0)[:BLOCK], _nbytes(one)
     return [*head, block, id(make), row]

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
 from ..graph.types import ListType, OptionalType, ScalarType, TensorType
+from ..inference.memory_formats import RANKS
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
@@ -166,7 +167,7 @@ def unseen_copies(graph: Graph) -> set[Node]:
     for node in graph.nodes:
         if node.op not in RESHAPES:
             seen.update(node.inputs)
-    return {n for n in graph.nodes if n.op == CLONE and n.outputs[0] not in seen}
+    return {n for n in graph.nodes if n.op == CLONE and n.outputs[0] not in seen and n.kwargs.get("memory_format") not in RANKS}  # fmt: skip
 
 
 def _once(function: Callable[[Graph], R]) -> Callable[[Graph], R]:

@@ -10,14 +10,14 @@ An item that is a list is a pair in the first buffer, (where its items begin, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Value
 from ..graph.types import DTYPE_NAMES, ListType, ScalarType, TensorType, Type
 from ..kernels.loop_ir import LONGEST, Open
-from . import walks
+from . import list_functions, walks
 from .code import Code
 from .extents import unknown, where_it_is
 from .list_items import depth, inside, item_bytes, paired
@@ -25,24 +25,6 @@ from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, laid_out, num
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-_SHIFT = """define internal void @shift(ptr %to, ptr %from, i64 %count, i64 %by) noinline #0 {
-  %any = icmp sgt i64 %count, 0
-  br i1 %any, label %loop, label %done
-loop:
-  %i = phi i64 [0, %0], [%next, %loop]
-  %a = getelementptr i64, ptr %from, i64 %i
-  %b = getelementptr i64, ptr %to, i64 %i
-  %x = load i64, ptr %a
-  %y = add i64 %x, %by
-  store i64 %y, ptr %b
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %loop, label %done
-done:
-  ret void
-}
-"""
 
 
 def fresh(low: Lowering, item: Type) -> Listed:
@@ -77,20 +59,20 @@ def address(low: Lowering, x: Listed, index: str) -> str:
     return _offset(low.code, data, low.code.multiply(index, item_bytes(x.item)))
 
 
-def _pair(low: Lowering, x: Listed, index: str) -> tuple[str, str]:
+def bounds(low: Lowering, x: Listed, index: str) -> tuple[str, str]:
     """Where the items of an item begin and end."""
     at, code = address(low, x, index), low.code
     first = code.do(f"load i64, ptr {at}")
     return first, code.do(f"load i64, ptr {code.do(f'getelementptr i64, ptr {at}, i64 1')}")
 
 
-def _if_any(low: Lowering, count: str, some: Callable[[], tuple[str, ...]]) -> list[str]:
-    """What ``some`` gives where ``count`` is not 0, else zeros."""
+def some(low: Lowering, count: str, given: Callable[[], tuple[str, ...]]) -> list[str]:
+    """What ``given`` gives where ``count`` is not 0, else zeros."""
     code = low.code
     before, inside, after = code.block, code.fresh("some"), code.fresh("joined")
     code.branch(code.do(f"icmp sgt i64 {count}, 0"), inside, after)
     code.label(inside)
-    found = some()
+    found = given()
     end = code.block
     code.line(f"br label %{after}")
     code.label(after)
@@ -103,9 +85,9 @@ def contents(low: Lowering, x: Listed) -> Listed:
 
     def span() -> tuple[str, str]:
         last = code.add(code.add(x.begin, x.length), "-1")
-        return _pair(low, x, x.begin)[0], _pair(low, x, last)[1]
+        return bounds(low, x, x.begin)[0], bounds(low, x, last)[1]
 
-    first, end = _if_any(low, x.length, span)
+    first, end = some(low, x.length, span)
     length = code.do(f"sub i64 {end}, {first}")
     return Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias)
 
@@ -114,38 +96,49 @@ def same_size(low: Lowering, x: Listed) -> Open:
     """How many parts each tensor in a list has; the code declines where they differ, and where there is none."""
     code = low.code
     low.fail(code.do(f"icmp eq i64 {x.length}, 0"))
-    first, end = _pair(low, x, x.begin)
+    first, end = bounds(low, x, x.begin)
     size = code.do(f"sub i64 {end}, {first}")
     with walks.counted(code, x.length) as i:
-        first, end = _pair(low, x, code.add(x.begin, i))
+        first, end = bounds(low, x, code.add(x.begin, i))
         low.fail(code.do(f"icmp ne i64 {code.do(f'sub i64 {end}, {first}')}, {size}"))
     return low.sizes.new(size, LONGEST)
 
 
 def append(low: Lowering, target: Listed, at: str, x: Listed) -> None:
     """Write the items of ``x`` to the buffers of another list, from the item ``at`` on, which is their end."""
-    code, size = low.code, item_bytes(x.item)
-    end = code.add(at, x.length)
-    source = address(low, x, x.begin)
     low.work += 100
-    if not paired(x.item):
-        place = reserve(low, target, at, end)
-        code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
-        nbytes = code.multiply(x.length, size)
-        code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {nbytes}, i1 false)")  # fmt: skip
+    if paired(x.item):
+        name = list_functions.append(low, x.item)
+        call = f"call i1 @{name}({given(low, target)}, i64 {at}, {places(x)}, i64 {x.begin}, i64 {x.length})"
+        low.fail(low.code.do(f"xor i1 {low.code.do(call)}, true"))
         return
-    content = contents(low, x)
-    (used,) = _if_any(low, at, lambda: (_pair(low, target, code.add(at, "-1"))[1],))
-    append(low, _inner(target), used, content)
+    code, end = low.code, low.code.add(at, x.length)
+    source = address(low, x, x.begin)
     place = reserve(low, target, at, end)
-    by = code.do(f"sub i64 {used}, {content.begin}")
-    low.globals["shift"] = _SHIFT
-    code.line(f"call void @shift(ptr {place}, ptr {source}, i64 {code.multiply(x.length, 2)}, i64 {by})")  # fmt: skip
+    code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
+    nbytes = code.multiply(x.length, item_bytes(x.item))
+    code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {nbytes}, i1 false)")  # fmt: skip
 
 
-def _inner(x: Listed) -> Listed:
-    """The buffers of what is in the items."""
-    return replace(x, item=inside(x.item), places=x.places[1:])
+def places(x: Listed) -> str:
+    """The buffers of a list, as arguments of a function."""
+    return ", ".join(f"ptr {place}" for place in x.places)
+
+
+def given(low: Lowering, x: Listed) -> str:
+    """What a function is given that writes a list: the table of buffers, whether blocks that are outgrown stay, and the buffers."""
+    stays = "true" if low.buffers.stays(x.owners) else "false"
+    return f"ptr {low.buffers.table()}, i1 {stays}, {places(x)}"
+
+
+def one(low: Lowering, x: Listed, v: Listed) -> Listed:
+    """A list like ``x``, of lists, that has one item."""
+    code, pair, place = low.code, low.code.cell("[2 x i64]"), low.code.cell("[2 x i64]")
+    code.line(f"store i64 {v.begin}, ptr {pair}")
+    end = code.add(v.begin, v.length)
+    code.line(f"store i64 {end}, ptr {_offset(code, pair, '8')}")
+    code.line(f"store ptr {pair}, ptr {place}")
+    return Listed(x.item, (place, *v.places), "0", "1", v.owners, v.alias)
 
 
 def reserve(low: Lowering, x: Listed, at: str, end: str) -> str:
@@ -200,23 +193,19 @@ def put(low: Lowering, item: Type, value: Operand, place: str) -> None:
 
 def pushed(low: Lowering, x: Listed, v: Any) -> Listed:
     """``x``, whose memory may be changed, with ``v`` behind its last item."""
-    code, value = low.code, _as_item(low, x.item, low.operand(v))
+    code, value = low.code, as_item(low, x.item, low.operand(v))
     end = code.add(x.begin, x.length)
     if isinstance(value, Listed):
         if not paired(x.item):
             raise Decline("a list where a tensor belongs")
-        (used,) = _if_any(low, end, lambda: (_pair(low, x, code.add(end, "-1"))[1],))
-        append(low, _inner(x), used, value)
-        place = reserve(low, x, end, code.add(end, "1"))
-        code.line(f"store i64 {used}, ptr {place}")
-        code.line(f"store i64 {code.add(used, value.length)}, ptr {_offset(code, place, '8')}")
+        append(low, x, end, one(low, x, value))
     else:
         _write(low, x, end, v)
     low.work += 5
     return replace(x, length=code.add(x.length, "1"), alias=either(code, x.alias, value.alias))
 
 
-def _as_item(low: Lowering, item: Type, x: Operand) -> Operand:
+def as_item(low: Lowering, item: Type, x: Operand) -> Operand:
     """``x`` as an item of a type: a tensor of a size that only the run knows as the list of its parts."""
     if not isinstance(item, TensorType) or None not in item.shape or isinstance(x, Listed):
         return x
@@ -239,6 +228,24 @@ def _as_tensor(low: Lowering, x: Listed, kind: TensorType) -> Mem:
     return replace(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners), alias=x.alias)
 
 
+def chosen(low: Lowering, number: str, options: Sequence[Listed]) -> Listed:
+    """One of several lists, by its number, where it is."""
+    found, *rest = options
+    if any((x.item, x.fixed) != (found.item, found.fixed) for x in rest):
+        raise Decline("a choice among lists of several kinds")
+    for i, x in enumerate(rest, 1):
+        here = low.code.do(f"icmp eq i64 {number}, {i}")
+
+        def pick(kind: str, a: str, b: str, here: str = here) -> str:
+            return b if a == b else low.code.do(f"select i1 {here}, {kind} {a}, {kind} {b}")
+
+        places = tuple(pick("ptr", a, b) for a, b in zip(x.places, found.places))
+        begin, length = pick("i64", x.begin, found.begin), pick("i64", x.length, found.length)
+        alias, owners = pick("i1", x.alias, found.alias), x.owners | found.owners
+        found = Listed(found.item, places, begin, length, owners, alias, found.fixed)
+    return found
+
+
 def either(code: Code, a: str, b: str) -> str:
     """Whether one of two conditions holds."""
     if a == "false" or b == "true":
@@ -250,7 +257,7 @@ def item(low: Lowering, x: Listed, index: str, stays: bool) -> Operand:
     """The item at a valid index. ``stays``: whether nothing is written to its place while it is read."""
     at = low.code.add(x.begin, index)
     if paired(x.item):
-        first, end = _pair(low, x, at)
+        first, end = bounds(low, x, at)
         length = low.code.do(f"sub i64 {end}, {first}")
         found = Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias, x.fixed)
         found = found if stays else copied(low, found)

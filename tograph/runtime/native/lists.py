@@ -18,12 +18,14 @@ from .list_items import item_bytes, paired
 from .list_memory import (
     address,
     append,
+    as_item,
     contents,
     copied,
     either,
     fresh,
     item,
     nothing,
+    one,
     over,
     own,
     pushed,
@@ -32,6 +34,7 @@ from .list_memory import (
     same_size,
 )
 from .list_slices import clamped, sliced, spread
+from .list_splices import none, splice
 from .values import Decline, Listed, Mem, Operand, Reg, numel, row_major, strides
 
 if TYPE_CHECKING:
@@ -153,11 +156,11 @@ def _pop(low: Lowering, node: Node) -> list[Operand]:
 def _take(low: Lowering, node: Node, x: Listed, at: Any) -> list[Operand]:
     """The list without one of its items: those behind it move up."""
     code = low.code
-    if paired(x.item):
-        raise Decline("an item of lists that is taken out of a list's middle")
     index = _index(low, x, at)
     taken = item(low, x, index, x.fixed)
     x = own(low, x, node.outputs[0])
+    if paired(x.item):
+        return [splice(low, x, index, "1", none(x)), taken]
     left = code.add(x.length, "-1")
     _move(low, x, code.add(index, "1"), index, code.do(f"sub i64 {left}, {index}"))
     return [replace(x, length=left), taken]
@@ -168,10 +171,10 @@ def _insert(low: Lowering, node: Node) -> Listed:
     base, at, v = node.args
     x, code = low.operand(base), low.code
     _same_item(x, node)
-    if paired(x.item):
-        raise Decline("a list that is inserted in a list")
     index = clamped(low, at, "0", x.length)
     value = low.operand(v)
+    if paired(x.item):
+        return _put_list(low, node, x, index, "0", value)
     x = own(low, x, node.outputs[0])
     end = code.add(x.begin, x.length)
     reserve(low, x, end, code.add(end, "1"))
@@ -205,14 +208,22 @@ def _set(low: Lowering, node: Node) -> Listed:
     base, at, v = node.args
     x = low.operand(base)
     _same_item(x, node)
+    index, value = _index(low, x, at), low.operand(v)
     if paired(x.item):
-        raise Decline("an item of lists that is replaced")
-    index = _index(low, x, at)
+        return _put_list(low, node, x, index, "1", value)
     x = own(low, x, node.outputs[0])
     place = address(low, x, low.code.add(x.begin, index))
-    value = low.operand(v)
     put(low, x.item, value, place)
     return replace(x, alias=either(low.code, x.alias, value.alias))
+
+
+def _put_list(low: Lowering, node: Node, x: Listed, index: str, count: str, value: Operand) -> Listed:  # fmt: skip
+    """The list of lists with another one at a place, for ``count`` items that there were."""
+    value = as_item(low, x.item, value)
+    if not isinstance(value, Listed):
+        raise Decline("a tensor where a list belongs")
+    made = splice(low, own(low, x, node.outputs[0]), index, count, one(low, x, value))
+    return replace(made, alias=either(low.code, made.alias, value.alias))
 
 
 def _size(low: Lowering, node: Node) -> Reg:

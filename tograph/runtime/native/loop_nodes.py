@@ -13,6 +13,7 @@ import torch
 
 from ..graph.ir import Node, Value, map_values
 from ..graph.types import DTYPES, ScalarType, TensorType
+from ..inference.memory_formats import RANKS
 from ..inference.shapes import RULES, Meta
 from ..kernels.build import Region, build
 from ..kernels.creators import CREATORS
@@ -22,6 +23,7 @@ from ..kernels.pointwise import ROWS
 from ..kernels.pools import POOLS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import REDUCERS
+from ..kernels.resampling import RESAMPLED
 from . import calls, nests
 from .callees import without_gaps
 from .code import literal
@@ -48,9 +50,11 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
     written = [*outputs, *(n.outputs[0] for n in copies)]
     placed |= {n.outputs[0]: place.stride for n, (_, place) in copies.items()}
     region = Region([*fills, *nodes, *copies], written)
-    packed = all(map(_is_packed, nodes))
     made = [x for x in map(low.env.get, _used(nodes)) if isinstance(x, Fill)]
-    ordered = packed or all(x.ordered for x in (*map(low.operand, region.inputs), *made))
+    packed, turns = all(map(_is_packed, nodes)), any(map(in_other_order, nodes))
+    ordered = packed or (
+        not turns and all(x.ordered for x in (*map(low.operand, region.inputs), *made))
+    )
     steps = None if ordered else _strides_there(low, region, made)
     turned = {} if steps is None else _turned(low, steps, outputs, placed)
     placed |= turned
@@ -143,8 +147,23 @@ def _strides_there(low: Lowering, region: Region, made: Sequence[Fill]) -> dict[
 
 
 _IN_ITS_ORDER = frozenset(
-    ["aten.flip.default", "aten.constant_pad_nd.default", "aten.copy.default", "aten.fill.Scalar", "aten.fill.Tensor", *POOLS]
-)  # fmt: skip
+    [
+        "aten.flip.default",
+        "aten.roll.default",
+        "aten.constant_pad_nd.default",
+        "aten.index.Tensor",
+        "aten.copy.default",
+        "aten.fill.Scalar",
+        "aten.fill.Tensor",
+        *POOLS,
+        *RESAMPLED,
+    ]
+)
+
+
+def in_other_order(node: Node) -> bool:
+    """Whether a result has a format for images or volumes, whatever the strides of its operands are."""
+    return node.kwargs.get("memory_format") in RANKS
 
 
 def _is_packed(node: Node) -> bool:
@@ -158,6 +177,8 @@ def _packed_anyhow(low: Lowering, region: Region) -> dict[Value, tuple]:
     packed = {v for v, x in held.items() if x.ordered}
     for n in region.nodes:
         new = _is_packed(n) or (n.op == CLONE and n.kwargs.get("memory_format") is torch.contiguous_format)  # fmt: skip
+        if in_other_order(n):
+            continue
         if new or all(v in packed for v in n.inputs if isinstance(v.type, TensorType)):
             packed.update(v for v in n.outputs if v not in held)
     return {v: strides(low.tensor(v)[1]) for v in region.outputs if v in packed}

@@ -56,7 +56,7 @@ from .groups import Group
 from .leaving import Indices
 from .parts import Parts
 from .storage import Storage
-from .values import Decline, Listed, Mem, Operand, Reg, strides
+from .values import Decline, Listed, Mem, Operand, strides
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -97,6 +97,9 @@ class Lowering(Storage):
         self.named: dict[str, str] = {}  # the functions of loop nests by their text
         self.calls: Counter[str] = Counter()  # and how often each is called
         self.asked: list[Call] = []  # what torch runs
+        self.leaving = frozenset(graph.outputs)
+        # Results that leave as torch made them: the number of the call, and of the result among those of the call.
+        self.own: dict[Value, tuple[int, int]] = {}
         self.native_ops = 0
         self.rewrites = lists.changes(graph)
         self.used = groups.used(graph)
@@ -128,10 +131,11 @@ class Lowering(Storage):
         boundary.require_contiguous(self, results)
         for v, x in zip(graph.outputs, results):
             if v not in self.private:
-                self.fail(self._unexpected(v, x, dict(zip(graph.outputs, results))))
+                self.fail(boundary.unexpected(self, v, x, dict(zip(graph.outputs, results))))
         results = boundary.apart_from_each_other(self, results)
         for i, (v, x) in enumerate(zip(graph.outputs, results)):
-            boundary.deliver(self, i, v, x, dests.get(i))
+            if v not in self.own:
+                boundary.deliver(self, i, v, x, dests.get(i))
         self._write_variables()
         if not calls.worth(self):
             op = self.asked[0].node.op
@@ -143,20 +147,6 @@ class Lowering(Storage):
         code.label("declined")
         code.line(f"ret i32 {text_code.declined(self, DECLINED, INTERRUPTED)}")
         return self._module()
-
-    def _unexpected(self, v: Value, x: Operand, results: dict[Value, Operand]) -> str:
-        """Whether a result is a tensor of the caller's without an index that says so."""
-        told = self.indices.get(v)
-        if x.alias == "false" or told is None:
-            return x.alias
-        if not isinstance(x, (Reg, Mem)) or (isinstance(x, Mem) and x.open):
-            return x.alias  # it leaves in a buffer
-        own = "false"
-        for index, numbers in told:
-            at = self.register(results[index]).text
-            for n in numbers:
-                own = self.code.do(f"or i1 {own}, {self.code.do(f'icmp eq i64 {at}, {n}')}")
-        return self.code.do(f"and i1 {x.alias}, {own}")
 
     def _write_variables(self) -> None:
         """Write what was assigned to variables; all that is read of them comes before the first write."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..graph.ir import Node
 from ..kernels.loop_ir import LONGEST, bound
 from ..kernels.planning import usual
+from .callees import without_gaps
 from .code import SIZE
 from .extents import alone
 from .groups import CAT, UPDATES
@@ -59,7 +60,9 @@ def place(low: Lowering, node: Node) -> Mem:
         if nbytes > COPIED and not isinstance(base, Fill):  # which is written either way
             raise Decline(f"an update of a part that copies {nbytes} bytes")
         low.copy(base, found)
-    return found if base.ordered else replace(found, dense=in_a_row(found.size))
+    # A part that is written keeps the gaps of what it is a part of.
+    gaps = node.op in UPDATES and isinstance(base, Mem) and not base.open and not without_gaps(base.size, base.stride)  # fmt: skip
+    return found if base.ordered and not gaps else replace(found, dense=in_a_row(found.size))
 
 
 def _base_place(low: Lowering, node: Node) -> Mem | None:
@@ -86,7 +89,12 @@ def _stack(low: Lowering, node: Node) -> Mem:
     for i, a in enumerate(node.args[0]):
         at = low.code.multiply(str(i), out.stride[d])
         low.copy(_as(low, low.operand(a), out.dtype), _part(low, out, size, stride, at))
-    return out
+    return _joined(low, node, out)
+
+
+def _joined(low: Lowering, node: Node, out: Mem) -> Mem:
+    """What ``out`` is when its parts are there: eager PyTorch may give the order of theirs to it."""
+    return out if all(low.operand(a).ordered for a in node.args[0]) else replace(out, dense=in_a_row(out.size))  # fmt: skip
 
 
 def _as(low: Lowering, x: Operand, dtype: str) -> Operand:
@@ -152,7 +160,7 @@ def _cat(low: Lowering, node: Node) -> Mem:
         if Part(node, number) not in low.parts.stored:
             low.copy(x, _part(low, out, x.size, out.stride, low.code.multiply(at, out.stride[d])))
         at = low.code.add(at, low.sizes.text(x.size[d]))
-    return out
+    return _joined(low, node, out)
 
 
 def _selected(low: Lowering, node: Node) -> tuple[int, str]:

@@ -10,6 +10,7 @@ that belongs to the program; outputs are new tensors.
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 @dataclass
 class Lowered:
     """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
-    how many buffers grow while it runs, and the texts that it knows. The nests, which people read, are not kept on disk (``plans``)."""
+    how many buffers grow while it runs, the texts that it knows, and the outputs that a call of torch gives (the number of the call, and of the result in it). The nests, which people read, are not kept on disk (``plans``)."""
 
     text: str
     kernels: list[Nest] | None
@@ -54,13 +55,14 @@ class Lowered:
     asked: list[Call]
     buffers: int
     texts: list[str]
+    own: dict[int, tuple[int, int]]
     _address: int = 0
 
     def address(self) -> int:
         """The address of the code, which is compiled once."""
         if not self._address:
-            imports, level = _imports(self.text), 2 if len(self.text) < LARGE else 1
-            self._address = jit.compile_module(self.text, ["run"], imports, level)["run"]
+            imports, levels = _imports(self.text), (2, 3) if len(self.text) < LARGE else (0, 1)
+            self._address = jit.compile_module(self.text, ["run"], imports, *levels)["run"]
         return self._address
 
 
@@ -82,7 +84,7 @@ class Native:
         self._calls = low.asked
         self._random = any(c.random for c in self._calls) or draws(low.text)
         self._tells, self._asks = tells(self._calls), asked(self._calls)
-        self._later = [c for c in self._calls if c.later]
+        self._later = [c for c in self._calls if c.copied]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
         self._pool = Pool(low.texts)
         arena = (ctypes.c_int64 * 3).from_address(self._slots[-1])
@@ -92,6 +94,9 @@ class Native:
             i: pool.maker(block, self._outputs[i], self._buffers, i in self._private)
             for i, block in self._blocks.items()
         }
+        for i, (call, k) in low.own.items():
+            self._blocks[i] = ctypes.c_int64()
+            self._leave[i] = functools.partial(self._calls[call].take, k)
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = (ctypes.c_int64 * 2)()

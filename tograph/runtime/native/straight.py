@@ -18,6 +18,7 @@ from . import (
     complex_parts,
     extents,
     groups,
+    list_memory,
     loop_nodes,
     outside,
     recursion,
@@ -27,7 +28,7 @@ from . import (
 )
 from .code import REGISTER, literal, memory
 from .groups import one_element
-from .values import Decline, Fill, Mem, Operand, Reg, strides, with_alias
+from .values import Decline, Fill, Listed, Mem, Operand, Reg, strides, with_alias
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -87,7 +88,10 @@ def _number(low: Lowering, node: Node) -> Operand:
     if node.op == "py.size":
         size = low.operand(node.args[0]).size
         return Reg(low.sizes.text(size[node.args[1]]), "i64")
-    args = [low.register(low.operand(a)) for a in node.args]
+    given = [a for a in node.args if a is not None]  # ``round(x, None)``
+    if node.op == "py.round" and len(given) > 1:
+        return outside.lower(low, node)
+    args = [low.register(low.operand(a)) for a in given]
     return low.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
 
 
@@ -95,6 +99,9 @@ def _choice(low: Lowering, node: Node) -> Operand:
     """One of several values, by its number: of numbers and one-element tensors in registers, else of places in memory."""
     number = low.numbers.number(low.register(low.operand(node.args[0])), "i64")
     if not all(map(one_element, (*node.outputs, *node.inputs))):
+        options = [low.operand(a) for a in node.args[1]]
+        if all(isinstance(x, Listed) for x in options):
+            return list_memory.chosen(low, number, options)
         return _chosen_place(low, number, node.args[1])
     found, *rest = [low.register(low.operand(a)) for a in node.args[1]]
     kind, text, alias = REGISTER[found.dtype], found.text, found.alias
@@ -109,7 +116,7 @@ def _choice(low: Lowering, node: Node) -> Operand:
 
 def _chosen_place(low: Lowering, number: str, values: Sequence[Value]) -> Mem:
     if not all(isinstance(v, Value) and isinstance(v.type, TensorType) for v in values):
-        raise Decline("a choice among lists or constants")
+        raise Decline("a choice among lists and others, or constants")
     found, *rest = [low.memory(low.operand(a)) for a in values]
     pointer, alias, owners, dense = found.pointer, found.alias, found.owners, found.dense
     for i, x in enumerate(rest, 1):
@@ -146,6 +153,8 @@ def _computed(low: Lowering, node: Node) -> None:
 
 def _in_order(low: Lowering, node: Node) -> bool:
     """Whether eager PyTorch makes a contiguous tensor: ``zeros_like`` and its kind take the order of dims from their argument."""
+    if loop_nodes.in_other_order(node):
+        return False
     kept = node.kwargs.get("memory_format") in (None, torch.preserve_format)
     if not kept or not node.op.split(".")[1].endswith("_like"):
         return True

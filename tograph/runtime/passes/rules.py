@@ -7,7 +7,7 @@ at the end has the keyword arguments, all of them; ``ANY`` matches any. The righ
 Laws. A rule holds for every value of every dtype: infinities, -0.0, overflow of integers, NaN (whose payload may differ). The
 driver applies it only where the type of the result is that of what it replaces, so promotion cannot slip in.
 Strides may differ only for ``layout`` rules, which hold where nobody sees strides: not for results, and not in a
-graph with an op of ``STRIDED``. The right side is never dearer. No rule turns another one's right side back. ``when`` narrows a rule to dtypes.
+graph with an op of ``STRIDED``. An ``elementwise`` rule is one of them where ``x`` may have gaps between its elements, which a new tensor has not. The right side is never dearer. No rule turns another one's right side back. ``when`` narrows a rule to dtypes.
 Not rules, because they are not exact: x + 0 on floats (-0.0 + 0 is 0.0), x * 0 (NaN, infinity, -0.0), x - x, x / x,
 pow(x, 3) (half-precision kernels round once, x * x * x rounds twice).
 """
@@ -38,6 +38,7 @@ class Rule(NamedTuple):
     when: Callable[[Type], bool] = lambda kind: True
     layout: bool = False  # the right side may have other strides
     apart: bool = False  # the left side is a view, and the right side none of the same tensor
+    elementwise: bool = False  # it may where it has gaps
 
 
 def integers(kind: Type) -> bool:
@@ -70,27 +71,27 @@ def tensors(kind: Type) -> bool:
 
 RULES = [
     # x * 1 = x,  x / 1 = x,  x ** 1 = x
-    Rule(("aten.mul.Tensor", "x", 1), "x", real),
-    Rule(("aten.mul.Scalar", "x", 1), "x", real),
-    Rule(("aten.div.Tensor", "x", 1), "x", floats),
-    Rule(("aten.pow.Tensor_Scalar", "x", 1), "x"),
+    Rule(("aten.mul.Tensor", "x", 1), "x", real, elementwise=True),
+    Rule(("aten.mul.Scalar", "x", 1), "x", real, elementwise=True),
+    Rule(("aten.div.Tensor", "x", 1), "x", floats, elementwise=True),
+    Rule(("aten.pow.Tensor_Scalar", "x", 1), "x", elementwise=True),
     # x ** 2 = x * x: torch computes it so
     Rule(("aten.pow.Tensor_Scalar", "x", 2), ("aten.mul.Tensor", "x", "x"), floats),
     # x - 0 = x;  x + 0 = x for integers only
-    Rule(("aten.sub.Tensor", "x", 0), "x"),
-    Rule(("aten.add.Tensor", "x", 0), "x", integers),
+    Rule(("aten.sub.Tensor", "x", 0), "x", elementwise=True),
+    Rule(("aten.add.Tensor", "x", 0), "x", integers, elementwise=True),
     # x + -y = x - y
     Rule(("aten.add.Tensor", "x", ("aten.neg.default", "y")), ("aten.sub.Tensor", "x", "y"), real),
     # -(-x) = x,  not not x = x,  ~~x = x
-    Rule(("aten.neg.default", ("aten.neg.default", "x")), "x", real),
-    Rule(("aten.logical_not.default", ("aten.logical_not.default", "x")), "x", truths),
-    Rule(("aten.bitwise_not.default", ("aten.bitwise_not.default", "x")), "x"),
+    Rule(("aten.neg.default", ("aten.neg.default", "x")), "x", real, elementwise=True),
+    Rule(("aten.logical_not.default", ("aten.logical_not.default", "x")), "x", truths, elementwise=True),
+    Rule(("aten.bitwise_not.default", ("aten.bitwise_not.default", "x")), "x", elementwise=True),
     # ||x|| = |x|,  relu(relu(x)) = relu(x)
     Rule(("aten.abs.default", ("aten.abs.default", "x")), ("aten.abs.default", "x")),
     Rule(("aten.relu.default", ("aten.relu.default", "x")), ("aten.relu.default", "x")),
     # x and x = x,  x or x = x
-    Rule(("aten.logical_and.default", "x", "x"), "x", truths),
-    Rule(("aten.logical_or.default", "x", "x"), "x", truths),
+    Rule(("aten.logical_and.default", "x", "x"), "x", truths, elementwise=True),
+    Rule(("aten.logical_or.default", "x", "x"), "x", truths, elementwise=True),
     # a copy of x into y's memory is x;  a clone is x
     Rule(("aten.copy.default", "y", "x"), "x", tensors, layout=True),
     Rule(("aten.clone.default", "x"), "x", tensors, layout=True),

@@ -10,11 +10,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ops import lookup
 from ..graph.rewrite import Renaming, same_value
 from .aliasing import Storages, leaving
 from .rules import ANY, RULES, STRIDED, Rule
 
 BUDGET = 4
+# Views that may leave gaps between the elements they show.
+_CUTS = frozenset(["select", "slice", "expand", "diagonal", "as_strided", "real", "imag", "view_as_real", "unfold", "narrow", "split", "split_with_sizes", "unbind", "chunk"])  # fmt: skip
+# What takes its strides, gaps and all, from its first operand.
+_KEEPING = frozenset(f"aten.{n}.default" for n in ("select_scatter", "slice_scatter", "diagonal_scatter"))  # fmt: skip
 _BY_OP: dict[str, list[Rule]] = {}
 for _rule in RULES:
     _BY_OP.setdefault(_rule.left[0], []).append(_rule)
@@ -24,32 +29,53 @@ Bindings = dict[str, Any]
 
 def simplify(graph: Graph) -> Graph:
     """``graph`` with the rules applied."""
-    known = _Known(Storages(graph), leaving(graph), not _sees_strides(graph))
-    _simplify(graph, known)
+    kept = {n.args[0] for n in all_nodes(graph) if n.op in _KEEPING}
+    _simplify(graph, Storages(graph), Layouts(not _sees_strides(graph), kept, leaving(graph)))
     return graph
 
 
-class _Known(NamedTuple):
-    """``left``: see ``aliasing.leaving``. ``layout``: whether strides do not matter inside."""
+class Layouts(NamedTuple):
+    """Whether strides are ``free`` where no result has them, the values whose strides another op takes over, and those that are ``left`` to outside, see ``aliasing.leaving``."""
 
-    storages: Storages
+    free: bool
+    kept: set[Value]
     left: set[Value]
-    layout: bool
+
+    def may_differ(self, rule: Rule, old: Value, new: Any, storages: Storages) -> bool:
+        """Whether ``new`` may have the place of ``old`` as far as strides go, and memory that both share with others."""
+        if rule.apart and old in self.left:
+            return False
+        if rule.elementwise and not (isinstance(new, Value) and _may_have_gaps(new)):
+            return True
+        if not (rule.layout or rule.elementwise):
+            return True
+        if not self.free or storages.returned(old):
+            return False
+        return old not in self.kept or not (isinstance(new, Value) and _may_have_gaps(new))
+
+
+def _may_have_gaps(x: Value) -> bool:
+    """Whether there may be gaps between the elements of a tensor: of an input, or what views show of one or by a cut."""
+    while x.node is not None and not x.node.regions and lookup(x.node.op).aliases:
+        if x.node.op.split(".")[1] in _CUTS or not x.node.inputs:
+            return True
+        x = x.node.inputs[0]
+    return x.node is None or bool(x.node.regions)
 
 
 def _sees_strides(graph: Graph) -> bool:
     return any(node.op.startswith(STRIDED) for node in all_nodes(graph))
 
 
-def _simplify(graph: Graph, known: _Known) -> None:
+def _simplify(graph: Graph, storages: Storages, layouts: Layouts) -> None:
     names, nodes = Renaming(), []
     for node in graph.nodes:
         names.apply(node)
         for region in node.regions.values():
-            _simplify(region, known)
+            _simplify(region, storages, layouts)
         found: Any = node
         for _ in range(BUDGET):
-            made = _rewritten(found, known)
+            made = _rewritten(found, storages, layouts)
             if made is None:
                 break
             found = made[0]
@@ -64,20 +90,17 @@ def _simplify(graph: Graph, known: _Known) -> None:
     names.outputs(graph)
 
 
-def _rewritten(node: Node, known: _Known) -> tuple[Any] | None:
+def _rewritten(node: Node, storages: Storages, layouts: Layouts) -> tuple[Any] | None:
     """What one rule makes of a node: a value, a constant or a node; None when no rule applies."""
-    storages = known.storages
     for rule in _BY_OP.get(node.op, ()):
         found: Bindings = {}
-        if rule.layout and (not known.layout or storages.returned(node.outputs[0])):
-            continue
-        if rule.apart and node.outputs[0] in known.left:
-            continue
         if not _matches_node(rule.left, node, found) or not rule.when(node.outputs[0].type):
             continue
         if isinstance(rule.right, tuple):
-            return (_made(rule.right, node, found, known),)
+            return (_made(rule.right, node, found, storages),)
         result = found[rule.right] if isinstance(rule.right, str) else rule.right
+        if not layouts.may_differ(rule, node.outputs[0], result, storages):
+            continue
         if _may_stand(node.outputs[0], result, storages):
             return (result,)
     return None
@@ -89,14 +112,12 @@ def _may_stand(old: Value, new: Any, storages: Storages) -> bool:
     return type(new) is getattr(old.type, "kind", None)
 
 
-def _made(right: tuple, node: Node, found: Bindings, known: _Known) -> Node:
+def _made(right: tuple, node: Node, found: Bindings, storages: Storages) -> Node:
     args = tuple(found[a] if isinstance(a, str) else a for a in right[1:])
     made = Node(
         right[0], args, None, (node.outputs[0].type,), location=node.location, grad=node.grad
     )
-    known.storages.join(made.outputs[0], node.outputs[0])
-    if node.outputs[0] in known.left:
-        known.left.add(made.outputs[0])
+    storages.join(made.outputs[0], node.outputs[0])
     return made
 
 

@@ -135,6 +135,10 @@ class Root:
     joined: list[Any] = field(default_factory=list)
     # By node and output: the tensors that stand for leaves which regions made, see ``autodiff.given_leaves``.
     tokens: dict[Node, dict[int, list[Any]]] = field(default_factory=dict)
+    # Of loops, by the output: which places of the state an iteration moves such leaves between.
+    moves: dict[Node, dict[int, list[Any]]] = field(default_factory=dict)
+    # The leaves in the regions that the tokens stand for.
+    token_leaves: dict[Node, dict[int, set[Value]]] = field(default_factory=dict)
     gives_leaf: dict[Value, Any] = field(
         default_factory=dict
     )  # by output: whether it is such a leaf
@@ -190,7 +194,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.starts,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.token_leaves, self.moves, self.starts,
             self.packed, self.parts, self.reread,
         ):  # fmt: skip
             noted.clear()

@@ -55,26 +55,66 @@ def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
             leads[node] = True
             found.append(node)
     here = current_graph()
+    if any(map(_is_past, found)):
+        comes = _behind(outputs)
+        found = [node for node in found if node in comes or _is_past(node)]
     if here.root.freed:
         _refuse(found, outputs, here)
     return found
 
 
+def _behind(outputs: Sequence[torch.Tensor]) -> set[Any]:
+    """The nodes that ``outputs`` lead to."""
+    seen, todo = set(), [x.grad_fn for x in outputs]
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [n for n, _ in _following(node)]
+    return seen
+
+
+def _following(node: Any) -> Sequence[Edge]:
+    """The edges that a gradient goes on by: from the state of a loop to what that was computed from before the loop, which is nothing for a leaf."""
+    told = getattr(node, "told", None)
+    if told is None:
+        return node.next_functions
+    own = [e for e in node.next_functions if not _is_past(e[0])]
+    past = next((n for n, _ in node.next_functions if _is_past(n)), None)
+    if told.leaf or past is None:
+        return own
+    some = node.earlier.come_to([told.name])
+    return [*own, *(e for e, comes in zip(past.next_functions, some, strict=True) if comes)]
+
+
+def _is_past(node: Any) -> bool:
+    """Whether a node stands for the way from the state of a loop to what was before it."""
+    return hasattr(node, "earlier") and not hasattr(node, "told")
+
+
 def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGraph) -> None:
     """An error where one of the nodes on the ways from ``outputs`` may be freed."""
     branches: dict[Graph, list[Any]] = {}
+    before = []
     for node in nodes:
         if not saves(node):
             continue
         graph = _freed_in(node, here)
         if graph is here:
-            raise RuntimeError(MESSAGE)
-        if graph is not None:
+            before.append(node)
+        elif graph is not None:
             branches.setdefault(graph.graph, []).append(node)
     for branch, freed in branches.items():
         reached = {node for x in outputs for node, _ in _history(x, branch)}
         if not reached.isdisjoint(freed):
             raise RuntimeError(MESSAGE)
+    if before:
+        AGAIN(outputs, before)
+
+
+def AGAIN(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
+    """An error of the runs in which a gradient of ``outputs`` comes to ``nodes``, which are freed. Set by ``autodiff``."""
+    raise RuntimeError(MESSAGE)
 
 
 def free(nodes: Collection[Any], outputs: Sequence[torch.Tensor]) -> None:
@@ -119,7 +159,7 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
         x = graph.sources.get(v)
         if x is None or v.node is None or getattr(x, "mixed_", ""):  # a leaf has nothing to free
             continue
-        if any(_refuses(*e, graph) for e in _history(x)):
+        if any(_refuses(*e, graph) for e in _history(x, past=False)):
             made[v] = graph.emit("tg.identity", v, True, type=v.type)
     return [made.get(v, v) for v in outputs]
 
@@ -127,7 +167,7 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
 def is_over(value: Value, graph: FuncGraph) -> bool:
     """Whether the history of a value is freed, here or in all regions that may give it."""
     x = graph.sources.get(value)
-    here = x is not None and any(_refuses(*e, graph) for e in _history(x))
+    here = x is not None and any(_refuses(*e, graph) for e in _history(x, past=False))
     return here or _is_freed_within(value)
 
 
@@ -146,8 +186,8 @@ def agree(regions: Sequence[Graph]) -> None:
                 r.outputs[i] = r.outputs[i].node.args[0]
 
 
-def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
-    """The nodes behind a tensor, each with the outputs of it that are used; where a ``branch`` ran, those behind what it gives."""
+def _history(x: torch.Tensor, branch: Graph | None = None, past: bool = True) -> Iterator[Edge]:
+    """The nodes behind a tensor, each with the outputs of it that are used; where a ``branch`` ran, those behind what it gives. ``past``: also before the loop."""
     seen, todo = set(), [(x.grad_fn, x.output_nr)]
     while todo:
         edge = todo.pop()
@@ -156,9 +196,8 @@ def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
         seen.add(edge)
         yield edge
         source: Any = edge[0]
-        if (told := getattr(source, "told", None)) is not None and told.leaf:
-            continue  # the state of a loop, which stands for a leaf: see ``histories``
-        call, following = getattr(source, "call", None), source.next_functions
+        call = getattr(source, "call", None)
+        following = _following(source) if past or not hasattr(source, "told") else ()
         if call is not None and source.indices:
             at = source.indices[edge[1]]
             taken = branch is not None and branch in call.node.regions.values()

@@ -1,0 +1,54 @@
+"""Writing the nodes that stand for one op, with its line and the type of its first operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.ir import Node, Value
+from ..graph.types import TensorType
+
+
+class Formula:
+    """Writes nodes behind ``nodes`` in the place of ``node``, whose tensors have the type of ``x``."""
+
+    def __init__(self, node: Node, x: Value, nodes: list[Node]):
+        assert isinstance(x.type, TensorType)
+        self.node, self.nodes, self.kind = node, nodes, x.type
+
+    def do(self, op: str, *args: Any, shape: Sequence[int | None] | None = None, **kwargs: Any) -> Value:  # fmt: skip
+        """The result of an op; of the largest shape among its operands where none is given."""
+        if shape is None:
+            kinds = [a.type for a in args if isinstance(a, Value)]
+            shapes = [k.shape for k in kinds if isinstance(k, TensorType)]
+            shape = max(shapes, key=lambda s: math.prod(n for n in s if n is not None))
+        kind = TensorType(self.kind.dtype, tuple(shape), self.kind.device)
+        return self._made(f"aten.{op}", args, kwargs, kind)
+
+    def arranged(self, x: Value, like: Value) -> Value:
+        """A tensor in the memory format of another one, as torch's kernels have it."""
+        assert isinstance(x.type, TensorType)
+        return self._made("tg.arranged", (x, like), {}, x.type)
+
+    def view(self, x: Value, *shape: int) -> Value:
+        return self.do("view.default", x, list(shape), shape=shape)
+
+    def inverse_root(self, variance: Value, eps: float) -> Value:
+        """``1 / sqrt(variance + eps)``"""
+        root = self.do("sqrt.default", self.do("add.Tensor", variance, eps))
+        return self.do("reciprocal.default", root)
+
+    def _made(self, op: str, args: Any, kwargs: Any, kind: TensorType) -> Value:
+        made = Node(op, args, kwargs, [kind], location=self.node.location, grad=self.node.grad)
+        self.nodes.append(made)
+        return made.outputs[0]
+
+
+def of_one_type(node: Node) -> bool:
+    """Whether all operands are tensors of one type, of 32 or 64 bits, with sizes that are known and elements."""
+    kinds = [v.type for v in node.inputs]
+    if not all(isinstance(k, TensorType) and None not in k.shape for k in kinds):
+        return False
+    dtypes = {k.dtype for k in kinds}
+    return len(dtypes) == 1 and kinds[0].dtype.is_floating_point and kinds[0].dtype.itemsize >= 4 and 0 not in kinds[0].shape  # fmt: skip
