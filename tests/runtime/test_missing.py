@@ -50,3 +50,21 @@ def test_only_the_path_that_was_taken_counts(f):
         y = g(leaf(1, 2, 3))
         with pytest.raises(RuntimeError, match="floor_divide is not implemented"):
             y.sum().backward()
+
+
+@torch.library.custom_op("tograph_missing::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_an_op_of_a_library_that_has_no_gradient():
+    x = leaf(1, -2)
+    y, z = tg.function(lambda x: (x * 3, twice(x)))(x)
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], torch.full_like(x, 3))
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        z.sum().backward()

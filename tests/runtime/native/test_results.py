@@ -289,3 +289,43 @@ def test_what_is_made_like_a_turned_tensor_and_written_lies_as_in_eager(name):
     for _ in range(3):
         want, got = f(m), g(m)
         assert torch.equal(got, want) and got.stride() == want.stride() == inside[0]
+
+
+def written_where_it_looks(x):
+    z = x.clone()
+    a, b = z[0], z[1:]
+    z[0], z[1:] = 5, 7
+    return z, a, b
+
+
+def written_behind_a_branch(x):
+    z = x * 2
+    v = z[0]
+    if x.sum() > 0:
+        v.add_(1)
+    z[0] = 3
+    return [z], v
+
+
+@pytest.mark.parametrize("f", [written_where_it_looks, written_behind_a_branch])
+def test_a_view_of_a_place_that_was_written_stays_one(f):
+    g = tg.function(f)
+    for n in (1.0, 1.0, -1.0):
+        for h in (f, g):
+            leaves = torch.utils._pytree.tree_leaves(h(torch.full((3,), n)))
+            whole = max(leaves, key=torch.numel)
+            whole.fill_(9)
+            assert all((x == 9).all() for x in leaves)
+
+
+def test_views_of_an_argument_that_branches_turn_around():
+    def f(x, y):
+        for _ in range(2):
+            x = x + 1
+            if x.sum() > 0:
+                y = y.permute(*range(y.dim())[::-1])
+        return y
+
+    y = torch.arange(6.0).view(2, 3)
+    for x in (torch.ones(2), -torch.ones(2), torch.full((2,), -1.5)):
+        assert torch.equal(tg.function(f)(x, y), f(x, y))

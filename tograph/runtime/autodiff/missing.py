@@ -55,9 +55,10 @@ def _error_of(outputs: Sequence[Any]) -> Exception | None:
     node, nodes = outputs[0].grad_fn, current_graph().graph.nodes
     mark = len(nodes)
     places = {x.output_nr: x for x in outputs}
+    run = node if callable(node) else node.apply  # of an op that Python code has registered
     try:
         with torch.no_grad():
-            node(*(zeros_like(places[i]) if i in places else None for i in range(max(places) + 1)))
+            run(*(zeros_like(places[i]) if i in places else None for i in range(max(places) + 1)))
     except RuntimeError as error:  # NotImplementedError is one
         return error if is_missing(error) else None
     finally:

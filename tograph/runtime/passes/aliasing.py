@@ -6,14 +6,50 @@ outputs of branches); they are in one object class when they may be the very sam
 when one is an input of the whole graph: then somebody can write into it later, or see that two results are one.
 
 The rule for every pass that puts one value in the place of another is ``merge``: what is returned keeps its own
-storage, as the plain program has it, so that ``return x + 1, x + 1`` gives two tensors.
+storage, as the plain program has it, so that ``return x + 1, x + 1`` gives two tensors. ``leaving`` says it in the order of a run: which values
+results are, hold or are views of.
 """
 
 from __future__ import annotations
 
-from ..graph.ir import Graph, Node, Value
+from typing import Any
+
+from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import lookup
 from ..graph.rewrite import holds_tensors, is_torch_op, lead
+
+
+def leaving(graph: Graph) -> set[Value]:
+    """The values whose storage is that of an output of the whole graph, or what Python code outside may keep: what is written later is seen in both."""
+    sources: dict[Value, list[Any]] = {}
+    todo: list[Any] = list(graph.outputs)
+    for node in all_nodes(graph):
+        if not node.regions and lookup(node.op).effects.io and lookup(node.op).aliases:
+            todo += node.inputs
+        for name, region in node.regions.items():
+            for k, (arg, inner) in enumerate(zip(node.args[lead(node) :], region.inputs)):
+                sources[inner] = [arg]
+                if name == "body" and node.op == "While" and k < len(region.outputs):
+                    sources[inner].append(region.outputs[k])
+    found: set[Value] = set()
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Value) and value not in found and holds_tensors(value.type):
+            found.add(value)
+            todo += _behind(value, sources)
+    return found
+
+
+def _behind(value: Value, sources: dict[Value, list[Any]]) -> list[Any]:
+    """What a value is, holds or is a view of."""
+    node = value.node
+    if node is None:
+        return sources.get(value, [])
+    if not node.regions:
+        return node.inputs if lookup(node.op).aliases else []
+    regions = [region for name, region in node.regions.items() if name != "cond"]
+    found: list[Any] = [r.outputs[value.index] for r in regions if value.index < len(r.outputs)]
+    return found + [r.inputs[value.index] for r in regions if node.op == "While"]
 
 
 class _Classes:

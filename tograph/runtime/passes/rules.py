@@ -37,6 +37,7 @@ class Rule(NamedTuple):
     right: Any
     when: Callable[[Type], bool] = lambda kind: True
     layout: bool = False  # the right side may have other strides
+    apart: bool = False  # the left side is a view, and the right side none of the same tensor
     elementwise: bool = False  # it may where it has gaps
 
 
@@ -107,9 +108,9 @@ RULES = [
     Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "b", "a"), "x"),
     Rule(("aten.expand.default", "x", ANY), "x", tensors),
     # what was written in a place is what a look there shows
-    Rule(("aten.select.int", ("aten.select_scatter.default", "x", "v", "d", "i"), "d", "i"), "v"),
-    Rule(("aten.slice.Tensor", ("aten.slice_scatter.default", "x", "v", "d", "a", "b"), "d", "a", "b"), "v"),
-    Rule(("aten.slice.Tensor", ("aten.slice_scatter.default", "x", "v", "d", "a", "b", "s"), "d", "a", "b", "s"), "v"),
+    Rule(("aten.select.int", ("aten.select_scatter.default", "x", "v", "d", "i"), "d", "i"), "v", apart=True),
+    Rule(("aten.slice.Tensor", ("aten.slice_scatter.default", "x", "v", "d", "a", "b"), "d", "a", "b"), "v", apart=True),
+    Rule(("aten.slice.Tensor", ("aten.slice_scatter.default", "x", "v", "d", "a", "b", "s"), "d", "a", "b", "s"), "v", apart=True),
     # what was there before written back
     Rule(("aten.select_scatter.default", "x", ("aten.select.int", "x", "d", "i"), "d", "i"), "x"),
     Rule(("aten.slice_scatter.default", "x", ("aten.slice.Tensor", "x", "d", "a", "b"), "d", "a", "b"), "x"),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import lookup
 from ..graph.rewrite import Renaming, same_value
-from .aliasing import Storages
+from .aliasing import Storages, leaving
 from .rules import ANY, RULES, STRIDED, Rule
 
 BUDGET = 4
@@ -30,18 +30,21 @@ Bindings = dict[str, Any]
 def simplify(graph: Graph) -> Graph:
     """``graph`` with the rules applied."""
     kept = {n.args[0] for n in all_nodes(graph) if n.op in _KEEPING}
-    _simplify(graph, Storages(graph), Layouts(not _sees_strides(graph), kept))
+    _simplify(graph, Storages(graph), Layouts(not _sees_strides(graph), kept, leaving(graph)))
     return graph
 
 
 class Layouts(NamedTuple):
-    """Whether strides are ``free`` where no result has them, and the values whose strides another op takes over."""
+    """Whether strides are ``free`` where no result has them, the values whose strides another op takes over, and those that are ``left`` to outside, see ``aliasing.leaving``."""
 
     free: bool
     kept: set[Value]
+    left: set[Value]
 
     def may_differ(self, rule: Rule, old: Value, new: Any, storages: Storages) -> bool:
-        """Whether ``new`` may have the place of ``old`` as far as strides go."""
+        """Whether ``new`` may have the place of ``old`` as far as strides go, and memory that both share with others."""
+        if rule.apart and old in self.left:
+            return False
         if rule.elementwise and not (isinstance(new, Value) and _may_have_gaps(new)):
             return True
         if not (rule.layout or rule.elementwise):

@@ -178,9 +178,19 @@ def _table(index: Value) -> list[int] | None:
 
 
 def _place(x: Outer | None, outer: list[Outer | None]) -> int:
-    if x not in outer:
-        outer.append(x)
-    return outer.index(x)
+    for i, o in enumerate(outer):
+        if _same_place(x, o):
+            return i
+    outer.append(x)
+    return len(outer) - 1
+
+
+def _same_place(x: Outer | None, y: Outer | None) -> bool:
+    """Whether both are one view of one tensor; sizes, which the run may know, follow from its steps."""
+    if x is None or y is None:
+        return x is y
+    steps = [[(v.func, v.args, v.kwargs, v.index) for v in chain] for _, chain in (x, y)]
+    return x[0] is y[0] and steps[0] == steps[1]
 
 
 def _outer(x: SymTensor) -> Outer | None:
