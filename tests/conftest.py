@@ -46,7 +46,7 @@ def quickly_compiled(request, monkeypatch):
     monkeypatch.setattr(
         jit,
         "_compile",
-        lambda text, level: library.compile(text, 0, cpu.name, cpu.features, selection=0),
+        lambda text, *levels: library.compile(text, 0, cpu.name, cpu.features, selection=0),
     )
 
 

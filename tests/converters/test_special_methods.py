@@ -116,3 +116,43 @@ def test_changes_of_outer_containers_by_functions_of_operator():
         want, got = f(X, native), converted(X)
         assert torch.equal(got[0], want[0]) and got[1] == want[1]
         assert vars(g) == vars(native)
+
+
+class Rows:
+    def __init__(self, x):
+        self.items = []
+        for v in x:
+            if v > 0:
+                self.items.append(v.item())
+
+
+class Sequence(Rows):
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        if i >= len(self.items):
+            raise IndexError(i)
+        return self.items[i]
+
+
+class Iterable(Rows):
+    def __iter__(self):
+        for v in self.items:
+            if v > 1:
+                yield v * 2
+
+
+class Reversible(Rows):
+    def __reversed__(self):
+        return [v + 1 for v in reversed(self.items)]
+
+
+def test_items_of_users_classes_are_looked_for_and_turned_around():
+    def f(x):
+        a, b, c = Sequence(x), Iterable(x), Reversible(x)
+        found = 2.0 in a, x[0].item() in a, 9 in a, 4.0 in b, 2.0 in b
+        return found, [v + 1 for v in reversed(a)], list(reversed(a)), reversed(c)
+
+    same(f, X)
+    same(f, -X)

@@ -1,5 +1,7 @@
 """Lists whose length depends on data, with leaves that the function made among their items: native against `tg.function`."""
 
+from collections import deque
+
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
@@ -98,7 +100,32 @@ def on_some_paths_of_branches_in_each_other(x, n):
     return found
 
 
-PROGRAMS = [the_path_of_a_descent, before_each_step, some_of_them, taken_out_and_replaced, in_front_and_turned, in_a_comprehension, in_loops_in_each_other, in_two_lists_that_change_places, what_has_none, on_some_paths_of_branches_in_each_other]  # fmt: skip
+def in_tuples_and_objects(x, n):
+    class Step:
+        def __init__(self, w, of):
+            self.w, self.of = w, of
+
+    w, found, steps, last = leaf(x), [], [], deque(maxlen=2)
+    for i in range(n):
+        w = leaf(w * 2)
+        found.append((w, i, x * i))
+        steps.append({"w": w, "of": x.detach()})
+        last.append(w)
+    return [f[0] for f in found], found, steps, last, Step(w, found)
+
+
+def read_again(x, n):
+    found = [leaf(x)]
+    for i in range(n):
+        found.append(leaf(x * i))
+    best = found[-1]
+    for w in found:
+        if w.sum() > best.sum():
+            best = w
+    return found[-1], best, [w for w in found if w.sum() > 1], found
+
+
+PROGRAMS = [the_path_of_a_descent, before_each_step, some_of_them, taken_out_and_replaced, in_front_and_turned, in_a_comprehension, in_loops_in_each_other, in_two_lists_that_change_places, what_has_none, on_some_paths_of_branches_in_each_other, in_tuples_and_objects, read_again]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -107,6 +134,10 @@ def test_which_items_are_leaves(program):
     for n in map(torch.tensor, (0, 1, 3)):
         rows = []
         for f in (converted, program):
-            outs = tree_leaves(f(torch.tensor([1.0, 2.0]), n))
+            outs = [
+                x
+                for x in tree_leaves(f(torch.tensor([1.0, 2.0]), n))
+                if isinstance(x, torch.Tensor)
+            ]
             rows.append([(x.detach(), x.requires_grad, x.is_leaf) for x in outs])
         torch.testing.assert_close(*rows)

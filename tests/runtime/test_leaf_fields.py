@@ -349,9 +349,33 @@ def asked_of_what_changes_places(a, n):
     for _ in range(n):
         if v.requires_grad:
             energy(v).backward()
+        if v.grad is not None:
             k = k + 1
         w, v = v, w
     return w.requires_grad, v.is_leaf, k
+
+
+def asked_of_what_earlier_iterations_made(a, n):
+    w = v = a.detach().clone()
+    k = 0
+    for _ in range(n):
+        if w.requires_grad:
+            v = leaf(a * 0.3)
+            energy(w).backward()
+            if w.grad is not None:
+                k = k + 1
+        w = leaf(w)
+    return w.requires_grad, v.requires_grad, k
+
+
+def asked_of_some_of_several(a, n):
+    pair, k = (leaf(a), a.detach() * 2), 0
+    for _ in range(n):
+        (pair[0] * pair[1]).sum().backward()
+        if pair[1].requires_grad:
+            k = k + 1
+        pair = leaf(pair[0] * 0.9), pair[1] * 2
+    return pair[0].requires_grad, pair[1].requires_grad, k
 
 
 def made_in_a_branch(a, n):

@@ -32,6 +32,7 @@ from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import growing_lists, members, tables, text_options
+from .call_rules import DECIDING
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
@@ -215,11 +216,29 @@ def _among(x, items, by_method=True):
 def _object_contains(items, x):
     """What the ``__contains__`` of a user's class says, converted; Python's own of any other."""
     method = method_of(items, "__contains__")
+    if method is None and _is_gone_over(items):
+        return call(_is_among, items, x)
     if method is None:
         _note(x, items)
         return x in items
     found = truth(call(method, items, x), "in")
     return found if is_staged(found) else call(bool, found)
+
+
+def _is_gone_over(x: Any) -> bool:
+    """Whether the user's own code gives the items, and Python goes over them."""
+    by_index = method_of(x, "__getitem__") is not None and not hasattr(type(x), "__iter__")
+    return not hasattr(type(x), "__contains__") and (by_index or method_of(x, "__iter__") is not None)  # fmt: skip
+
+
+def _is_among(items, x):
+    for item in items:  # noqa: SIM110  a loop that stops
+        if item is x or item == x:
+            return True
+    return False
+
+
+DECIDING.add(_is_among)
 
 
 def _note(x, items) -> None:

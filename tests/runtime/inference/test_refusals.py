@@ -189,3 +189,35 @@ def test_small_stand_ins_do_not_refuse_a_size():
     x = torch.tensor([[True, False, True, False]])
     f = tg.function(lambda x: ((x + 0j) @ (x + 0j).mT, (x + 0j).trace(), (x + 0).topk(3)[0]))
     torch.testing.assert_close(f(x), f.python_function(x))
+
+
+ROW = torch.tensor([[0]])
+UNREAD = {
+    "a write of more elements": lambda x, y: x.clone().add_(y),
+    "a comparison in place": lambda x, y: x.clone().gt_(y),
+    "a write of other elements by a view": lambda x, y: x.clone()[:2].add_(y.t()),
+    "fill_ with a row": lambda x, y: x.clone().fill_(y[0]),
+    "index_select by a matrix": lambda x, y: x.index_select(0, ROW),
+    "bucketize by a matrix": lambda x, y: torch.bucketize(x, y),
+    "unique of no such dim": lambda x, y: x.unique(dim=4),
+    "select_scatter": lambda x, y: x.select_scatter(y, 0, 0),
+    "slice_scatter": lambda x, y: x.slice_scatter(y[0, :2]),
+    "data that is no tensor": lambda x, y: setattr(x.clone(), "data", 5),
+}
+
+
+@pytest.mark.parametrize("name", sorted(UNREAD))
+@pytest.mark.parametrize("staged", [False, True])
+def test_what_does_not_fit_is_refused_also_where_nobody_reads_the_result(name, staged):
+    def f(x, y):
+        if not staged or x.sum() > 0:
+            UNREAD[name](x, y)
+        return x * 2
+
+    errors = []
+    for g in (f, tg.function(f)):
+        with pytest.raises((RuntimeError, IndexError, TypeError)) as caught:
+            g(FLOATS, torch.ones(2, 3))
+        errors.append(caught.value)
+    assert isinstance(errors[1], type(errors[0]))
+    assert str(errors[1]).startswith(str(errors[0]).splitlines()[0])

@@ -73,7 +73,7 @@ def test_parts_compute_what_the_whole_computes(locked, tmp_path, monkeypatch):
     if locked:
         monkeypatch.setattr(jit, "_llvm", lambda: None)
     compiled = jit._compile
-    monkeypatch.setattr(jit, "_compile", lambda t, n: number.append(1) or compiled(t, n))
+    monkeypatch.setattr(jit, "_compile", lambda t, *n: number.append(1) or compiled(t, *n))
     expected = 11
     for first in (3, 7):
         expected += first

@@ -1,5 +1,7 @@
 """Lists that begin empty get the kind of items that their users take them for."""
 
+from collections import defaultdict
+
 import pytest
 import torch
 
@@ -118,3 +120,24 @@ def test_one_empty_list_serves_as_several():
         assert [r.tolist() for r in rows] == [[n, n]]
         assert (size, list(none)) == (0, [])
     assert program.level == "native", program.reason
+
+
+def groups(x, y):
+    """The first item of each group is put in a list of lists of which nobody knows yet what they hold: of ints, and of floats."""
+    pairs, values = {}, defaultdict(list)
+    for k, v in zip(x.tolist(), y.tolist()):
+        pairs.setdefault(k, []).append((k, v))
+        values[k].append(v)
+        if len(values[k]) > 2:
+            values[k].pop(0)
+    return pairs, dict(values)
+
+
+def test_groups_that_begin_empty():
+    g = tg.function(groups)
+    for seed in range(4):
+        gen = torch.Generator().manual_seed(seed)
+        given = torch.randint(0, 3, (6,), generator=gen), torch.randn(6, generator=gen)
+        assert g(*given) == groups(*given)
+    (cf,) = g.concrete_functions
+    assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")

@@ -50,7 +50,7 @@ from ..staging import is_staged
 from ..steady import steady
 from ..tables import keys_of
 from ..tensor_index import as_place
-from ..user_operators import as_bool, defines_operators, holds_staged, lt
+from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
 from .forms import unless_staged
 from .reductions import tensor0
 from .zipping import listed, with_generator
@@ -201,11 +201,24 @@ def _kept(function, items):
 DECIDING.update((_numbered, _mapped, _mapped_rows, _kept))
 
 
+def _backwards(x):
+    for i in range(len(x) - 1, -1, -1):
+        yield x[i]
+
+
+DECIDING.add(_backwards)
+
+
 @handles(reversed)
 @union.each
 def reversed_(x):
     if isinstance(x, set):
         raise TypeError("'set' object is not reversible")
+    own = method_of(x, "__reversed__")
+    if own is not None:
+        return call(own, x)
+    if not hasattr(type(x), "__reversed__") and method_of(x, "__getitem__") and hasattr(type(x), "__len__"):  # fmt: skip
+        return call(_backwards, x)
     x = keys_of(x) if is_table(x) else x
     if isinstance(x, torch.Tensor) and is_staged(x):
         return x.flip(0)

@@ -36,6 +36,7 @@ from .made_leaves import Kept, MadeLeaves, any_open, stays_leaf
 from .objects import without_gradient
 from .orders import Orders
 from .parting import Parts, part
+from .paths import LEAF
 from .trips import Trip
 
 
@@ -44,7 +45,14 @@ def expand(node: Node, graph: FuncGraph, earlier: iterations.Earlier, keys: Sequ
 
     Nodes whose state is not computed from what others give come first: for the others, these are then ops like any other.
     """
-    tell(node, graph, earlier, lambda k: _entries(earlier.outside[k], node, graph, keys, earlier))
+
+    def entries(k: int) -> list[int]:
+        if k != iterations.REQUIRES:
+            return _entries(earlier.outside[k], node, graph, keys, earlier)
+        found = [_inputs_of(x, node, graph, keys) for x in earlier.outside]
+        return [LEAF, *sorted(set().union(*found))]
+
+    tell(node, graph, earlier, entries)
     while found := _found(node.regions["body"], earlier):
         every = {n.args[0].places for n in found}
         for chosen in (every, *({x} for x in sorted(every) if len(every) > 1)):
@@ -143,10 +151,7 @@ def _entries(
     x: Any, node: Node, graph: FuncGraph, keys: Sequence[Any], earlier: iterations.Earlier
 ) -> list[int]:
     """The inputs of the loop that are a tensor from outside."""
-    value, x = value_of(x, graph), as_symbolic(x)
-    carried = node.kwargs["carried"]
-    found = {i for i, a in enumerate(node.args) if a is value}
-    found |= {carried + j for j, key in enumerate(keys) if key is x.storage_ and not x.chain}
+    found = _inputs_of(x, node, graph, keys)
     if not found:
         raise GradientError(
             "a gradient that is taken inside of a staged loop goes through the loop's state back to a view of a tensor that the loop "
@@ -154,6 +159,13 @@ def _entries(
             earlier.location,
         )
     return sorted(found)
+
+
+def _inputs_of(x: Any, node: Node, graph: FuncGraph, keys: Sequence[Any]) -> set[int]:
+    value, x = value_of(x, graph), as_symbolic(x)
+    carried = node.kwargs["carried"]
+    found = {i for i, a in enumerate(node.args) if a is value}
+    return found | {carried + j for j, key in enumerate(keys) if key is x.storage_ and not x.chain}
 
 
 def _without_reads(body: Graph) -> tuple[Graph, dict[int, int]]:

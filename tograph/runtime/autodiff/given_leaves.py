@@ -27,6 +27,7 @@ from ..values import flattening
 from . import connect
 from .alternatives import zeros
 from .graphs import append
+from .item_leaves import READS, is_leaf
 from .made_leaves import Flag, MadeLeaves, NotFollowed
 from .passing import Flags, closed
 from .separate import made_from
@@ -152,11 +153,8 @@ def _in_branches(node: Node, i: int, made: MadeLeaves) -> Found:
 
 
 def is_made_leaf(v: Value, graph: FuncGraph) -> Flag:
-    """Whether what a node with regions gives is a leaf that the code made, in one of them or before it."""
-    if v.node is None or v.node.op not in _OPS:
-        return False
-    leaves = (*graph.root.leaves, *graph.root.left_leaves)
-    return Flags(dict.fromkeys(leaves, True)).of(graph.graph, v)
+    """Whether what a node with regions gives, or a list holds, is a leaf that the code made, in one of them or before it."""
+    return is_leaf(v, graph) if v.node is not None and v.node.op in (*_OPS, *READS) else False
 
 
 def _is_made(y: Any) -> Ref | bool:

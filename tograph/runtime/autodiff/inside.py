@@ -71,7 +71,9 @@ def _ways(
     found = [
         leaves.get(id(x), False)
         if x.grad_fn is None
-        else reached.get(x.grad_fn, {}).get(x.output_nr, False)
+        else terms.both(
+            reached.get(x.grad_fn, {}).get(x.output_nr, False), _requires(x.grad_fn, graph)
+        )
         for x in inputs
     ]
     for i in iterations.asked(order, inputs):  # what an iteration computed of a leaf leads to it
@@ -108,10 +110,20 @@ def _reached(order: Sequence[Any], ends: Sequence[Any], terms: Terms, graph: Fun
             if following is None or (state and iterations.past_of(following)):
                 continue
             way = terms.any(_leaving(node, k, reached[node], terms, graph))
+            if state:
+                way = terms.both(way, _requires(node, graph))
             if past:
                 way = terms.either(way, _past(past, k, states.get(past, ()), terms, graph))
             reached[following][n] = terms.either(reached[following].get(n, False), way)
     return reached
+
+
+def _requires(node: Any, graph: FuncGraph) -> Way:
+    """Whether what a node of autograd stands for requires a gradient, where that is the state of a loop."""
+    if not iterations.is_state(node):
+        return True
+    found = node.earlier.requires(node)
+    return graph.resolve(found) if isinstance(found, Ref) else found
 
 
 def _past(past: iterations.Earlier, k: int, states: Sequence[tuple[Any, Way]], terms: Terms, graph: FuncGraph) -> Way:  # fmt: skip

@@ -18,6 +18,7 @@ from .passing import Flag, Flags
 
 _LIST = ListType(BOOL)
 _ITEMS = {"tg.list_push": (1,), "tg.list_set": (2,), "tg.list_insert": (2,), "tg.list_extend": (), "tg.list_slice": (), "tg.list_pop": ()}  # fmt: skip
+READS = ("tg.list_get", "tg.list_pop")
 _LISTS = {"tg.list_extend": (0, 1)}  # the arguments that are lists; of others the first
 
 
@@ -35,13 +36,24 @@ def item_flags(v: Value, graph: FuncGraph) -> Value | None:
     return found if made.some else None
 
 
+def is_leaf(v: Value, graph: FuncGraph) -> Flag:
+    """Whether what a node with regions gives, or a list holds, is a leaf that the code made."""
+    leaves: dict[Value, Flag] = dict.fromkeys((*graph.root.leaves, *graph.root.left_leaves), True)
+    made = _ItemFlags(dict(leaves))
+    try:
+        flag = made.leaves.of(graph.graph, v)
+    except NotFollowed:
+        return Flags(leaves).of(graph.graph, v)
+    return Flags(leaves).of(graph.graph, v) if made.known and not made.some else flag
+
+
 class _ItemFlags:
     """``known``: the flags of lists; ``around``: of a region the graph with its node; ``open``: the flags of loops' state that are looked for. ``some``: an item may be a leaf."""
 
     def __init__(self, leaves: dict[Value, Flag]):
         self.known: dict[Value, Value] = {}
         self.around: dict[Graph, tuple[Graph, Node]] = {}
-        self.leaves = _Leaves(leaves, self.around)
+        self.leaves = _Leaves(leaves, self)
         self.open: dict[Graph, dict[int, Value]] = {}
         self.some = False
 
@@ -76,6 +88,8 @@ class _ItemFlags:
         outer, node = self.around[graph]
         k = graph.inputs.index(v)
         if k < node.kwargs.get("carried", 0):
+            if graph not in self.open:
+                raise NotFollowed
             return self.open[graph].setdefault(k, Value(_LIST))
         flags = self.of(outer, node.args[lead(node) + k])
         return next(given for name, given in add_input(node, flags).items() if node.regions[name] is graph)  # fmt: skip
@@ -117,16 +131,24 @@ class _ItemFlags:
 
 
 class _Leaves(Flags):
-    """Which values are leaves, those that a region takes as they are ``around`` it."""
+    """Which values are leaves, those that a region takes as they are around it, and those that are read from ``lists``."""
 
-    def __init__(self, leaves: dict[Value, Flag], around: dict[Graph, tuple[Graph, Node]]):
+    def __init__(self, leaves: dict[Value, Flag], lists: _ItemFlags):
         super().__init__(leaves)
-        self.around = around
+        self.lists = lists
+
+    def found(self, graph: Graph, v: Value) -> Flag:
+        for region in v.node.regions.values() if v.node is not None else ():
+            self.lists.around.setdefault(region, (graph, v.node))
+        if v.node is None or v.node.op not in READS:
+            return super().found(graph, v)
+        flags = self.lists.of(graph, v.node.args[0])
+        return _behind(graph, v.node, [flags, *v.node.args[1:]], v.index)
 
     def given(self, graph: Graph, v: Value) -> Flag:
-        if graph not in self.around:
+        if graph not in self.lists.around:
             return False
-        outer, node = self.around[graph]
+        outer, node = self.lists.around[graph]
         k = graph.inputs.index(v)
         if k < node.kwargs.get("carried", 0):
             self.of(outer, node.outputs[k])  # which says it of the state too
@@ -139,7 +161,7 @@ class _Leaves(Flags):
 
 def _behind(graph: Graph, node: Node, args: Iterable[Value], index: int = 0) -> Value:
     """The same op of flags, right behind one of a list."""
-    kinds = [BOOL if v.type != node.outputs[index].type else _LIST for v in node.outputs]
+    kinds = [_LIST if isinstance(v.type, ListType) else BOOL for v in node.outputs]
     made = Node(node.op, tuple(args), {}, kinds, location=node.location)
     graph.nodes.insert(graph.nodes.index(node) + 1, made)
     return made.outputs[index]

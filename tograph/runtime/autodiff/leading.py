@@ -11,23 +11,25 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.types import BOOL
 from ..symbols.funcgraph import FuncGraph
 from ..writes import iterations
+from .own_leaves import OwnLeaves
 from .paths import Loop, Terms, Way, closed, paths
 
 Entries = Callable[[int], Sequence[int]]
 
 
 def tell(node: Node, graph: FuncGraph, earlier: iterations.Earlier, entries: Entries) -> None:
-    """Put what they say in the place of such nodes, in a ``While`` that is not recorded yet. ``entries``: the inputs by which a tensor outside enters."""
+    """Put what they say in the place of such nodes, in a ``While`` that is not recorded yet. ``entries``: the inputs by which a tensor outside, or what requires a gradient, enters."""
     body = node.regions["body"]
     asked = [n for n in body.nodes if n.op == iterations.LEADS and n.args[0] == earlier.loop]
     if not asked:
         return
     sources = {k: entries(k) for k in sorted({n.args[2] for n in asked})}
+    leaves = OwnLeaves(graph).leaves if iterations.REQUIRES in sources else ()
     state = closed(node, sorted({n.args[1] for n in asked}))
     entering = {*state, *(i for inputs in sources.values() for i in inputs)}
-    steps = dict(zip(state, paths(body, state, entering)))
+    steps = dict(zip(state, paths(body, state, entering, leaves=leaves)))
     loop = Loop(node, steps, Terms(graph.graph))
-    found = {i: loop.both(i, False)[0] for inputs in sources.values() for i in inputs}
+    found = {i: loop.both(i, False)[0] for i in sorted({i for inputs in sources.values() for i in inputs})}  # fmt: skip
     loop.finish()
     for n in asked:
         place, k = n.args[1:]

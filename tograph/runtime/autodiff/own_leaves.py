@@ -21,7 +21,8 @@ class OwnLeaves:
         self.root = root
 
     @cached_property
-    def _leaves(self) -> frozenset[Value]:
+    def leaves(self) -> frozenset[Value]:
+        """The values of leaves that the code made."""
         root = self.root.root
         sources = [(v, x) for g in root.graphs for v, x in g.sources.items()]
         return frozenset(v for v, x in sources if _is_made(x, v)).union(root.leaves, root.left_leaves)  # fmt: skip
@@ -29,12 +30,12 @@ class OwnLeaves:
     @property
     def any(self) -> bool:
         """Whether the code made one."""
-        return bool(self._leaves)
+        return bool(self.leaves)
 
     @cached_property
     def _ways(self) -> dict[Value, Ways]:
         graph = self.root.graph
-        return ways_within(Terms(graph, leaves=self._leaves)) if self._leaves else {}
+        return ways_within(Terms(graph, leaves=self.leaves)) if self.leaves else {}
 
     def lead_to(self, v: Value) -> Way:
         """Whether a value was computed of such a leaf, or is one."""

@@ -139,10 +139,11 @@ class Flags:
 
     def of(self, graph: Graph, v: Value) -> Flag:
         if v not in self.known:
-            self.known[v] = self._found(graph, v)
+            self.known[v] = self.found(graph, v)
         return self.known[v]
 
-    def _found(self, graph: Graph, v: Value) -> Flag:
+    def found(self, graph: Graph, v: Value) -> Flag:
+        """What is said of a value that is not known."""
         node = v.node
         if node is None:
             return self.given(graph, v)

@@ -24,7 +24,7 @@ from ..values.structure import Choice, Leaf, Spec, spec_of
 from ..writes import iterations
 from .joining import as_value
 from .leaf_fields import Field, content_of, has_own, own_content
-from .loop_histories import Name, tensors_of
+from .loop_contents import Name, tensors_of
 from .loop_regions import StateRegion
 from .regions import replayed
 

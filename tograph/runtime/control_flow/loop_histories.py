@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,79 +13,16 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import last_trip
 from ..graph.rewrite import lead
 from ..recording.tracing import recording
-from ..symbols.carrier import Carrier, differentiable
+from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..symbols.journal import Missing
 from ..symbols.mapped import check_unmapped
-from ..values import flattening, pytrees, structure
+from ..values import flattening, structure
 from ..writes import histories, iterations, list_histories, rebasing, stale
-from . import reaching
+from . import loop_contents, reaching
+from .loop_contents import Name
 from .regions import Region
-
-Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
-
-
-def tensors_of(content: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
-    """The tensors in a content, in the order of its graph values."""
-    if isinstance(content, torch.Tensor):
-        return [content]
-    if structure.is_union(content):
-        return [x for o in content.options_ for x in tensors_of(o, around)]
-    found = _parts(content, around)
-    if found is None or found[0] == "staged":
-        return []
-    return [x for part in found[1] for x in tensors_of(part, (*around, id(content)))]
-
-
-def _parts(content: Any, around: tuple[int, ...]) -> tuple[Any, Sequence[Any]] | None:
-    """The parts of what an iteration makes anew. ``around``: the objects that it was found in, of which it may be one (a parent beside its children)."""
-    if isinstance(content, structure.Identity) or id(content) in around:
-        return None
-    found = pytrees.parts_of(content)
-    return None if found is None or structure.OUTSIDE[0](content) else found
-
-
-def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
-    if isinstance(content, structure.Ref):
-        return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in tensors_of(content)) or bool(_carriers(content))
-
-
-def _carriers(content: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
-    """What stands in autograd for the lists of the graph in a content that have items with a history."""
-    if isinstance(content, structure.Identity):
-        return _carriers(content.value, around)
-    if isinstance(content, structure.Handle):
-        found = content.ref.graph.sources.get(content.ref.value)
-        return [found] if isinstance(found, Carrier) else []
-    if structure.is_union(content):
-        return [x for o in content.options_ for x in _carriers(o, around)]
-    found = None if isinstance(content, torch.Tensor) else _parts(content, around)
-    return [x for p in found[1] for x in _carriers(p, (*around, id(content)))] if found else []
-
-
-def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
-    """What an iteration leaves in a place that may be something else than a leaf that it made."""
-    if isinstance(content, structure.Ref):
-        return {(key, 0)} if _requires_grad(content, graph) else set()
-    found = [(i, x) for i, x in enumerate(tensors_of(content)) if x.requires_grad]
-    numbers = [
-        i for i, x in found if not (iterations.is_leaf(x) or _mixed(x)) or _outside(x, graph)
-    ]
-    return {(key, i) for i in numbers}
-
-
-def _graded(content: Any) -> bool:
-    slots = current_graph().root.slots
-    return any(
-        (id(x) in slots and slots[id(x)].graded) or _mixed(x) == "graded"
-        for x in tensors_of(content)
-    )
-
-
-def _mixed(x: torch.Tensor) -> str:
-    return x.mixed_ if isinstance(x, structure.SymTensor) else ""
 
 
 class LoopHistories:
@@ -101,8 +38,11 @@ class LoopHistories:
     def __init__(self, state: Sequence[Place], contents: Sequence[Any]):
         self.keys: set[Any] = set()
         self.computed: set[Name] = set()
+        self.first: set[Name] = set()  # those before the loop
+        self.leaves: set[Name] = set()  # what may be a leaf in some iteration
         self.graded: set[Any] = set()
         self.held: set[Any] = set()  # those that one has which is from before the loop
+        self.plain: set[Name] = set()  # what requires no gradient in some iteration
         self.depends: set[tuple[Name, Name]] = set()
         self.outside: list[torch.Tensor] = []
         self.location = user_location()
@@ -123,13 +63,22 @@ class LoopHistories:
         """A place is state, with this content before the loop."""
         content = content.value if isinstance(content, structure.Identity) else content
         self.entry[key] = content
-        self.began[key] = None if _staged(content) else tensors_of(content)
-        if _requires_grad(content):
+        self.began[key] = (
+            None if loop_contents.staged(content) else loop_contents.tensors_of(content)
+        )
+        if loop_contents.requires_grad(content):
             self.keys.add(key)
-        found = [x for x in tensors_of(content) if x.requires_grad]
-        tensors = enumerate(tensors_of(content))
-        self.computed |= {(key, i) for i, x in tensors if not (iterations.is_leaf(x) or _mixed(x))}
-        if _graded(content):
+        found = [x for x in loop_contents.tensors_of(content) if x.requires_grad]
+        tensors = enumerate(loop_contents.tensors_of(content))
+        self.first |= {
+            (key, i) for i, x in tensors if not (iterations.is_leaf(x) or loop_contents.mixed(x))
+        }
+        self.computed, self.plain = (
+            set(self.first),
+            set(),
+        )  # traces that did not know it told others
+        self.leaves |= loop_contents.leaves_in(key, content)
+        if loop_contents.graded(content):
             self.graded.add(key)
             self.held.add(key)
         known = set(map(reaching.identity, self.outside))
@@ -151,9 +100,11 @@ class LoopHistories:
             k: rebasing.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
         }
         if len(self.entry) != self.entered:
-            for x in [x for content in self.entry.values() for x in tensors_of(content)]:
+            for x in [
+                x for content in self.entry.values() for x in loop_contents.tensors_of(content)
+            ]:
                 _check_view(x, self.location)
-            self.depends |= reaching.dependent(_named(self.entry.items()), ())
+            self.depends |= reaching.dependent(loop_contents.named(self.entry.items()), ())
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
         self.earlier = iterations.Earlier(outside, self.location, frozenset(self.depends))
@@ -172,7 +123,10 @@ class LoopHistories:
     def _tell(self, contents: Sequence[tuple[Any, Any]]) -> bool:
         """Take over what an iteration computes its state from; whether a gradient that was taken in it would have been another one."""
         named = [
-            ((k, i), x) for k, c in contents if not _staged(c) for i, x in enumerate(tensors_of(c))
+            ((k, i), x)
+            for k, c in contents
+            if not loop_contents.staged(c)
+            for i, x in enumerate(loop_contents.tensors_of(c))
         ]
         found = reaching.told(named, self.earlier.outside, self.earlier)
         self.told = {}
@@ -207,24 +161,26 @@ class LoopHistories:
         """How the placeholders of a place are made."""
         if place.key not in {*self.keys, *self.owners}:
             return flattening.plain_maker(graph)
-        behind = self.earlier.behind_lists(_carriers(self.entry.get(place.key)))
-        if not behind:
-            return flattening.plain_maker(graph)
-
+        behind = self.earlier.behind_lists(loop_contents.carriers(self.entry.get(place.key)))
         numbers = itertools.count()
 
         def make(value: Value) -> Any:
             x = flattening.symbolic(value, graph)
-            if isinstance(x, structure.Handle) and differentiable(value.type):
+            if behind and isinstance(x, structure.Handle) and differentiable(value.type):
                 list_histories.begun(value, graph, behind)
             name = (place.key, next(numbers)) if isinstance(x, torch.Tensor) else None
-            if not self.earlier.outside:
+            if not self.earlier.outside and (name is None or name in self.computed):
                 return x
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 graded = place.key in self.graded and name not in self.fields
                 held = place.key in self.held
-                told = iterations.Told(name, name not in self.computed, graded, self._entry(name), held)  # fmt: skip
-                return self.earlier.state(x, graph.graph.inputs.index(value), told)
+                entry, leaf = self._entry(name), name not in self.computed
+                sure = entry is not None and name not in self.plain
+                told = iterations.Told(name, leaf, graded, entry, held, sure)
+                made = self.earlier.state(x, graph.graph.inputs.index(value), told)
+                if not leaf and name in self.leaves:  # its field is not followed behind a gradient
+                    graph.root.halves.append(made)
+                return made
             return x
 
         return make
@@ -242,9 +198,9 @@ class LoopHistories:
 
     def _leaves_behind(self, contents: Sequence[Any], graph: FuncGraph) -> set[int] | None:
         """Which leaves an iteration computed its state from, by their memory; None where a content with a history does not tell."""
-        if any(_staged(c) and _may_have(c, graph) for c in contents):
+        if any(loop_contents.staged(c) and loop_contents.may_have(c, graph) for c in contents):
             return None
-        ends = [x for c in contents for x in tensors_of(c)]
+        ends = [x for c in contents for x in loop_contents.tensors_of(c)]
         found, seen = {_memory(x) for x in ends if x.is_leaf and x.requires_grad}, set()
         todo = [x.grad_fn for x in ends]
         while todo:
@@ -261,12 +217,22 @@ class LoopHistories:
         """Take over what a trace of the body found; whether that asks for another one."""
         if not loop.graph.differentiated or loop.raised:
             return False
-        keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
+        keys = self.keys | {
+            p.key for p in state if loop_contents.requires_grad(loop.content(p), loop.graph)
+        }
         contents = [(p.key, loop.content(p)) for p in state]
-        depends = self.depends | reaching.dependent(_named(contents), self.earlier.made)
-        computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
-        graded = self.graded | {k for k, c in contents if _graded(c)}
-        held = self.held | {k for k, c in contents if any(map(iterations.is_held, tensors_of(c)))}
+        depends = self.depends | reaching.dependent(
+            loop_contents.named(contents), self.earlier.made
+        )
+        computed = self.computed.union(
+            *(loop_contents.computed_in(k, c, loop.graph) for k, c in contents)
+        )
+        graded = self.graded | {k for k, c in contents if loop_contents.graded(c)}
+        held = self.held | {
+            k for k, c in contents if any(map(iterations.is_held, loop_contents.tensors_of(c)))
+        }
+        plain = self.plain.union(*(loop_contents.plain_in(k, c) for k, c in contents if k in keys))
+        leaves = self.leaves.union(*(loop_contents.leaves_in(k, c) for k, c in contents))
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
         passed -= {v for _, c in contents for v in _values(c, loop.graph)}
         wholes = [(v, _whole(x)) for v, x in loop.graph.sources.items()]
@@ -276,22 +242,25 @@ class LoopHistories:
             for v, x in wholes
             if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
         ]
-        known = set(map(reaching.identity, (*self.outside, *self.owners.values())))
+        seen = set(map(reaching.identity, (*self.outside, *self.owners.values())))
         written = {
             id(p.keep) for p, _ in loop.changed.values() if isinstance(p.keep, Storage)
         }  # see ``owners``
-        found = {reaching.identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
-        new = [x for key, x in found.items() if key not in known]
-        told = (keys, computed, graded, held, depends)
+        found = {reaching.identity(x): x for x in carried if x.requires_grad and loop_contents.outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
+        new = [x for key, x in found.items() if key not in seen]
+        told = (keys, computed, graded, held, plain, leaves, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
         told_more = self._tell(contents)
-        same = told == (self.keys, self.computed, self.graded, self.held, self.depends) and not told_more  # fmt: skip
+        known = self.keys, self.computed, self.graded, self.held, self.plain, self.leaves, self.depends  # fmt: skip
+        same = told == known and not told_more
         carries = keys or self.owners  # a history from one iteration to the next
         if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
             return False
         self.outside += new
         self.rewritten = dict(rewritten)
-        self.keys, self.computed, self.graded, self.held, self.depends = told
+        self.keys, self.computed, self.graded, self.held, self.plain, self.leaves, self.depends = (
+            told
+        )
         return True
 
 
@@ -329,42 +298,15 @@ def tell_writes(node: Node, graph: FuncGraph) -> None:
         asked.op, asked.args = "py.ge", (body.inputs[last.index], 0)
 
 
-def _named(contents: Iterable[tuple[Any, Any]]) -> list[tuple[Name, torch.Tensor]]:
-    """The tensors in a state that require grad, with their names."""
-    found = [((k, i), x) for k, c in contents for i, x in enumerate(tensors_of(c))]
-    return [(name, x) for name, x in found if x.requires_grad]
-
-
 def _memory(x: torch.Tensor) -> int:
     return id(x.storage_) if isinstance(x, structure.SymTensor) else id(x)
-
-
-def _staged(content: Any, around: tuple[int, ...] = ()) -> bool:
-    """Whether ``_tensors`` does not find the tensors in a content with the history that they have: not what was written in place."""
-    if structure.is_union(content):
-        return any(_staged(o, around) for o in content.options_)
-    if isinstance(content, (torch.Tensor, structure.Ref)):
-        return isinstance(content, structure.Ref)
-    found = _parts(content, around)
-    if found is None:
-        return False
-    return found[0] == "staged" or any(_staged(p, (*around, id(content))) for p in found[1])
-
-
-def _may_have(content: Any, graph: FuncGraph) -> bool:
-    """Whether a staged content may have a history: what was written in place does not tell."""
-    if structure.is_union(content):
-        return any(_may_have(o, graph) for o in content.options_)
-    if isinstance(content, structure.Ref):
-        return differentiable(content.value.type)
-    return _requires_grad(content, graph)
 
 
 def _values(content: Any, graph: FuncGraph) -> set[Value]:
     """The values of a graph that are in a content."""
     if isinstance(content, structure.Ref):
         return {content.value}
-    found = tensors_of(content)
+    found = loop_contents.tensors_of(content)
     return {v for v, x in graph.sources.items() if any(x is y for y in found)}
 
 
@@ -388,8 +330,3 @@ def _whole(x: torch.Tensor) -> torch.Tensor:
     storage = x.storage_
     given = storage.owner if storage.argument is not None else storage.external
     return x if given is None or not given.requires_grad else given
-
-
-def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:
-    home = x.storage_.home if isinstance(x, structure.SymTensor) else None
-    return home is None or not home.within(graph)

@@ -126,7 +126,7 @@ def _gets_its_own(x: Any) -> bool:
 def _is_own(x: Any) -> bool:
     if not isinstance(x, SymTensor) or not x.requires_grad:
         return False
-    earlier = not x.is_leaf and iterations.is_leaf(x)
+    earlier = not x.is_leaf and iterations.is_leaf(x) and iterations.is_sure(x)
     return bool(x.mixed_) or earlier or made_in(x, current_graph().root.graphs[0])
 
 

@@ -31,7 +31,7 @@ from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor, argument, value_of
 from ..values import flattening, locations
 from .joining import as_value
-from .loop_histories import Name, tensors_of
+from .loop_contents import Name, tensors_of
 
 
 @dataclass

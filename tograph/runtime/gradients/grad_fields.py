@@ -10,7 +10,7 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -155,10 +155,16 @@ def own(owner: torch.Tensor) -> Any:
     return TaggedUnion(content.tag_, options, content.either_) if is_union(content) else None
 
 
-def unfollow(nodes: Container[Any]) -> None:
-    """A gradient goes through ``nodes``: what is a leaf in some runs only, and gets none then, has a field that is not followed from here on."""
-    for x in current_graph().root.halves:
-        if isinstance(x, SymTensor) and x.grad_fn in nodes:
+def unfollow(nodes: Collection[Any]) -> None:
+    """A gradient goes through ``nodes``: what is a leaf in some runs only, and gets none then, has a field that is not followed from here on.
+
+    State of a loop may be what other state is.
+    """
+    halves = [x for x in current_graph().root.halves if isinstance(x, SymTensor)]
+    loops = {n.earlier for n in nodes if iterations.is_state(n)} if halves else ()
+    for x in halves:
+        fn = x.grad_fn
+        if fn in nodes or (iterations.is_state(fn) and fn.earlier in loops):
             x.graded_ = True
 
 

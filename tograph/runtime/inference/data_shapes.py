@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ...errors import GraphBoolError, UnknownSizeError
-from .shapes import Meta, like, rule
+from .shapes import Meta, dims_of, like, rule
 
 
 @rule("unique_consecutive")
@@ -22,7 +22,7 @@ def _unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
 
 @rule("unique_dim")
 def _unique_dim(x, dim, sorted=True, return_inverse=False, return_counts=False):
-    dim = dim % max(x.rank, 1)
+    dim = dims_of(x, dim)[0]
     size = (*x.size[:dim], None, *x.size[dim + 1 :])
     # The kernels for one dimension give inverse and counts whether or not they are wanted.
     return _unique_outputs(x, size, x.size[dim : dim + 1], True, True)

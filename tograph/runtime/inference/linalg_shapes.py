@@ -191,6 +191,8 @@ def _searchsorted(sequence, values, *, out_int32=False, right=False, side=None, 
 
 @rule("bucketize")
 def _bucketize(values, boundaries, *, out_int32=False, right=False):
-    if not isinstance(values, Meta) or boundaries.rank != 1:
+    if boundaries.rank != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.rank})")
+    if not isinstance(values, Meta):
         return None
     return like(values, torch.int32 if out_int32 else torch.int64)

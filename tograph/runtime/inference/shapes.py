@@ -327,7 +327,7 @@ def _float_unary(x, eps=None):
 
 @rule("relu sign sgn floor ceil round trunc frac silu gelu hardtanh leaky_relu elu softplus bitwise_not square "
       "positive mish hardswish hardsigmoid relu6 threshold celu selu nan_to_num hardshrink "
-      "softshrink fill zero")  # fmt: skip
+      "softshrink zero")  # fmt: skip
 def _unary(x, *args, **kwargs):
     if x.dtype.is_complex:
         return None
@@ -488,7 +488,7 @@ def _filled(x, *args, **kwargs):
 # ---- reductions
 
 
-def _dims(x: Meta, dim) -> tuple[int, ...]:
+def dims_of(x: Meta, dim) -> tuple[int, ...]:
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return tuple(range(x.rank))
     dims = dim if isinstance(dim, (list, tuple)) else (dim,)
@@ -511,7 +511,7 @@ def _empty(x: Meta) -> bool:
 
 
 def reduced(x: Meta, dim, keepdim: bool, dtype: torch.dtype) -> Meta:
-    dims = _dims(x, dim)
+    dims = dims_of(x, dim)
     if keepdim:
         size = [1 if i in dims else n for i, n in enumerate(x.size)]
     else:
@@ -584,7 +584,7 @@ def _norm(x, p=2, dim=None, keepdim=False, *, dtype=None):
 
 @rule("cumsum cumprod")
 def _cumsum(x, dim, *, dtype=None):
-    _dims(x, dim)
+    dims_of(x, dim)
     return like(
         x, dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
     )
@@ -592,7 +592,7 @@ def _cumsum(x, dim, *, dtype=None):
 
 @rule("_softmax _log_softmax")
 def _softmax(x, dim, half):
-    _dims(x, dim)
+    dims_of(x, dim)
     return like(x) if not half else None
 
 
@@ -682,7 +682,7 @@ def _select(x, dim, index):
         return None
     if not x.rank:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    dim = _dims(x, dim)[0]
+    dim = dims_of(x, dim)[0]
     return x._replace(
         size=x.size[:dim] + x.size[dim + 1 :], stride=x.stride[:dim] + x.stride[dim + 1 :]
     )
@@ -693,7 +693,7 @@ def _slice(x, dim=0, start=None, end=None, step=1):
     """Only for bounds that are known at run time: the size is unknown."""
     if not x.rank:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    dim = _dims(x, dim)[0]
+    dim = dims_of(x, dim)[0]
     if type(x.size[dim]) is int and not any(isinstance(v, SYMBOLS) for v in (start, end, step)):
         return None
     return like(x, size=(*x.size[:dim], None, *x.size[dim + 1 :]))
@@ -709,7 +709,7 @@ def _cat(xs, dim=0):
     first = xs[0]
     if any(x.rank != first.rank for x in xs) or not first.rank:
         return None
-    dim = _dims(first, dim)[0]
+    dim = dims_of(first, dim)[0]
     for x in xs:
         for i, (n, m) in enumerate(zip(first.size, x.size, strict=True)):
             if i != dim and type(n) is int and type(m) is int and n != m:
@@ -750,9 +750,11 @@ def _common(sizes: Sequence) -> Any:
 
 @rule("index_select")
 def _index_select(x, dim, index):
+    if index.rank > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
     if not x.rank:
         return None
-    dim = _dims(x, dim)[0]
+    dim = dims_of(x, dim)[0]
     return like(x, size=(*x.size[:dim], index.size[0] if index.rank else 1, *x.size[dim + 1 :]))
 
 
@@ -760,7 +762,7 @@ def _index_select(x, dim, index):
 def _gather(x, dim, index, *, sparse_grad=False):
     if not x.rank or x.rank != index.rank or _empty(index):
         return None
-    at = _dims(x, dim)[0]
+    at = dims_of(x, dim)[0]
     beyond = any(_exceeds(n, m) for d, (n, m) in enumerate(zip(index.size, x.size)) if d != at)
     return None if beyond else like(x, size=index.size)
 
@@ -886,6 +888,15 @@ def _masked_select(x, mask):
     return like(x, size=(None,))
 
 
+@rule("fill")
+def _fill(x, value):
+    if isinstance(value, Meta) and value.rank:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.rank} dimensions."
+        )
+    return _unary(x)
+
+
 @rule("scatter scatter_add index_add index_copy scatter_reduce")
 def _same(x, *args, **kwargs):
     return None if _empty(x) else like(x)
@@ -897,11 +908,41 @@ def _changed(x, *args, **kwargs):
     return None if _empty(x) else pointwise((x,), x.dtype)
 
 
-@rule("select_scatter slice_scatter diagonal_scatter as_strided_scatter")
-def _with_part(x, *args, **kwargs):
-    """The same of its own strides, also where these leave gaps, unless elements overlap."""
-    if _empty(x):
+@rule("select_scatter")
+def _select_scatter(x, source, dim, index):
+    if not x.rank or _empty(x):
         return None
+    at = dims_of(x, dim)[0]
+    return _with_part(x, source, x.size[:at] + x.size[at + 1 :])
+
+
+@rule("slice_scatter")
+def _slice_scatter(x, source, dim=0, start=None, end=None, step=1):
+    if not x.rank or _empty(x):
+        return None
+    at, bounds = dims_of(x, dim)[0], (start, end, step)
+    told = type(x.size[at]) is int and all(b is None or type(b) is int for b in bounds)
+    count = len(range(x.size[at])[slice(*bounds)]) if told else source.size[at]
+    return _with_part(x, source, (*x.size[:at], count, *x.size[at + 1 :]))
+
+
+def _with_part(x: Meta, source: Meta, size: tuple) -> Meta:
+    """``x`` with ``source`` in the place of a part of that size."""
+    known = all(type(n) is int for n in (*size, *source.size))
+    if known and tuple(size) != tuple(source.size):
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(source.size)}, slice size = {list(size)}"
+        )
+    return _of_its_strides(x)
+
+
+@rule("diagonal_scatter as_strided_scatter")
+def _with_some(x, *args, **kwargs):
+    return None if _empty(x) else _of_its_strides(x)
+
+
+def _of_its_strides(x: Meta) -> Meta:
+    """A copy of ``x`` of its own strides, also where these leave gaps, unless elements overlap."""
     if not x.laid_out or any(n > 1 and not s for n, s in zip(x.size, x.stride)):
         return like(x)
     return x._replace(offset=0)
@@ -942,13 +983,13 @@ def _diag_embed(x, offset=0, dim1=-2, dim2=-1):
 
 @rule("flip")
 def _flip(x, dims):
-    _dims(x, dims)
+    dims_of(x, dims)
     return pointwise((x,), x.dtype)
 
 
 @rule("sort")
 def _sort(x, dim=-1, descending=False, *, stable=None):
-    _dims(x, dim)
+    dims_of(x, dim)
     return [pointwise((x,), dtype) for dtype in (x.dtype, torch.int64)]
 
 
@@ -956,7 +997,7 @@ def _sort(x, dim=-1, descending=False, *, stable=None):
 def _topk(x, k, dim=-1, largest=True, sorted=True):
     if not x.rank:
         return None
-    dim = _dims(x, dim)[0]
+    dim = dims_of(x, dim)[0]
     known = type(k) is int and type(x.size[dim]) is int
     if known and not 0 <= k <= x.size[dim]:
         return None

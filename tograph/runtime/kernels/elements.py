@@ -107,6 +107,13 @@ def accumulator(b: Elements, node: Node) -> str:
     return "f32" if name in ("f16", "bf16") else name
 
 
+def running(b: Elements, node: Node) -> str:
+    """The dtype that a variance, or a sum or product of many elements one after the other, is kept in: as torch does, a wider one on a CPU."""
+    found = accumulator(b, node)
+    on_cpu = node.outputs[0].type.device == "cpu"
+    return "f64" if on_cpu and b.dtype(node.outputs[0]) == "f32" else found
+
+
 def mean_of(b: Elements, node: Node, x: Value, index: Index, dims: tuple[int, ...], n: int | Term) -> Term:  # fmt: skip
     """The mean of ``n`` elements of ``x`` around ``index``."""
     return fold(b, node, index, "sum", dims, lambda at: b.compute_at(x, at)) / n

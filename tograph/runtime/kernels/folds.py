@@ -1,4 +1,8 @@
-"""Reductions and scans in LLVM IR: accumulators on the stack (registers after optimisation), and folding lanes at the end."""
+"""Reductions and scans in LLVM IR: accumulators on the stack (registers after optimisation), and folding lanes at the end.
+
+Rounding errors of a sum in f32 grow with the number of its terms. So what the lanes of a long one have added up goes to totals in f64 every few dozen steps,
+which costs nothing beside these: the error is that of a block.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,7 @@ class Fold:
         self.dtypes = [a.dtype for a in e.args]
         self.start = [identity(self.kind, self.dtypes[0]), 0][: len(self.dtypes)]
         self.cells: dict[int, list[str]] = {}
+        self.totals: dict[int, str] = {}  # of a sum, by width: what blocks have given, in f64
         self.place = len(renderer.text.lines)
 
     def _accumulators(self, e: Emitter) -> list[str]:
@@ -41,11 +46,34 @@ class Fold:
         if cells is None:
             cells = self.cells[e.width] = []
             for dtype, start in zip(self.dtypes, self.start, strict=True):
-                cell = self.r.text.alloca(e.type(dtype))
-                cells.append(cell)
-                line = f"  store {e.type(dtype)} {e.const(start, dtype)}, ptr {cell}"
-                self.r.text.lines.insert(self.place, line)
+                cells.append(self._cell(e, dtype, start))
         return cells
+
+    def _cell(self, e: Emitter, dtype: str, start: Any) -> str:
+        cell = self.r.text.alloca(e.type(dtype))
+        line = f"  store {e.type(dtype)} {e.const(start, dtype)}, ptr {cell}"
+        self.r.text.lines.insert(self.place, line)
+        return cell
+
+    @property
+    def grows_inexact(self) -> bool:
+        """Whether errors of rounding add up."""
+        return self.kind == "sum" and self.dtypes[0] == "f32"
+
+    def end_block(self) -> None:
+        """Move what the accumulators have to the totals."""
+        for width, (cell,) in self.cells.items():
+            e = self.r.emitter_of(width, None)
+            if width not in self.totals:
+                self.totals[width] = self._cell(e, "f64", 0)
+            total = e.text.set(f"load {e.type('f64')}, ptr {self.totals[width]}")
+            total = e.binary("fadd", "f64", total, self._widened(e, cell))
+            e.text.line(f"store {e.type('f64')} {total}, ptr {self.totals[width]}")
+            e.text.line(f"store {e.type('f32')} {e.const(0, 'f32')}, ptr {cell}")
+
+    def _widened(self, e: Emitter, cell: str) -> str:
+        value = e.text.set(f"load {e.type('f32')}, ptr {cell}")
+        return e.convert("fpext", REGISTER["f32"], REGISTER["f64"], value)
 
     def step(self, values: list[str]) -> list[str]:
         e = self.r.emitter
@@ -61,7 +89,9 @@ class Fold:
     def scan(self, values: list[str]) -> str:
         return self.step(values)[0]
 
-    def combine(self, e: Emitter, a: list[str], b: list[str]) -> list[str]:
+    def combine(self, e: Emitter, a: list[str], b: list[str], wide: bool = False) -> list[str]:
+        if wide:
+            return [e.binary("fadd", "f64", a[0], b[0])]
         if not self.kind.startswith("arg"):
             return [OPS[_COMBINE[self.kind]](e, self.dtypes[0], a[0], b[0])]
         return self._better(e, a, b)
@@ -82,21 +112,30 @@ class Fold:
 
     def result(self) -> str:
         """The fold of everything; with lanes along the row, of all lanes of all widths."""
-        r = self.r
-        widths = sorted(self.cells)
+        r, wide = self.r, bool(self.totals)
         total: list[str] | None = None
-        for width in widths:
+        for width in sorted(self.cells):
             e = r.emitter_of(width, None)
-            parts = [e.text.set(f"load {e.type(d)}, ptr {c}") for d, c in zip(self.dtypes, self.cells[width])]  # fmt: skip
+            parts = self._parts(e, width, wide)
             if r.plan.in_row:
-                e, parts = self._horizontal(e, parts)
-            total = parts if total is None else self.combine(e, total, parts)
+                e, parts = self._horizontal(e, parts, wide)
+            total = parts if total is None else self.combine(e, total, parts, wide)
         assert total is not None
-        return total[-1]
+        return e.convert("fptrunc", REGISTER["f64"], REGISTER["f32"], total[0]) if wide else total[-1]  # fmt: skip
 
-    def _horizontal(self, e: Emitter, parts: list[str]) -> tuple[Emitter, list[str]]:
+    def _parts(self, e: Emitter, width: int, wide: bool) -> list[str]:
+        if not wide:
+            return [e.text.set(f"load {e.type(d)}, ptr {c}") for d, c in zip(self.dtypes, self.cells[width])]  # fmt: skip
+        found = self._widened(e, *self.cells[width])
+        if width in self.totals:
+            total = e.text.set(f"load {e.type('f64')}, ptr {self.totals[width]}")
+            found = e.binary("fadd", "f64", total, found)
+        return [found]
+
+    def _horizontal(self, e: Emitter, parts: list[str], wide: bool) -> tuple[Emitter, list[str]]:
+        dtypes = ["f64"] if wide else self.dtypes
         while e.width > 1:
-            pairs = [e.halves(REGISTER[d], p) for d, p in zip(self.dtypes, parts, strict=True)]
+            pairs = [e.halves(REGISTER[d], p) for d, p in zip(dtypes, parts, strict=True)]
             e = e.narrower()
-            parts = self.combine(e, [low for low, _ in pairs], [high for _, high in pairs])
+            parts = self.combine(e, [low for low, _ in pairs], [high for _, high in pairs], wide)
         return e, parts

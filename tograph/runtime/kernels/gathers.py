@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..graph.ir import Node, Value
-from .elements import Elements, Reducer, argument
+from .elements import Elements, Reducer, argument, running
 from .exprs import Term
 from .loop_ir import Affine, Expr, Open, Unsupported
 from .reductions import REDUCERS
@@ -200,12 +200,12 @@ def _nll_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
 
     if not reduction:
         return parts(index)[0]
-    dims = tuple(range(len(size)))
+    dims, wide = tuple(range(len(size))), running(b, node)
     at = tuple(ZERO for _ in size)
-    total = b.fold("sum", at, dims, size, lambda i: parts(i)[1])
+    total = b.fold("sum", at, dims, size, lambda i: parts(i)[1].cast(wide))
     if which == 1:
         return total
-    loss = b.fold("sum", at, dims, size, lambda i: parts(i)[0])
+    loss = b.fold("sum", at, dims, size, lambda i: parts(i)[0].cast(wide))
     return loss / total if reduction == 1 else loss
 
 

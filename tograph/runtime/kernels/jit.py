@@ -169,30 +169,34 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(_new_machine())
 
 
-def _new_machine() -> Any:
+def _new_machine(selection: int = 3) -> Any:
     _initialize()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     cpu = host()
     return target.create_target_machine(
-        cpu=cpu.name, features=cpu.features, opt=3, jit=True, reloc="pic", codemodel="small"
+        cpu=cpu.name, features=cpu.features, opt=selection, jit=True, reloc="pic", codemodel="small"
     )
 
 
 def compile_module(
-    text: str, functions: list[str], imports: Mapping[str, int] | None = None, level: int = 2
+    text: str,
+    functions: list[str],
+    imports: Mapping[str, int] | None = None,
+    level: int = 2,
+    selection: int = 3,
 ) -> dict[str, int]:
     """The addresses of ``functions`` of an LLVM module.
 
     ``imports`` are the addresses of what the module declares and does not define. ``level`` is LLVM's
-    optimisation level. RuntimeError for text that LLVM does not accept: a defect of the caller.
+    optimisation level, ``selection`` that of its choice of instructions. RuntimeError for text that LLVM does not accept: a defect of the caller.
     """
     if host() is None:
         raise RuntimeError("there is no LLVM in this process")
     with _lock:
-        name = f"{_digest(text, level)}.o"
+        name = f"{_digest(text, level, selection)}.o"
         kept = disk.load(name)
         if kept is None:
-            kept = _packed(_compiled(parts.divided(text, _threads()), level))
+            kept = _packed(_compiled(parts.divided(text, _threads()), level, selection))
             disk.store(name, kept)
         known = dict(imports or {})
         *others, (_, last) = _unpacked(kept)
@@ -207,8 +211,8 @@ def target() -> tuple[str, ...]:
     return (cpu.name, cpu.features, llvmlite.__version__, torch.__version__, GENERATOR, sys.platform)  # fmt: skip
 
 
-def _digest(text: str, level: int) -> str:
-    return hashlib.sha256("\0".join((text, str(level), *target())).encode()).hexdigest()
+def _digest(text: str, level: int, selection: int = 3) -> str:
+    return hashlib.sha256("\0".join((text, f"{level} {selection}", *target())).encode()).hexdigest()
 
 
 def _threads() -> int:
@@ -216,23 +220,25 @@ def _threads() -> int:
     return min(torch.get_num_threads(), MOST_THREADS) if _llvm() is not None else 1
 
 
-def _compiled(modules: list[parts.Part], level: int) -> list[tuple[list[str], bytes]]:
+def _compiled(
+    modules: list[parts.Part], level: int, selection: int = 3
+) -> list[tuple[list[str], bytes]]:
     """What modules define for the ones behind them, and their objects. Each is compiled by a thread of its own."""
     if len(modules) == 1:
-        return [([], _compile(modules[0].text, level))]
+        return [([], _compile(modules[0].text, level, selection))]
     *others, last = modules
     with ThreadPoolExecutor(len(others), "tograph compiler") as threads:
-        started = [threads.submit(_compile, m.text, level) for m in others]
-        image = _compile(last.text, level)
+        started = [threads.submit(_compile, m.text, level, selection) for m in others]
+        image = _compile(last.text, level, selection)
         return [*((m.names, s.result()) for m, s in zip(others, started, strict=True)), ([], image)]
 
 
-def _compile(text: str, level: int) -> bytes:
+def _compile(text: str, level: int, selection: int = 3) -> bytes:
     """The object of a module."""
     if (library := _llvm()) is not None:
         cpu = host()
-        return library.compile(text, level, cpu.name, cpu.features)
-    machine = _new_machine()
+        return library.compile(text, level, cpu.name, cpu.features, selection)
+    machine = _new_machine(selection)
     module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()  # what LLVM only asserts later would end the process
     module.triple = llvm.get_process_triple()

@@ -16,7 +16,8 @@ is costly is kept in a scratch row, or in the row of the output that is written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .folds import Fold
@@ -39,8 +40,13 @@ def render(kernel: Kernel, target: Target) -> Rendered:
     return _Renderer(kernel, target, plan(kernel, target)).module()
 
 
+BLOCK = 64  # vectors that the lanes of a sum add up before they go to its totals
+
+
 class _Renderer(Values):
     """The loops of a kernel: units, lanes, and sweeps over the row."""
+
+    folding: Sequence[Fold] = ()  # the sums of the sweep that is being written whose errors add up
 
     def module(self) -> Rendered:
         name, text = self.kernel.name, self.text
@@ -146,11 +152,28 @@ class _Renderer(Values):
         whole = text.set(f"sub nsw i64 {high}, {low}")
         whole = text.set(f"and i64 {whole}, {-wide}")
         middle = text.set(f"add nsw i64 {low}, {whole}")
-        with text.loop(low, middle, wide) as i:
-            self._vector(name, i, wide, None, body)
+        self._steps(low, middle, wide, None, lambda i: self._vector(name, i, wide, None, body))
         if isinstance(n, str) or n % wide:
             self._tail_loop(name, middle, high, body)
         return None
+
+    def _steps(self, low: str, high: str, step: int, count: int | None, body: Callable[[str], None], inside: int = 1) -> None:  # fmt: skip
+        """``count`` steps of a loop over the row, each of ``inside`` vectors: where there are many, in blocks that go to the totals of sums."""
+        text, block = self.text, max(BLOCK // inside, 1)
+        if not self.folding or (count is not None and count * inside <= 2 * BLOCK):
+            with text.loop(low, high, step) as i:
+                body(i)
+            return
+        with text.loop(low, high, block * step) as first:
+            if block == 1:
+                body(first)
+            else:
+                end = text.set(f"add nsw i64 {first}, {block * step}")
+                over = text.set(f"icmp sgt i64 {end}, {high}")
+                with text.loop(first, text.set(f"select i1 {over}, i64 {high}, i64 {end}"), step) as i:  # fmt: skip
+                    body(i)
+            for fold in self.folding:
+                fold.end_block()
 
     def _known_lanes(self, name: str, low: str, length: int, body: Callable[[], None]) -> None:
         wide, text = self.plan.wide, self.text
@@ -159,8 +182,7 @@ class _Renderer(Values):
         if main == wide:
             self._vector(name, low, wide, None, body)
         elif main:
-            with text.loop(low, at, wide) as i:
-                self._vector(name, i, wide, None, body)
+            self._steps(low, at, wide, main // wide, lambda i: self._vector(name, i, wide, None, body))  # fmt: skip
         rest = length - main
         if not rest:
             return
@@ -221,6 +243,7 @@ class _Renderer(Values):
         slots = {e: self.slot(e) for e in keep}
         self.scans = {e: Fold(self, e) for e in scans}
         outer_lanes = not self.plan.in_row
+        self.folding = [fold for fold in cells.values() if fold.grows_inexact]
 
         def body() -> None:
             for e, slot in slots.items():
@@ -232,6 +255,7 @@ class _Renderer(Values):
                 self.store(s)
 
         self._row_loops(list(self.kernel.row), body, outer_lanes)
+        self.folding = []
         self.kept |= {e: s for e, s in slots.items() if s is not None}
         for e, fold in cells.items():
             self.scopes[-1][e] = (fold.result(), self.emitter.width)
@@ -246,10 +270,21 @@ class _Renderer(Values):
         if not rest and not outer_lanes:
             self._lanes(dim.name, "0", self.size(n), n if isinstance(n, int) else None, n, body)
             return
-        with self.text.loop("0", self.size(n), 1) as i:
+
+        def step(i: str) -> None:
             self.variables[dim.name] = i
             with self.scope():
                 self._row_loops(rest, body, outer_lanes)
+
+        known = n if isinstance(n, int) else None
+        self._steps("0", self.size(n), 1, known, step, self._vectors(rest, outer_lanes))
+
+    def _vectors(self, dims: list[Dim], outer_lanes: bool) -> int:
+        """How many vectors a point of the loops over ``dims`` takes; of a size that only the run knows, one."""
+        sizes = [d.size if isinstance(d.size, int) else 1 for d in dims]
+        if sizes and not outer_lanes:
+            sizes[-1] = -(-sizes[-1] // self.plan.wide)
+        return math.prod(sizes)
 
 
 def _wanted(

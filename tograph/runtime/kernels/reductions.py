@@ -2,7 +2,8 @@
 
 ``REDUCERS[op]`` gives the element of output number ``which`` at an index, in terms of folds over a row. ``dims`` of a row
 are the dims it folds; a region whose outputs have the shape of the source maps them to its row loops. Variance takes two
-sweeps (mean, then squared distances), which is as exact as Welford's recurrence and faster where the row is in cache.
+sweeps (mean, then squared distances) in the dtype of torch's recurrence, f64 on a CPU: a mean that is rounded to f32 is as far off as the distances
+from it where they are small beside it, and squares of f32 overflow.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from .elements import (
     dims_at,
     fold,
     listed,
-    mean_of,
-    squares,
+    running,
     widen,
 )
 from .exprs import Term
@@ -113,20 +113,28 @@ def _variance(what: str, dims: Dims) -> Reducer:
     def formula(b: Elements, node: Node, which: int, index: Index) -> Term:
         x = node.args[0]
         size = b.size(x)
-        folded = dims(node, len(size))
-        n = count(b, node, folded, accumulator(b, node))
+        folded, into = dims(node, len(size)), running(b, node)
+        n = count(b, node, folded, into)
         correction = argument(node, 2, "correction", 1)
         correction = 1 if correction is None else correction
-        mean = mean_of(b, node, x, index, folded, n)
+
+        def value(at: Index) -> Term:
+            return b.at(x, at).cast(into)
+
+        mean = fold(b, node, index, "sum", folded, value) / n
         if which == 1:
             return mean
-        total = squares(b, node, x, index, folded, mean)
+        total = fold(b, node, index, "sum", folded, lambda at: _square(value(at) - mean))
         rest = n - correction
         rest = max(rest, 0) if isinstance(rest, (int, float)) else (rest < 0).where(0, rest)
         var = total / rest
         return var.sqrt() if what == "std" else var
 
     return Reducer(dims, formula)
+
+
+def _square(x: Term) -> Term:
+    return x * x
 
 
 def _norm(b: Elements, node: Node, which: int, index: Index) -> Term:
@@ -157,17 +165,10 @@ def _scan(kind: str) -> Reducer:
         )
         if any(inner[d] != index[d] for d in dims):
             raise Unsupported("a scan that is read elsewhere than in its row")
-        value = b.at(x, inner).cast(_running(b, node))
+        value = b.at(x, inner).cast(running(b, node))
         return value if b.row == () else b.maker.scan(kind, value)
 
     return Reducer(dims_at(1), formula)
-
-
-def _running(b: Elements, node: Node) -> str:
-    """The dtype that a running sum or product is kept in: as torch does, a wider one on a CPU, since errors add up along the row."""
-    found = accumulator(b, node)
-    on_cpu = node.outputs[0].type.device == "cpu"
-    return "f64" if on_cpu and b.dtype(node.outputs[0]) == "f32" else found
 
 
 def _register(table: dict[str, Reducer]) -> None:

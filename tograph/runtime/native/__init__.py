@@ -6,7 +6,7 @@
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
   ``micro_kernels`` (``tiling``), ``tall``, ``joined``, ``masked``,
-  ``looks``, ``followed``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``, ``list_sums``), random numbers (``draws``, ``drawing``, ``generator``), matrices
+  ``looks``, ``followed``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``, ``list_splices``, ``list_functions``, ``list_sums``), random numbers (``draws``, ``drawing``, ``generator``), matrices
   (``lapack``), sorts (``sorting``), prints (``telling``), numbers of Python's (``outside``), texts
   (``texts``, ``text_types``, ``text_code``, ``text_pool`` (``text_records``), ``text_sweeps``), complex tensors (``complex_parts``); the others are ``calls`` of torch (``callees``).
 * Branches and loops: ``control``, functions that call themselves (``recursion``, ``stack``), what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals

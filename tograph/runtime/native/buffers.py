@@ -163,15 +163,18 @@ class Plan:
 
         ``owners``: those of what is in it; while there is a tensor of theirs a block that was outgrown stays. Without, it stays.
         """
-        code, low = self.low.code, self.low
-        values = [*low.env.values(), *low.written.values()]
-        stays = not owners or any(
-            isinstance(x, Mem) and not x.owners.isdisjoint(owners) for x in values
-        )
-        given = f"ptr {self.table()}, ptr {place}, i64 {used}, i64 {need}, i1 {'true' if stays else 'false'}"
+        code, stays = self.low.code, "true" if self.stays(owners) else "false"
+        given = f"ptr {self.table()}, ptr {place}, i64 {used}, i64 {need}, i1 {stays}"
         data = code.do(f"call ptr @room({given})")
         self.low.fail(code.do(f"icmp eq ptr {data}, null"))
         return data
+
+    def stays(self, owners: frozenset[int]) -> bool:
+        """Whether a block that is outgrown stays, whose content has these owners."""
+        values = [*self.low.env.values(), *self.low.written.values()]
+        return not owners or any(
+            isinstance(x, Mem) and not x.owners.isdisjoint(owners) for x in values
+        )
 
     def sweep(self) -> str:
         """The instructions that free outgrown blocks; empty where there are no buffers."""

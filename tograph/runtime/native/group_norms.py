@@ -97,8 +97,9 @@ def _backward(node: Node, nodes: list[Node]) -> Sequence[Any]:
     of_products = g.over_channels(g.weighted(products, weight))
     of_sums = g.over_channels(g.weighted(sums, weight))
     slope = g.do("sub.Tensor", g.do("mul.Tensor", of_sums, mean), of_products)
-    cube = g.do("mul.Tensor", g.do("mul.Tensor", scale, scale), scale)
-    slope = g.do("div.Tensor", g.do("mul.Tensor", slope, cube), g.count)
+    for _ in range(3):  # one after the other: the cube of a small number may be none
+        slope = g.do("mul.Tensor", slope, scale)
+    slope = g.do("div.Tensor", slope, g.count)
     shift = g.do("div.Tensor", g.do("mul.Tensor", of_sums, scale), g.count)
     shift = g.do("neg.default", g.do("add.Tensor", g.do("mul.Tensor", slope, mean), shift))
     terms = [g.do("mul.Tensor", grad, g.beside_all(g.weighted(scale, weight)), shape=g.kind.shape)]

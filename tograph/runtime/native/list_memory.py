@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.ir import Value
 from ..graph.types import DTYPE_NAMES, ListType, ScalarType, TensorType, Type
 from ..kernels.loop_ir import LONGEST, Open
-from . import walks
+from . import list_functions, walks
 from .code import Code
 from .extents import unknown, where_it_is
 from .list_items import depth, inside, item_bytes, paired
@@ -25,24 +25,6 @@ from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, laid_out, num
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-_SHIFT = """define internal void @shift(ptr %to, ptr %from, i64 %count, i64 %by) noinline #0 {
-  %any = icmp sgt i64 %count, 0
-  br i1 %any, label %loop, label %done
-loop:
-  %i = phi i64 [0, %0], [%next, %loop]
-  %a = getelementptr i64, ptr %from, i64 %i
-  %b = getelementptr i64, ptr %to, i64 %i
-  %x = load i64, ptr %a
-  %y = add i64 %x, %by
-  store i64 %y, ptr %b
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %loop, label %done
-done:
-  ret void
-}
-"""
 
 
 def fresh(low: Lowering, item: Type) -> Listed:
@@ -124,33 +106,39 @@ def same_size(low: Lowering, x: Listed) -> Open:
 
 def append(low: Lowering, target: Listed, at: str, x: Listed) -> None:
     """Write the items of ``x`` to the buffers of another list, from the item ``at`` on, which is their end."""
-    code, size = low.code, item_bytes(x.item)
-    end = code.add(at, x.length)
-    source = address(low, x, x.begin)
     low.work += 100
-    if not paired(x.item):
-        place = reserve(low, target, at, end)
-        code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
-        nbytes = code.multiply(x.length, size)
-        code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {nbytes}, i1 false)")  # fmt: skip
+    if paired(x.item):
+        name = list_functions.append(low, x.item)
+        call = f"call i1 @{name}({given(low, target)}, i64 {at}, {places(x)}, i64 {x.begin}, i64 {x.length})"
+        low.fail(low.code.do(f"xor i1 {low.code.do(call)}, true"))
         return
-    content = contents(low, x)
-    (used,) = some(low, at, lambda: (bounds(low, target, code.add(at, "-1"))[1],))
-    append(low, _inner(target), used, content)
+    code, end = low.code, low.code.add(at, x.length)
+    source = address(low, x, x.begin)
     place = reserve(low, target, at, end)
-    by = code.do(f"sub i64 {used}, {content.begin}")
-    shift(low, place, source, x.length, by)
+    code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
+    nbytes = code.multiply(x.length, item_bytes(x.item))
+    code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {nbytes}, i1 false)")  # fmt: skip
 
 
-def shift(low: Lowering, place: str, source: str, count: str, by: str) -> None:
-    """Copy so many items that are lists, whose contents are ``by`` further on."""
-    low.globals["shift"] = _SHIFT
-    low.code.line(f"call void @shift(ptr {place}, ptr {source}, i64 {low.code.multiply(count, 2)}, i64 {by})")  # fmt: skip
+def places(x: Listed) -> str:
+    """The buffers of a list, as arguments of a function."""
+    return ", ".join(f"ptr {place}" for place in x.places)
 
 
-def _inner(x: Listed) -> Listed:
-    """The buffers of what is in the items."""
-    return replace(x, item=inside(x.item), places=x.places[1:])
+def given(low: Lowering, x: Listed) -> str:
+    """What a function is given that writes a list: the table of buffers, whether blocks that are outgrown stay, and the buffers."""
+    stays = "true" if low.buffers.stays(x.owners) else "false"
+    return f"ptr {low.buffers.table()}, i1 {stays}, {places(x)}"
+
+
+def one(low: Lowering, x: Listed, v: Listed) -> Listed:
+    """A list like ``x``, of lists, that has one item."""
+    code, pair, place = low.code, low.code.cell("[2 x i64]"), low.code.cell("[2 x i64]")
+    code.line(f"store i64 {v.begin}, ptr {pair}")
+    end = code.add(v.begin, v.length)
+    code.line(f"store i64 {end}, ptr {_offset(code, pair, '8')}")
+    code.line(f"store ptr {pair}, ptr {place}")
+    return Listed(x.item, (place, *v.places), "0", "1", v.owners, v.alias)
 
 
 def reserve(low: Lowering, x: Listed, at: str, end: str) -> str:
@@ -210,11 +198,7 @@ def pushed(low: Lowering, x: Listed, v: Any) -> Listed:
     if isinstance(value, Listed):
         if not paired(x.item):
             raise Decline("a list where a tensor belongs")
-        (used,) = some(low, end, lambda: (bounds(low, x, code.add(end, "-1"))[1],))
-        append(low, _inner(x), used, value)
-        place = reserve(low, x, end, code.add(end, "1"))
-        code.line(f"store i64 {used}, ptr {place}")
-        code.line(f"store i64 {code.add(used, value.length)}, ptr {_offset(code, place, '8')}")
+        append(low, x, end, one(low, x, value))
     else:
         _write(low, x, end, v)
     low.work += 5

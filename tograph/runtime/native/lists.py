@@ -25,6 +25,7 @@ from .list_memory import (
     fresh,
     item,
     nothing,
+    one,
     over,
     own,
     pushed,
@@ -33,7 +34,7 @@ from .list_memory import (
     same_size,
 )
 from .list_slices import clamped, sliced, spread
-from .list_splices import none, one, splice
+from .list_splices import none, splice
 from .values import Decline, Listed, Mem, Operand, Reg, numel, row_major, strides
 
 if TYPE_CHECKING:

@@ -303,9 +303,7 @@ class Numbers:
     def _trunc(self, kind, a):
         return self._rounded("trunc", a)
 
-    def _round(self, kind, a, *digits):
-        if digits:
-            raise Decline("round to a number of digits has no machine form")
+    def _round(self, kind, a):
         return self._rounded("roundeven", a)
 
     def _math(self, name: str, kind: str, args: Sequence[Reg]) -> Reg:

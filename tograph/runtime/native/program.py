@@ -61,8 +61,8 @@ class Lowered:
     def address(self) -> int:
         """The address of the code, which is compiled once."""
         if not self._address:
-            imports, level = _imports(self.text), 2 if len(self.text) < LARGE else 1
-            self._address = jit.compile_module(self.text, ["run"], imports, level)["run"]
+            imports, levels = _imports(self.text), (2, 3) if len(self.text) < LARGE else (0, 1)
+            self._address = jit.compile_module(self.text, ["run"], imports, *levels)["run"]
         return self._address
 
 

@@ -138,6 +138,9 @@ def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[
     if isinstance(item, ScalarType) and not private:
         letter, word = _LETTERS[item.dtype], item.dtype.itemsize
         return lambda: struct.unpack(f"{block[0]}{letter}", buffers.read(block[1], word * block[0]))
+    if not private and (leaf := _numbers_in(item)) is not None:
+        letter, word = _LETTERS[leaf.dtype], leaf.dtype.itemsize
+        return lambda: _nested(block, buffers, letter, word)
     if not isinstance(kind, TensorType) or paired(item):
         return functools.partial(leave, block, kind, buffers, private)
     d, dtype = unknown(kind), kind.dtype
@@ -157,6 +160,27 @@ def _sized(block: Any, kind: TensorType, buffers: Buffers) -> torch.Tensor:
     return buffers.take(
         place, kind.dtype, tuple(next(rest) if n is None else n for n in kind.shape)
     )
+
+
+def _numbers_in(item: Type) -> ScalarType | None:
+    """The type of the numbers in lists of lists of numbers; None for others."""
+    while paired(item) and not isinstance(item, TensorType):
+        item = inside(item)
+    return item if isinstance(item, ScalarType) and item.dtype in _LETTERS else None
+
+
+def _nested(block: Any, buffers: Buffers, letter: str, word: int) -> tuple:
+    """Lists of lists of numbers, without a tensor between."""
+    count, *places, last = block
+    levels = []
+    for place in places:
+        levels.append(struct.unpack(f"{2 * count}q", buffers.read(place, 16 * count)))
+        count = levels[-1][-1] if count else 0
+    items: tuple = struct.unpack(f"{count}{letter}", buffers.read(last, word * count))
+    for pairs in reversed(levels):
+        ends = iter(pairs)
+        items = tuple([items[a:b] for a, b in zip(ends, ends)])
+    return items
 
 
 def _strings(words: bytes) -> tuple[str, ...]:

@@ -88,7 +88,10 @@ def _number(low: Lowering, node: Node) -> Operand:
     if node.op == "py.size":
         size = low.operand(node.args[0]).size
         return Reg(low.sizes.text(size[node.args[1]]), "i64")
-    args = [low.register(low.operand(a)) for a in node.args]
+    given = [a for a in node.args if a is not None]  # ``round(x, None)``
+    if node.op == "py.round" and len(given) > 1:
+        return outside.lower(low, node)
+    args = [low.register(low.operand(a)) for a in given]
     return low.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
 
 

@@ -20,7 +20,9 @@ from ..symbols import duals
 from ..symbols.funcgraph import FuncGraph, Ref
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, value_of
+from ..values.deques import bounded
 from ..values.growing import StagedList
+from ..values.staged_tuples import StagedTuple
 from ..values.structure import Handle, Spec, Tree, leaf_types
 from ..writes import freed
 
@@ -98,24 +100,36 @@ _UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
 
 
 class WithLeaves:
-    """A list of the graph, some of whose items are leaves that the code made. ``flags``: which, a list of the graph too."""
+    """A list of the graph, some of whose tensors are leaves that the code made. ``flags``: by the column that holds such tensors which of them, a list of the graph too."""
 
-    def __init__(self, items: StagedList, flags: StagedList):
+    def __init__(self, items: StagedList, flags: dict[int, Handle]):
         self.items, self.flags = items, flags
 
     def __tograph_flatten__(self):
-        return None, [self.items, self.flags]
+        kind, columns = self.items.__tograph_flatten__()
+        cls = type(self.items)
+        return ((cls.__name__, getattr(cls, "maxlen", None)), kind, tuple(self.flags)), [
+            *columns,
+            *self.flags.values(),
+        ]
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
-        items, flags = parts
-        if not isinstance(flags, list):  # the structure alone is asked for
-            return items
-        made = [
-            x.detach().requires_grad_() if leaf and isinstance(x, torch.Tensor) else x
-            for x, leaf in zip(items, flags)
-        ]
-        return type(items)(made)
+        (name, maxlen), kind, places = aux
+        count = len(parts) - len(places)
+        columns = list(parts[:count])
+        for k, flags in zip(places, parts[count:]):
+            if not isinstance(flags, Handle):  # else the structure alone is asked for
+                columns[k] = [_made(x, leaf) for x, leaf in zip(columns[k], flags)]
+        cls = _LISTS.get(name) or bounded(maxlen)
+        return cls.__tograph_unflatten__(kind, columns)
+
+
+_LISTS = {c.__name__: c for c in (StagedList, StagedTuple)}
+
+
+def _made(x: Any, leaf: bool) -> Any:
+    return x.detach().requires_grad_() if leaf and isinstance(x, torch.Tensor) else x
 
 
 FORMS = MadeLeaf, Computed
@@ -133,12 +147,15 @@ def flags(spec: Spec) -> list[bool]:
 
 def list_form(x: StagedList, root: FuncGraph) -> Any:
     """The form of a list of the graph."""
-    handle = None if x.record is not None else x.columns[0]
-    kind = handle.ref.value.type if isinstance(handle, Handle) else None
-    if not isinstance(kind, ListType) or not isinstance(kind.element, TensorType):
+    if x.handle is None:
         return x
-    flags = autodiff.item_flags(root.resolve(handle.ref), root)
-    return x if flags is None else WithLeaves(x, StagedList()._hold([Handle(Ref(flags, root))], None))  # fmt: skip
+    found: dict[int, Handle] = {}
+    for k, handle in enumerate(x.columns):
+        kind = handle.ref.value.type
+        if isinstance(kind, ListType) and isinstance(kind.element, TensorType):
+            flags = autodiff.item_flags(root.resolve(handle.ref), root)
+            found |= {} if flags is None else {k: Handle(Ref(flags, root))}
+    return WithLeaves(x, found) if found else x
 
 
 def is_late(x: torch.Tensor, root: FuncGraph) -> bool:

@@ -235,8 +235,7 @@ def _holds_itself(kind: type) -> StructureError:
 
 
 def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
-    """One of several values; the sets, dicts, lists and tuples among them in the form in which they leave, and objects from outside as themselves."""
-    holds = (set, frozenset, dict, list, tuple)
+    """One of several values, each in the form in which it leaves, and objects from outside as themselves."""
 
     def option(o: Any) -> Any:
         if isinstance(
@@ -246,7 +245,8 @@ def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
             return form if isinstance(form, made_tensors.FORMS) else o
         if isinstance(o, torch.Tensor):
             return tensor(o)
-        return _leaving(o, seen, tensor) if isinstance(o, holds) else _itself(o)
+        found = _itself(o)
+        return _leaving(o, seen, tensor) if found is o else found
 
     new = [option(o) for o in x.options_]
     if all(a is b for a, b in zip(x.options_, new)):

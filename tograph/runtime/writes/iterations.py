@@ -32,6 +32,7 @@ from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
 
 EARLIER = "tg.earlier"
 LEADS = "tg.leads"  # (loop, input, k): whether state at the start of an iteration was computed from the ``k``-th tensor outside
+REQUIRES = -1  # the same for: whether that requires a gradient
 _loops = itertools.count()
 
 
@@ -43,6 +44,7 @@ class Told(NamedTuple):
     graded: bool
     entry: Any = None  # what was there before the loop
     held: bool = False  # whether that has a gradient then
+    sure: bool = True  # it requires one whenever an iteration begins
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,8 @@ class Earlier:
         self.body = current_graph()
         self.body.root.earlier.append(self)
         with torch.enable_grad():
-            given = [
-                duals.primal_of(x, recorded=False) for x in self.outside
-            ]  # in a body the state has no tangents
+            # In a body the state has no tangents.
+            given = [duals.primal_of(x, recorded=False) for x in self.outside]
             self._end = _Earlier.apply(self, *given) if given else None
 
     def state(self, x: Any, index: int, told: Told) -> Any:
@@ -126,7 +127,14 @@ class Earlier:
         self.trusted.append((name, k, sure))
         if sure:
             return True
-        key = state.index, k
+        return self._told(state.index, k)
+
+    def requires(self, state: Any) -> bool | Ref:
+        """Whether a placeholder, by its node of autograd, requires a gradient: True or what the body says."""
+        return True if state.told.sure else self._told(state.index, REQUIRES)
+
+    def _told(self, index: int, k: int) -> Ref:
+        key = index, k
         if key not in self.leading:
             node = Node(LEADS, (self.loop, *key), {}, [BOOL], location=user_location())
             self.body.graph.nodes.append(node)
@@ -148,15 +156,16 @@ class _LoopState(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, earlier: Earlier, index: int, x: Any, end: Any) -> Any:
         ctx.set_materialize_grads(False)
-        ctx.earlier, ctx.index = earlier, index
+        ctx.earlier, ctx.index, ctx.ends = earlier, index, end is not None
         return same(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        if grad is None:
-            return None, None, None, None
+        own = grad if ctx.told.leaf else None
+        if grad is None or not ctx.ends:
+            return None, None, own, None
         ctx.earlier.pending[ctx.index] = ctx.told.name, grad
-        return None, None, grad if ctx.told.leaf else None, torch.zeros(())
+        return None, None, own, torch.zeros(())
 
 
 class _Earlier(torch.autograd.Function):
@@ -249,6 +258,11 @@ def is_leaf(x: torch.Tensor) -> bool:
 def is_held(x: torch.Tensor) -> bool:
     """Whether a tensor is state that may have a gradient from before the loop."""
     return is_state(x.grad_fn) and x.grad_fn.told.held
+
+
+def is_sure(x: torch.Tensor) -> bool:
+    """Whether a tensor is no state that may require no gradient in some iteration."""
+    return not is_state(x.grad_fn) or x.grad_fn.told.sure
 
 
 def check_graded(x: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ from ...errors import UnsupportedOpError
 from ..graph.ir import Value
 from ..graph.ops import NONE, REGION_OPS, exists, lookup, overload, overload_name, overload_packet
 from ..inference.infer import Facts, facts_of, tensor_type
-from ..inference.shapes import same_shape
+from ..inference.shapes import RULES, same_shape
 from ..symbols import open_layouts
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
@@ -305,6 +305,8 @@ _DETACH = torch.ops.aten.detach.default
 
 def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
     """``x.data = value``: ``x`` takes the content, where nothing else can show that the two share memory from then on."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
     made = as_symbolic(value)
     one, two = as_symbolic(x).meta, made.meta
     storage = made.storage_
@@ -368,5 +370,6 @@ def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Va
         raise RuntimeError(
             f"result type {names[0]} can't be cast to the desired output type {names[1]}"
         )
+    RULES["copy"](x.meta, y.meta)  # raises where it does not fit, also where nobody reads it
     kind = tensor_type(x.meta)
     return graph.emit("aten.copy.default", value_of(x, graph), value, type=kind)
