@@ -156,6 +156,8 @@ class _Ranges:
         found = []
         for side, truth in zip(sides, (True, False)):
             constant = _constant(self.root(side))
+            if wanted is True and self.root(side) is self.root(predicate):
+                constant = truth  # what `a and b` and `a or b` give of their first operand
             if constant is not None and constant != wanted:
                 continue
             facts: dict[Value, Interval] = {}
