@@ -202,6 +202,8 @@ class _Planner(Conditionals, SingleOps):
     def _kernel(self, loops: Kernel, tile: Tile, places: dict[str, Place], node: Node) -> Run:
         made = self._run(render(loops, tile, pointers=True), places, node)
         written = frozenset(b.name for b in loops.buffers if b.written)
+        if any(e.op == "check_index" for e in loops.body):
+            self.plan.asserted = self.plan.asserted or node.location
         return replace(
             made, writes=written, inplace=in_place(loops, tile), decides=loops.deciding()
         )
