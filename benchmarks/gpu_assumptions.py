@@ -450,6 +450,39 @@ def _said_by(fn: Callable, given: Sequence[Any]) -> str:
     return text.getvalue()
 
 
+def classes(bench: Any) -> str:
+    """A class out of range in a step of training is an error of the call; where it was written unseen, of a later one. The device goes on."""
+
+    def step(x, w, target):
+        w = w.detach().requires_grad_()
+        loss = F.cross_entropy(x @ w, target)
+        return loss.detach(), torch.autograd.grad(loss, w)[0]
+
+    fn = tg.function(step)
+    x, w = torch.ones(64, 32, device=bench.device), torch.eye(32, 10, device=bench.device)
+    target = torch.zeros(64, dtype=torch.int64, device=bench.device)
+    want = step(x, w, target)
+    for k in range(5):
+        if why := _close(fn(x, w, target), want):
+            return f"call {k}: {why}"
+    for write, expected in ((target.copy_, tg.errors.OutOfRangeError), (target.data.copy_, tg.errors.LateFailureError)):  # fmt: skip
+        write(torch.full_like(target, 10))
+        for _ in range(3):  # one that comes late is on its way
+            try:
+                fn(x, w, target)
+                bench.wait()
+            except expected:
+                break
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"[:200]
+        else:
+            return f"no {expected.__name__}"
+        target.zero_()
+        if why := _close(fn(x, w, target), want) or _close(fn(x, w, target), want):
+            return f"behind {expected.__name__}: {why}"
+    return ""
+
+
 CALLS = {
     "attention is its formula": formula,
     "inputs that move are told to nodes": moving,
@@ -458,6 +491,7 @@ CALLS = {
     "numbers go there and back": numbers,
     "the host visits a loop": visits,
     "prints in a loop of the device": messages,
+    "a class out of range": classes,
 }
 
 

@@ -6,11 +6,12 @@ import torch.nn.functional as F
 
 import tograph as tg
 from tests.runtime.gpu.simulated import simulate
-from tograph.errors import LateFailureError
+from tograph.errors import LateFailureError, OutOfRangeError
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
+from tograph.runtime.kernels.loop_ir import ASSERTED
 
 pytest.importorskip("triton")
 
@@ -81,7 +82,8 @@ def test_a_call_with_inputs_that_have_passed_does_not_wait(waits):
         with pytest.raises(Failed):
             runner.run(x, w, target)
     target[0] = 2
-    assert torch.equal(runner.run(x, w, target)[0], loss(x, w, target)) and len(waits) == 7
+    torch.testing.assert_close(runner.run(x, w, target)[0], loss(x, w, target))
+    assert len(waits) == 7
 
 
 def test_what_was_written_unseen_is_found_later(waits):
@@ -90,7 +92,7 @@ def test_what_was_written_unseen_is_found_later(waits):
     runner.run(x, w, target)
     target.data[0] = 9
     runner.run(x, w, target)
-    assert len(waits) == 1 and runner.memory.late() == 2 and runner.memory.late() == 0
+    assert len(waits) == 1 and runner.memory.late() == ASSERTED and runner.memory.late() == 0
     with pytest.raises(Failed):
         runner.run(x, w, target)
 
@@ -105,7 +107,7 @@ def test_a_failure_that_comes_late_is_an_error_of_the_next_call(monkeypatch):
     fn(x, w, target)
     with pytest.raises(LateFailureError, match="a call of loss before this one"):
         fn(x, w, target)
-    with pytest.raises(IndexError):
-        fn(x, w, target)
+    with pytest.raises(OutOfRangeError, match=r"class number[\s\S]*test_doubts.py"):
+        fn(x, w, target)  # torch's kernels would assert that, which ends the context
     target.data[0] = 1
     assert torch.allclose(fn(x, w, target), loss(x, w, target))

@@ -32,6 +32,27 @@ def test_a_counter():
     assert not fails(count, X, N)
 
 
+def test_both_operands_of_and_hold_and_none_of_or():
+    """`and` gives its first operand where that is false."""
+
+    def decode(x, token):
+        i = 0
+        while token != 3 and i < 4:
+            token, x = x[i].sum(), x * 2
+            i += 1
+        return x, i
+
+    def either(x, token):
+        i = 0
+        while token != 3 or i < 4:
+            token, x = x[i].sum(), x * 2
+            i += 1
+        return x, i
+
+    assert not fails(decode, X, torch.tensor(2.0))
+    assert fails(either, X, torch.tensor(2.0))
+
+
 def test_steps_of_a_loop_without_a_known_end():
     def steps(x):
         n = 0

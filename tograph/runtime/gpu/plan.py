@@ -66,6 +66,9 @@ class Plan:
     once: list[Run] = field(default_factory=list)  # run when its memory is made (``once``)
     # Inputs that it writes, and their numbers among the graph's.
     stored: dict[Place, int] = field(default_factory=dict)
+    asserted: Any = (
+        None  # the line of a kernel that may find a position which torch's own would assert
+    )
     doubts: frozenset[int] | None = (
         None  # the inputs that alone decide whether it fails (``doubts``)
     )

@@ -36,6 +36,7 @@ from .doubts import doubts
 from .dropouts import apart
 from .loop_tuning import Trial, key_of
 from .memory import Frame
+from .nested_items import NESTED, SCATTER, direct
 from .plan import (
     Call,
     Cell,
@@ -75,7 +76,7 @@ def plan(
     form.to_host = back
     if whole:
         form.graph = speculated(form.graph, device)
-    form.graph = ahead(opened(apart(form.graph)))
+    form.graph = ahead(direct(opened(apart(form.graph))))
     starts = dict(zip(form.graph.inputs, _starts(form)))
     return _Planner(form, device, whole, safe(form.graph, starts), choose, shapes).run()
 
@@ -201,6 +202,8 @@ class _Planner(Conditionals, SingleOps):
     def _kernel(self, loops: Kernel, tile: Tile, places: dict[str, Place], node: Node) -> Run:
         made = self._run(render(loops, tile, pointers=True), places, node)
         written = frozenset(b.name for b in loops.buffers if b.written)
+        if any(e.op == "check_index" for e in loops.body):
+            self.plan.asserted = self.plan.asserted or node.location
         return replace(
             made, writes=written, inplace=in_place(loops, tile), decides=loops.deciding()
         )
@@ -332,5 +335,5 @@ def part_writes(part: Node | Region) -> bool:
     What waits may fail, or print in a branch: that comes ahead of what the host does.
     """
     return isinstance(part, Node) and (
-        part.op == "aten.select_scatter.default" or bool(part.regions) or part.op in HOST_OPS
+        part.op in (SCATTER, NESTED) or bool(part.regions) or part.op in HOST_OPS
     )

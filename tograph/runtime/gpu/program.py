@@ -21,9 +21,9 @@ from ...errors import LateFailureError
 from ..graph.ir import Graph
 from ..graph.types import ListType, OptionalType, ScalarType
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpus_in, launch_rarely, tuner
+from ..kernels.device import LoopKernel, gpus_in, launch_rarely, out_of_range, tuner
 from ..kernels.jit import warn_once
-from ..kernels.loop_ir import Unsupported
+from ..kernels.loop_ir import ASSERTED, Unsupported
 from ..kernels.loop_numbers import FULL
 from ..kernels.triton_text import ERROR
 from ..kernels.tuning import estimate
@@ -189,6 +189,8 @@ class Program:
         try:
             outputs = self._attempt(inputs)
         except Failed as error:
+            if error.code == ASSERTED:
+                raise out_of_range(self.plan.asserted) from None
             self._failures += 1
             if error.__cause__ is not None and str(error) not in self.notes:
                 self.notes.append(str(error))

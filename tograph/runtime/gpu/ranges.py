@@ -19,6 +19,7 @@ from typing import Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import BOOL, INT, TensorType
+from .nested_items import NESTED, SCATTER, part_shape
 
 Interval = tuple[int, int]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -84,11 +85,12 @@ class _Ranges:
 
     def _item(self, node: Node) -> None:
         """``x[..., n, ...]``, read or written."""
-        *_, d, index = node.args
+        *before, d, index = node.args
         kind = node.args[0].type
         if not isinstance(kind, TensorType) or not kind.shape or not isinstance(index, Value):
             return
-        size, (low, high) = kind.shape[d % len(kind.shape)] or 0, self.of(index)
+        shape = part_shape(kind.shape, before[2]) if node.op == NESTED else kind.shape
+        size, (low, high) = shape[d % len(shape)] or 0, self.of(index)
         self.check(node, -size <= low and high < size)
 
     # ---- branches
@@ -154,6 +156,8 @@ class _Ranges:
         found = []
         for side, truth in zip(sides, (True, False)):
             constant = _constant(self.root(side))
+            if wanted is True and self.root(side) is self.root(predicate):
+                constant = truth  # what `a and b` and `a or b` give of their first operand
             if constant is not None and constant != wanted:
                 continue
             facts: dict[Value, Interval] = {}
@@ -329,7 +333,7 @@ def _whole(x: Any, known: Interval) -> Interval:
 
 
 _ELEMENTS = frozenset(["aten.select.int", "aten.view.default", "aten.squeeze.default", "tg.identity"])  # fmt: skip
-_ITEMS = frozenset(["aten.select.int", "aten.select_scatter.default"])
+_ITEMS = frozenset(["aten.select.int", SCATTER, NESTED])
 _SAME_TRUTH = frozenset(
     ["py.bool", "py.truth", "py.int", "aten.scalar_tensor.default", "tg.identity"]
 )

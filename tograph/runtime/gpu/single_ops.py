@@ -18,6 +18,7 @@ from ..kernels.lower import metas_of
 from ..kernels.triton_ops import SIGNATURE
 from ..kernels.views import ITEM
 from . import draws, library
+from .nested_items import NESTED, SCATTER
 from .places import Places
 from .plan import Call, Cell, Copy, Host, Place, Run, Step, Update, View
 
@@ -61,7 +62,7 @@ class SingleOps(Places):
 
     def _update(self, node: Node) -> list[Step] | None:
         """``x`` with item ``n`` replaced: the item is written where ``x`` is, if nobody reads that any more."""
-        x, row, d, index = node.args
+        x, row, *path, d, index = node.args
         at, out = self.place(x), node.outputs[0]
         steps: list[Step] = []
         if at in self.frame.owned and self.frame.ends(x):
@@ -74,12 +75,10 @@ class SingleOps(Places):
             steps.append(Copy([(own, given_row)], node.location))
             given_row, row_meta = own, self.meta_of(own)
         self.undefined.discard(target)
-        size = self.meta(x).size
+        whole, start = triton_rows.part(self.meta(out), path[0] if path else ())
         given = index if isinstance(index, int) else None
         name = self.name("item")
-        source = triton_rows.render(
-            name, self.meta(out), row_meta, d % len(size), given, node in self.safe
-        )
+        source = triton_rows.render(name, whole, row_meta, d % len(whole.size), given, node in self.safe, start)  # fmt: skip
         places = {"x": target, "row": given_row}
         if given is None:
             places |= {"at": self.place(index)}
@@ -146,7 +145,8 @@ class SingleOps(Places):
     SPECIAL: dict[str, Any] = {
         "tg.identity": _identity,
         "aten.select.int": _selection,
-        "aten.select_scatter.default": _update,
+        SCATTER: _update,
+        NESTED: _update,
         ITEM: _selection,
     }
 

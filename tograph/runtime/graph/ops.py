@@ -445,6 +445,14 @@ def _size(x, dim):
     return x.size(dim)
 
 
+def _select_scatter(x, row, path, d, n):
+    part = x = x.clone()
+    for at, index in path:
+        part = part.select(at, index)
+    part.select(d, n).copy_(row)
+    return x
+
+
 def _kept(p, dtype, size, device):
     return torch.native_dropout(torch.ones(size, dtype=dtype, device=device), p, True)[1]
 
@@ -464,6 +472,8 @@ register("tg.complex", run=torch.complex, effects=PURE, gradient=NONE, kernel=NO
 register("tg.fresh", run=lambda x: x, effects=PURE, gradient=NONE, kernel=NONE)
 # Where dropout with a chance of ``p`` keeps an element of a tensor of some type, in plans for GPUs.
 register("tg.kept", run=_kept, effects=Effects(random=True), gradient=NONE, kernel=NONE)
+# ``x`` with an item of a part of it replaced, in plans for GPUs.
+register("tg.select_scatter", run=_select_scatter, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 # ``x.select(d, n)`` for a number ``n`` of the run, in plans for GPUs that have shown that it is inside.
 register("tg.item", run=lambda x, d, n: x.select(d, n), effects=PURE, gradient=NONE, kernel=NONE)
 # The same where native code has to decline if it is a view of an argument.

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ...errors import OutOfRangeError
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import DTYPES, ScalarType, TensorType
 from ..inference.shapes import Meta
@@ -234,11 +235,19 @@ def region_caller(
         if fails:
             arguments[ERROR] = torch.zeros(1, dtype=torch.int32, device=place)
         started = all(start(arguments) for start in starts)
-        if not started or (fails and arguments[ERROR].item()):
+        code = int(arguments[ERROR].item()) if started and fails else 0
+        if code == loop_ir.ASSERTED and place.type == "cuda":
+            raise out_of_range(next((n.location for n in region.nodes if n.location), None))
+        if not started or code:
             return unfused(*inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
     return kernels, run
+
+
+def out_of_range(location: Any) -> OutOfRangeError:
+    """The error of a call with a position that torch's kernels assert: to run the op again would end the CUDA context."""
+    return OutOfRangeError("a class number or position is out of range", location)
 
 
 class LoopOnDevice:

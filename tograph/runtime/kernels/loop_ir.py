@@ -91,6 +91,7 @@ def rounded(value: float, dtype: str) -> float:
 
 
 DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE = 1, 2  # error codes of a kernel; 0 is success
+ASSERTED = 7  # on a GPU: a position that torch's own kernels assert, so that the op must not be run there again
 
 # Pointwise ops by number of arguments. Comparisons and tests give bool; the others the dtype of their arguments.
 UNARY = frozenset(["neg", "abs", "not", "bitnot", "floor", "ceil", "trunc", "round", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "isnan", "cast", "sign"])  # fmt: skip

@@ -20,15 +20,31 @@ from .triton_text import ERROR, HEADER, Source, parameters
 BLOCK = 1024
 
 
-def render(
-    name: str, x: Meta, row: Meta, dim: int, index: int | None = None, sure: bool = False
-) -> Source:
-    """The kernel for a contiguous ``x`` and a ``row`` of any strides. Parameters: x, row, at (without ``index``), error, active.
+def part(x: Meta, path: Sequence[tuple[int, int]]) -> tuple[Meta, int]:
+    """(the part of a tensor at a path of dims and indices, where it begins in the tensor's memory)."""
+    start = 0
+    for d, i in path:
+        start += i * x.stride[d]
+        x = x._replace(size=(*x.size[:d], *x.size[d + 1 :]), stride=(*x.stride[:d], *x.stride[d + 1 :]))  # fmt: skip
+    return x, start
 
-    ``sure``: the number is known to be in range.
+
+def render(
+    name: str,
+    x: Meta,
+    row: Meta,
+    dim: int,
+    index: int | None = None,
+    sure: bool = False,
+    start: int = 0,
+) -> Source:
+    """The kernel for an ``x`` and a ``row`` of any strides. Parameters: x, row, at (without ``index``), error, active.
+
+    ``sure``: the number is known to be in range. ``start``: where ``x`` begins in the memory that the kernel is given.
     """
-    before, n, after = math.prod(x.size[:dim]), x.size[dim], math.prod(x.size[dim + 1 :])
-    count = before * after
+    n, size = x.size[dim], [*x.size[:dim], *x.size[dim + 1 :]]
+    stride = [*x.stride[:dim], *x.stride[dim + 1 :]]
+    count = math.prod(size)
     kind = SIGNATURE[DTYPE_NAMES[x.dtype]]
     signature = {"x": f"*{kind}", "row": f"*{kind}", ACTIVE: "*i1"}
     if index is None:
@@ -46,7 +62,7 @@ def render(
     lines += [
         f"mask = (i < {count}) & go",
         f"value = tl.load(row + {offset(row.size, row.stride)}, mask, other=0)",
-        f"tl.store(x + (i // {after} * {n} + {place}) * {after} + i % {after}, value, mask)",
+        f"tl.store(x + {start} + {place} * {x.stride[dim]} + {offset(size, stride)}, value, mask)",
     ]
     return _source(name, signature, lines, count, block)
 

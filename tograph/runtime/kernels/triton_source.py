@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 from . import triton_ops
 from .loop_ir import (
+    ASSERTED,
     DIVISION_BY_ZERO,
-    INDEX_OUT_OF_RANGE,
     Affine,
     Dim,
     Expr,
@@ -299,7 +299,7 @@ class Writer(Folds):
         index, size = map(self.value, e.args)
         name = f"v{e.number}"
         self.line(f"{name} = tl.where({index} < 0, {index} + {size}, {index})")
-        self._fail(f"({name} < 0) | ({name} >= {size})", e, INDEX_OUT_OF_RANGE)
+        self._fail(f"({name} < 0) | ({name} >= {size})", e, ASSERTED)
         return f"tl.where(({name} < 0) | ({name} >= {size}), {typed(0, e.dtype)}, {name})"
 
     def _fail(self, condition: str, e: Expr, code: int) -> None:
