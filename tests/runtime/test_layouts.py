@@ -104,3 +104,20 @@ def test_layouts_of_what_is_made_inside():
             for i, (found, expected) in enumerate(zip(g(x), f(x))):
                 torch.testing.assert_close(found, expected)
                 assert _lies(found) == _lies(expected), i
+
+
+@pytest.mark.parametrize("layer", [F.relu, F.gelu, F.leaky_relu, torch.sigmoid, F.silu, F.hardtanh])
+def test_gradients_of_activations(layer):
+    """Of what comes in another order than the operand."""
+
+    def f(x):
+        x = x.detach().requires_grad_()
+        y = layer(x)
+        return torch.autograd.grad((y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum(), x)
+
+    for name, make in LAYOUTS.items():
+        x, g = make(), tg.function(f)
+        for _ in range(2):
+            (found,), (expected,) = g(x), f(x)
+            torch.testing.assert_close(found, expected)
+            assert _lies(found) == _lies(expected), name

@@ -362,10 +362,15 @@ def _ternary(x, a, b, value=1):
     return pointwise((x, a, b), result_type(x, a, b))
 
 
-@rule("sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward hardtanh_backward "
-      "leaky_relu_backward elu_backward softplus_backward")  # fmt: skip
+@rule("sigmoid_backward tanh_backward gelu_backward silu_backward hardtanh_backward elu_backward softplus_backward")  # fmt: skip
 def _pointwise_backward(g, x, *args, **kwargs):
     return pointwise((g, x), result_type(g, x))
+
+
+@rule("threshold_backward leaky_relu_backward")
+def _threshold_backward(g, x, *args, **kwargs):
+    """These take the order of dims from what was given, not from the gradient."""
+    return pointwise((x, g), result_type(x, g))
 
 
 # ---- copies and makers
