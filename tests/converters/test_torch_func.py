@@ -381,3 +381,23 @@ def test_what_has_no_derivative_raises_what_torch_raises(x):
         with pytest.raises((ValueError, RuntimeError), match="must be Tensor|floating point"):
             g(x, torch.tensor(True))
         assert g(x, torch.tensor(False)) == 0
+
+
+def test_a_derivative_that_does_not_depend_on_the_point_requires_a_gradient_as_in_eager():
+    def f(x):
+        t = torch.ones(2)
+        along = [
+            lambda y: y * 3,
+            lambda y: torch.ones(2, 2) @ y,
+            lambda y: y + 1,
+            lambda y: y.sum(),
+        ]
+        pushed = [torch.func.jvp(g, (x,), (t,))[1] for g in along]
+        rows = torch.func.jacfwd(lambda y: y / 2)(x), torch.func.jacrev(lambda y: y * 3)(x)
+        return *pushed, *rows, torch.func.hessian(lambda y: (y * y).sum())(x)
+
+    x = torch.tensor([1.0, 0.5], requires_grad=True)
+    found, expected = tg.function(f)(x), f(x)
+    torch.testing.assert_close(found, expected)
+    assert [y.requires_grad for y in found] == [y.requires_grad for y in expected]
+    assert torch.autograd.grad(found[0].sum(), x)[0].tolist() == [0, 0]

@@ -286,10 +286,22 @@ def that_change_places(a, n):
     return w, w.grad, v, v.grad
 
 
+def in_a_list_that_grows(a, n):
+    w, found = leaf(a), []
+    v = w
+    energy(v).backward()
+    for _ in range(n):
+        if v.requires_grad:
+            energy(v).backward(retain_graph=True)
+        found.append(w)
+        v = w * v
+    return w, w.grad
+
+
 PROGRAMS = [
     in_a_branch, in_branches_in_each_other, and_once_more_behind_it, by_another_name, by_a_call, in_a_try, returned_early, in_iterations, when_an_iteration_begins, of_an_argument_before, in_some_iterations,
     steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, where_it_has_one, an_argument_that_is_returned_early, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
-    on_some_paths_of_branches_in_each_other, of_two_names, of_two_names_in_a_branch, of_a_branch_moved_by_a_loop, the_one_of_the_iteration_before, that_change_places,
+    on_some_paths_of_branches_in_each_other, of_two_names, of_two_names_in_a_branch, of_a_branch_moved_by_a_loop, the_one_of_the_iteration_before, that_change_places, in_a_list_that_grows,
 ]  # fmt: skip
 
 
@@ -478,3 +490,22 @@ def test_the_field_of_what_is_a_leaf_in_some_iterations_is_refused_behind_a_grad
 
     with pytest.raises(GradientError, match="not followed"):
         f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def test_what_requires_a_gradient_is_asked_in_an_inner_loop():
+    def f(a, n):
+        w, found = leaf(a), []
+        for _ in range(n):
+            for _ in range(n):
+                w = w * 0.9
+                found.append(w)
+                if w.requires_grad:
+                    energy(w).backward()
+            w = leaf(w)
+        return w
+
+    g = tg.function(f)
+    for n in map(torch.tensor, (0, 1)):
+        torch.testing.assert_close(g(torch.ones(2), n), f(torch.ones(2), n))
+    with pytest.raises(RuntimeError, match="second time"):
+        g(torch.ones(2), torch.tensor(2))

@@ -25,6 +25,7 @@ from .. import union
 from ..calls import call
 from ..conversion import convert_if_needed
 from ..registry import CLOSURES, handles, takes_functions
+from .forward_histories import with_history
 from .linear_maps import LinearMap
 
 
@@ -187,8 +188,9 @@ def jvp(
         out = _called(f, *made.args)
         out, aux = out if has_aux else (out, None)
         outs, structure = _tensors(out, "jvp")
-        pushed = _pushed(outs, made.leaves, along)
-    results = made.settled(out), made.settled(pytree.tree_unflatten(pushed, structure))
+        pushed = [made.settled(t) for t in _pushed(outs, made.leaves, along)]
+    pushed = [with_history(t, o, made.leaves, made.given) for t, o in zip(pushed, outs)]
+    results = made.settled(out), pytree.tree_unflatten(pushed, structure)
     return (*results, made.settled(aux)) if has_aux else results
 
 
@@ -247,7 +249,15 @@ def jacrev(
     f: Callable[..., Any], argnums: Any = 0, *, has_aux: bool = False, **options: Any
 ) -> Any:
     """A row for each element of the output: one product for all of them, or one after the other through staged constructs."""
+    return _jacobian(f, argnums, has_aux, False)
 
+
+def jacfwd(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **options: Any) -> Any:
+    """The same, which requires a gradient where torch's does."""
+    return _jacobian(f, argnums, has_aux, True)
+
+
+def _jacobian(f: Callable[..., Any], argnums: Any, has_aux: bool, forward: bool) -> Any:
     def transformed(*args: Any) -> Any:
         numbers, several = _numbers(argnums, len(args))
         made = _Primals(args, numbers)
@@ -257,7 +267,10 @@ def jacrev(
             with torch.enable_grad():
                 outs, structure = _tensors(out, "jacrev")
                 found = [rows(o, made.leaves, made.outer([o])) for o in outs]
-            blocks = [made.packed(made.settled(r)) for r in found]
+            found = [made.settled(r) for r in found]
+            if forward:
+                found = [[with_history(x, o, made.leaves, made.given) for x in r] for o, r in zip(outs, found)]  # fmt: skip
+            blocks = [made.packed(r) for r in found]
             packed = [tuple(b) if several else b[0] for b in blocks]
             given = pytree.tree_unflatten(packed, structure)
             return (given, made.settled(aux)) if has_aux else given
@@ -293,7 +306,7 @@ def rows(out: Any, leaves: Sequence[Any], create: bool) -> list[Any]:
 
 
 def hessian(f: Callable[..., Any], argnums: Any = 0) -> Any:
-    return jacrev(jacrev(f, argnums), argnums)
+    return jacfwd(jacrev(f, argnums), argnums)
 
 
 # ---- in place of torch's own
@@ -339,7 +352,7 @@ def _runs(function: Any, form: Callable[..., Any]) -> None:
 _makes_function(torch.func.grad, grad)
 _makes_function(torch.func.grad_and_value, grad_and_value)
 _makes_function(torch.func.jacrev, jacrev)
-_makes_function(torch.func.jacfwd, jacrev)
+_makes_function(torch.func.jacfwd, jacfwd)
 _makes_function(torch.func.hessian, hessian)
 _runs(torch.func.vjp, vjp)
 _runs(torch.func.jvp, jvp)

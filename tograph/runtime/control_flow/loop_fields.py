@@ -144,6 +144,8 @@ def _check(field: LoopField, loop: StateRegion) -> None:
     if field.before is None or field.key not in loop.entered:
         return
     owners = tensors_of(as_value(loop.entered[field.place.key]))
+    if field.number >= len(owners):  # what was in a list is one of the graph in the body
+        return
     slot = current_graph().root.slots.get(id(owners[field.number]))
     for x in _tensors(loop.entered[field.key]):
         added = 0 if slot is None else slot.summed.count(x.storage_)

@@ -25,7 +25,7 @@ from ..values import flattening
 from ..values.structure import is_union
 from ..writes import freed, hooked, iterations, stale, torn
 from . import custom, outer_histories, rising
-from .beside import NONE, Beside, together
+from .beside import NONE, Beside, together, told
 
 
 class _Transforms(threading.local):
@@ -104,7 +104,7 @@ def followed(
     some = unused or any(beside)
     with broadcasts.checked(nodes):
         found = outer_gradients.run(outputs, grads, [*inputs, *beside.tensors], create, some)
-    beside = beside._replace(told=_told(found[len(inputs) + len(beside.passed) :]))
+    beside = beside._replace(told=told(found[len(inputs) + len(beside.passed) :]))
     found[: len(inputs)] = [seen.get(id(x), g) for x, g in zip(inputs, found)]
     found = together(inputs, found, beside, create)
     missing = [i for i, g in enumerate(found) if g is None]
@@ -115,16 +115,6 @@ def followed(
     if not keep:
         freed.free(nodes, outputs)
     return found, beside
-
-
-def _told(found: Sequence[Any]) -> dict[int, Any]:
-    """Of gradients that are zeros in some runs, where nothing came, what says whether something did."""
-    here = current_graph()
-    known = here.root.ways
-    ways = [
-        (k, known.get(value_of(g, here))) for k, g in enumerate(found) if known and g is not None
-    ]
-    return {k: way for k, way in ways if way is not None}
 
 
 def _several(x: Any) -> tuple[Any, ...]:

@@ -135,7 +135,7 @@ class Earlier:
 
     def _told(self, index: int, k: int) -> Ref:
         key = index, k
-        if key not in self.leading:
+        if key not in self.leading or self.leading[key] in self.body.undone:
             node = Node(LEADS, (self.loop, *key), {}, [BOOL], location=user_location())
             self.body.graph.nodes.append(node)
             self.leading[key] = node.outputs[0]
