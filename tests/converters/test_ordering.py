@@ -2,6 +2,10 @@
 
 import functools
 
+import torch
+
+import tograph as tg
+
 from .both import Cases
 
 cases = Cases()
@@ -28,3 +32,13 @@ def some_ordered(xs):
 
 
 test_same = cases.test()
+
+
+def test_floats_that_are_sorted_keep_their_64_bits():
+    def f(x):
+        p = [v / 3 for v in x.tolist()]
+        near = sorted([p[0] + 1e-12, p[0], p[0] - 1e-12])
+        return sorted(p), near, sorted([p[0], 0.1])[0], sorted(p, key=lambda v: 1 - v * 1e-12)
+
+    x = torch.tensor([3.1, 1.7, 0.3])
+    assert tg.function(f)(x) == f(x)

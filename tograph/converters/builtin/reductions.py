@@ -30,7 +30,11 @@ from .torch_functions import tensor
 
 
 def tensor0(x: Any) -> torch.Tensor:
-    return x if isinstance(x, torch.Tensor) else tensor(x)
+    """A number as a tensor that holds all of it: a float of Python has 64 bits."""
+    if isinstance(x, torch.Tensor):
+        return x
+    kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
+    return tensor(x, dtype=torch.float64) if kind is float else tensor(x)
 
 
 def _items(args: tuple, key: Any) -> Any:
