@@ -6,6 +6,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import tograph as tg
+from tograph.errors import GradientError
 
 
 def leaf(x):
@@ -154,3 +155,135 @@ def test_a_gradient_that_was_taken_is_refused_for_what_it_depends_on_only():
     assert torch.autograd.grad(loss, x, allow_unused=True) == (None,)
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(loss, y)
+
+
+def asked_behind_a_branch(x, n):
+    s = x * 0
+    if n > 1:
+        s = leaf(x) * 3
+    y = s * 2
+    return s.requires_grad, s.detach().requires_grad, y.requires_grad, s.is_leaf, y
+
+
+def asked_behind_a_loop(x, n):
+    s, k = x * 0, 0
+    for _ in range(n):
+        s = leaf(x) * 3
+    if n > 1:
+        if (s * 2).requires_grad:
+            s.sum().backward()
+            k = k + 1
+    return s, k
+
+
+def asked_in_the_next_iteration(x, n):
+    loss = x.sum() * 0
+    for _ in range(n):
+        if loss.requires_grad:
+            loss.backward()
+            x = x - 0.1 * x.grad
+        x = leaf(x)
+        loss = (x**2).sum()
+    return loss, x
+
+
+def asked_where_branches_in_a_loop_make_it(x, n):
+    s, k = x * 0, 0
+    for i in range(n):
+        if i > 1:
+            s = leaf(x) * 3
+        if s.requires_grad:
+            k = k + 1
+        s = s * 2
+        if s.requires_grad:
+            k = k + 10
+    return s, k
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        asked_behind_a_branch,
+        asked_behind_a_loop,
+        asked_in_the_next_iteration,
+        asked_where_branches_in_a_loop_make_it,
+    ],
+)
+def test_inside_it_requires_a_gradient_in_the_runs_in_which_it_does(program):
+    converted = tg.function(program)
+    for n in (0, 1, 3):
+        rows = [tree_leaves(f(torch.ones(2), torch.tensor(n))) for f in (program, converted)]
+        for x, y in zip(*rows, strict=True):
+            torch.testing.assert_close(*((z.detach(), z.requires_grad) if isinstance(z, torch.Tensor) else z for z in (x, y)))  # fmt: skip
+    assert converted.trace_count == 1
+
+
+def test_what_a_branch_did_not_compute_of_a_leaf_has_no_gradient():
+    @tg.function
+    def f(x, n):
+        s = x * 0
+        if n > 1:
+            s = leaf(x) * 3
+        s.sum().backward()
+        return s
+
+    assert f(torch.ones(2), torch.tensor(2)).requires_grad
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        f(torch.ones(2), torch.tensor(0))
+
+
+def test_a_gradient_that_would_come_to_a_leaf_which_a_branch_gives_is_refused_by_the_run():
+    @tg.function
+    def f(x, n):
+        if n > 1:
+            w = leaf(x)
+            s = w * 3
+        else:
+            w = x * 2
+            s = w * 3
+        s.sum().backward()
+        return w, w.is_leaf
+
+    x = torch.ones(2, requires_grad=True)
+    assert not f(x, torch.tensor(0))[1]
+    assert x.grad.tolist() == [6.0, 6.0]
+    with pytest.raises(GradientError, match="gives too"):
+        f(x, torch.tensor(2))
+
+
+def test_a_leaf_of_an_inner_loop_requires_a_gradient_behind_a_gradient_of_another_result():
+    def f(x, n):
+        w, v = x, x
+        (v**2).sum().backward()
+        for _ in range(n):
+            v = v * 1
+            for _ in range(n):
+                v = x
+                if w.grad is not None:
+                    w = leaf(w - 0.1 * w.grad)
+        (v**2).sum().backward()
+        return w, w.requires_grad
+
+    for g in (f, tg.function(f)):
+        w, requires = g(torch.ones(2, requires_grad=True), torch.tensor(2))
+        assert w.requires_grad and requires
+
+
+def test_a_gradient_to_a_leaf_of_an_earlier_loop_that_only_some_iterations_take():
+    def f(x, n):
+        w, v = x * 1, x
+        for _ in range(n):
+            v = leaf(w)
+        for _ in range(n):
+            for _ in range(n):
+                if w.requires_grad:
+                    (w**2).sum().backward()
+                w = leaf(v + 0.1)
+        return w, v
+
+    rows = []
+    for g in (f, tg.function(f)):
+        x = torch.ones(2, requires_grad=True)
+        w, v = g(x, torch.tensor(2))
+        rows.append([w.detach(), w.grad, v.detach(), v.grad, x.grad])
+    torch.testing.assert_close(*([y for y in row if y is not None] for row in rows))

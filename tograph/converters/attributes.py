@@ -185,8 +185,9 @@ def _attribute(owner: Any, name: str) -> Any:
     except AttributeError:
         watch.absent(owner, name)
         raise
-    if name in _HISTORY and type(owner) is SymTensor and owner.grad_fn is not None:
-        return required.of_computed(owner, name, value)
+    told = required.told(owner, name, value) if name in _HISTORY else MISSING
+    if told is not MISSING:
+        return told
     watch.attribute(owner, name, value)
     if may_miss(value):
         return distribute_missing(value, lambda: _class_attribute(owner, name))

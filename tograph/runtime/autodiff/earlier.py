@@ -152,7 +152,7 @@ def _entries(
 ) -> list[int]:
     """The inputs of the loop that are a tensor from outside."""
     found = _inputs_of(x, node, graph, keys)
-    if not found:
+    if not found and x is not earlier.apart:
         raise GradientError(
             "a gradient that is taken inside of a staged loop goes through the loop's state back to a view of a tensor that the loop "
             "uses. Take it after the loop, or detach() the state at the start of the body.",

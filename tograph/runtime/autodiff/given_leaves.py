@@ -50,6 +50,7 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
         try:
             found = _in_loop(node, i, graph, made) if node.op == "While" else _in_branches(node, i, made)  # fmt: skip
         except NotFollowed:
+            graph.root.unfollowed.update(node.outputs[j] for j in made_from(node, i, graph.graph))
             continue
         if sometimes:
             known: dict[Value, Flag] = dict.fromkeys(made.aliases, True)

@@ -20,8 +20,8 @@ from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..symbols.symbolic import value_of
 from ..writes import freed, iterations
 from .connect import Call
-from .own_leaves import OwnLeaves
 from .paths import Terms, Way, Ways, through
+from .plain import lead_to_own
 
 
 def ways(
@@ -85,8 +85,7 @@ def _ways(
     some = terms.any([*leaves.values(), *ends_at])
     if some is not True and (graph.root.leaves or graph.root.left_leaves):
         # A history may end at a leaf that a region made and does not give.
-        own = OwnLeaves(graph)
-        some = terms.any([some, *(own.lead_to(value_of(x, graph)) for x in outputs)])
+        some = terms.either(some, lead_to_own([value_of(x, graph) for x in outputs], graph))
     return some, found
 
 

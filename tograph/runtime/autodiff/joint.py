@@ -22,7 +22,7 @@ from ..graph.types import BOOL
 from ..inference.layouts import taking_sparse
 from ..recording.tracing import recording
 from ..symbols import journal
-from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph, is_tracing
 from ..writes import freed, iterations
 from ..writes.freed import executed
 from ..writes.stale import bump, settle
@@ -109,6 +109,9 @@ def _differentiate(
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
     func.searching = searching
+    if is_tracing():
+        around = current_graph().root
+        func.root.origin = around.origin or around
     with _own(func), recording(func), torch.enable_grad():
         values, inputs = _inputs(graph, func, need)
         outputs, results = _outputs(graph, func, inputs)

@@ -39,21 +39,30 @@ def paths(
     ``gradients``: those by which gradients come back. One of the user's own that is None requires grad all the same. ``leaves``: the values, here and in regions,
     that are leaves, of which the ways are told as that of an input ``LEAF``, also where the history was freed.
     """
-    needed = _needed(graph, [graph.outputs[k] for k in wanted])
+    needed = needed_for(graph, [graph.outputs[k] for k in wanted])
     known = _found(Terms(graph, gradients, leaves), needed, inputs)
     return [known.get(graph.outputs[k], {}) for k in wanted]
 
 
-def ways_within(terms: Terms) -> dict[Value, Ways]:
-    """The ways to all values of a graph from the leaves that it makes."""
-    values = [v for n in terms.graph.nodes for v in n.outputs]
-    return _found(terms, set(values), ())
+def ways_within(
+    terms: Terms, needed: Collection[Value] | None = None, known: dict[Value, Ways] | None = None
+) -> dict[Value, Ways]:
+    """The ways to all values of a graph, or those ``needed``, from the leaves that it makes. ``known``: those to its inputs."""
+    if needed is None:
+        needed = {v for n in terms.graph.nodes for v in n.outputs}
+    return _found(terms, needed, (), known)
 
 
-def _found(terms: Terms, needed: Collection[Value], inputs: Collection[int]) -> dict[Value, Ways]:
+def _found(
+    terms: Terms,
+    needed: Collection[Value],
+    inputs: Collection[int],
+    given: dict[Value, Ways] | None = None,
+) -> dict[Value, Ways]:
     """The ways to the values of a graph that are ``needed``."""
     graph = terms.graph
-    known: dict[Value, Ways] = {
+    known: dict[Value, Ways] = dict(given or {})
+    known |= {
         graph.inputs[i]: {i: True}
         for i in inputs
         if i != LEAF and differentiable(graph.inputs[i].type)
@@ -108,7 +117,7 @@ class Terms:
                 total[i] = found
 
 
-def _needed(graph: Graph, ends: Sequence[Value]) -> set[Value]:
+def needed_for(graph: Graph, ends: Sequence[Value]) -> set[Value]:
     """The values that ``ends`` may depend on."""
     needed = set(ends)
     for node in reversed(graph.nodes):

@@ -53,6 +53,7 @@ class LoopHistories:
         self.entered = 0  # of how many places that is known
         self.rewritten: dict[Storage, torch.Tensor] = {}
         self.settled = False
+        self.apart: torch.Tensor | None = None  # stands for leaves outside where there are none
         self.again = False  # see ``iterations.Earlier``
         self.hopeless: set[Name] = set()  # see ``recomputed``
         self.fields: set[Name] = set()  # whose ``.grad`` is state, too
@@ -96,6 +97,8 @@ class LoopHistories:
         ):  # of a view that an earlier trace wrote, torch computes the history by ops
             for x in self.outside:
                 _ = x.grad_fn
+            if self.computed and not self.outside and self.apart is None:
+                self.apart = _nothing()
         owners = {p.key: p.keep.owner for p in state if isinstance(p.keep, Storage)}
         self.owners = {
             k: rebasing.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
@@ -108,7 +111,10 @@ class LoopHistories:
             self.depends |= reaching.dependent(loop_contents.named(self.entry.items()), ())
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
+        if self.computed and not outside and self.apart is not None:
+            outside = [self.apart]
         self.earlier = iterations.Earlier(outside, self.location, frozenset(self.depends))
+        self.earlier.apart = self.apart
         self.earlier.hopeless, self.earlier.again = self.hopeless, self.again
         self.earlier.reaching = self._reaching().of
         if self.steps is not None:
@@ -170,8 +176,6 @@ class LoopHistories:
             if behind and isinstance(x, structure.Handle) and differentiable(value.type):
                 list_histories.begun(value, graph, behind)
             name = (place.key, next(numbers)) if isinstance(x, torch.Tensor) else None
-            if not self.earlier.outside and (name is None or name in self.computed):
-                return x
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 graded = place.key in self.graded and name not in self.fields
                 held = place.key in self.held
@@ -268,6 +272,15 @@ class LoopHistories:
             told
         )
         return True
+
+
+def _nothing() -> torch.Tensor:
+    """A leaf outside of a loop by which what iterations compute of leaves of their own has a history: nothing leads to it."""
+    with torch.no_grad():
+        x: Any = torch.zeros(())
+    torch.Tensor.requires_grad_(x)
+    x.token_ = None  # no leaf of the code's
+    return x
 
 
 def _check_view(x: torch.Tensor, location: Location | None) -> None:

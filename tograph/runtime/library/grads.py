@@ -236,9 +236,12 @@ def backward(
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
     reads.history()
+    for o in outs:
+        CHECK_OWN(o)
     if not any(o.requires_grad for o in outs):
         current_graph().note_gradient()  # in a loop, they may where its state is known
-        raise RuntimeError(optional_grads.UNREACHED)
+        _backward_of_own(outs)
+        return
     every = inputs is None
     with _behind_hooks([x for x in wrt if every and not iterations.is_leaf(x)]) as retained:
         found, beside = followed(outs, cotangents, wrt, keep, create_graph, True, every, retained) if wrt else ([], NONE)  # fmt: skip
@@ -253,6 +256,15 @@ def backward(
             _run_hooks(leaf, way)
 
 
+def _backward_of_own(outs: Sequence[torch.Tensor]) -> None:
+    """Of what has no history here: it may have been computed of leaves that regions made and did not give, whose gradients nobody sees."""
+    ways = [OWN(o) for o in outs if isinstance(o, SymTensor)]
+    if all(way is False for way in ways):
+        raise RuntimeError(optional_grads.UNREACHED)
+    for way in ways if True not in ways else ():
+        optional_grads.check(way, "RuntimeError", optional_grads.UNREACHED)
+
+
 @contextmanager
 def _behind_hooks(xs: Sequence[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
     """What gradients that are taken inside leave of tensors with ``retain_grad``, by ``id``: what is there behind all hooks.
@@ -260,10 +272,12 @@ def _behind_hooks(xs: Sequence[torch.Tensor]) -> Iterator[dict[int, torch.Tensor
     The engine gives of a tensor from which it goes on what comes to it, as for ``torch.autograd.grad``.
     """
     seen: dict[int, torch.Tensor] = {}
+    here = current_graph()
 
     def hook_of(x: torch.Tensor) -> Any:
         def hook(g: Any) -> None:
-            if g is not None:  # of nodes of a staged construct
+            # None: of nodes of a staged construct. What a run takes in some iterations only is a value of the branch.
+            if g is not None and current_graph() is here:
                 seen[id(x)] = g
 
         return torch.Tensor.register_hook(x, hook)
@@ -295,6 +309,20 @@ def WAYS(
 ) -> tuple[Any, list[Any]]:
     """Whether a gradient leads anywhere in a run, and to which inputs, which the tensors ``beside`` stand for, too; or to their ``.grad`` ``fields``. Set by ``autodiff``."""
     return True, [True] * len(inputs)
+
+
+def OWN(x: Any) -> Any:
+    """Whether a tensor without a history here was computed of leaves that regions made, or is one. Set by ``autodiff``."""
+    return False
+
+
+def OWN_LEAF(x: Any) -> Any:
+    """Whether it is one. Set by ``autodiff``."""
+    return False
+
+
+def CHECK_OWN(x: Any) -> None:
+    """An error where a gradient by it would come to a leaf that is given. Set by ``autodiff``."""
 
 
 def _run_hooks(leaf: torch.Tensor, way: Any) -> None:

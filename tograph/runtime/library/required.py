@@ -14,6 +14,7 @@ from ..graph.ir import Value
 from ..graph.types import BOOL, INT
 from ..guarding import reads
 from ..symbols.funcgraph import current_graph
+from ..symbols.journal import MISSING
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor
 from ..values.structure import TaggedUnion
@@ -29,6 +30,35 @@ def required(x: SymTensor) -> Way:
     if x.is_leaf and not isinstance(x.storage_, Picked):
         return True
     return grads.WAYS([x], grads.leaves([x]))[0]
+
+
+def told(x: Any, name: str, value: Any) -> Any:
+    """The attribute ``name`` of what may be a tensor with a history, of which torch says that it is ``value``; MISSING where that is all."""
+    if type(x) is not SymTensor:
+        return MISSING
+    if x.grad_fn is not None:
+        return of_computed(x, name, value)
+    return MISSING if x.requires_grad else _of_plain(x, name)
+
+
+def _of_plain(x: SymTensor, name: str) -> Any:
+    """The same of a tensor that has no history here, but may have been computed of leaves that regions made; a staged bool where a run decides it."""
+    way = grads.OWN(x) if name != "grad_fn" else False
+    if way is False or not reads.grad_mode():
+        return MISSING
+    if name == "is_leaf":
+        way = _either(_not(way), grads.OWN_LEAF(x))
+    return way if isinstance(way, bool) else scalar(way, current_graph())
+
+
+def _not(way: Way) -> Way:
+    return not way if isinstance(way, bool) else current_graph().emit("py.not", way, type=BOOL)
+
+
+def _either(a: Way, b: Way) -> Way:
+    if isinstance(a, bool) or isinstance(b, bool):
+        return True if a is True or b is True else (b if a is False else a)
+    return current_graph().emit("py.or_", a, b, type=BOOL)
 
 
 def is_leaf(x: SymTensor) -> Any:

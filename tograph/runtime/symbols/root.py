@@ -130,6 +130,7 @@ class Root:
     held: dict[Storage, list[Any]] = field(default_factory=dict)  # see ``writes.histories.hold``
     memory: dict[Value, Any] = field(default_factory=dict)  # what it held before a node gave this
     graphs: list[FuncGraph] = field(default_factory=list)
+    origin: Root | None = None  # of a graph that is replayed: that of the trace
     earlier: list[Any] = field(default_factory=list)  # ``iterations.Earlier``
     # Leaves that regions made, each with the value that stands for them.
     joined: list[Any] = field(default_factory=list)
@@ -142,6 +143,8 @@ class Root:
     gives_leaf: dict[Value, Any] = field(
         default_factory=dict
     )  # by output: whether it is such a leaf
+    # What staged constructs computed of leaves that they give without tokens.
+    unfollowed: set[Value] = field(default_factory=set)
     unrolled: bool = False  # a loop is, see ``control_flow.unrolled``
     starts: set[Value] = field(default_factory=set)  # what loops take for the histories of leaves
     # By the value of a leaf that the code made: what used that before.
@@ -194,7 +197,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.token_leaves, self.moves, self.starts,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.token_leaves, self.unfollowed, self.moves, self.starts,
             self.packed, self.parts, self.reread,
         ):  # fmt: skip
             noted.clear()

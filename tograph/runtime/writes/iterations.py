@@ -87,6 +87,7 @@ class Earlier:
         self.anew: list[Any] = []  # see ``outer_gradients.Anew``
         self.again = False  # rather compute anew what is differentiated than ask which leaf it is
         self.hopeless: set[Any] = set()  # of names: what cannot be computed anew
+        self.apart: torch.Tensor | None = None  # of ``outside``: what stands there where nothing is
         self._shown: list[Any] = []
         self.body = current_graph()
         self.body.root.earlier.append(self)
@@ -147,7 +148,7 @@ class Earlier:
             del x.shown_
         for held in (self.outside, self.made, self._shown):
             held.clear()
-        self._end = None
+        self._end = self.apart = None
 
 
 class _LoopState(torch.autograd.Function):
@@ -184,6 +185,9 @@ class _Earlier(torch.autograd.Function):
         if not pending:  # only lists led here
             return None, *[None] * len(earlier.outside)
         names, grads = zip(*pending.values())
+        some = earlier.come_to(names)
+        if not any(some) and not earlier.asked:
+            return None, *[None] * len(earlier.outside)
         given = [value_of(g, graph) for g in grads]
         metas = [as_symbolic(x).meta for x in earlier.outside]
         again = torch.is_grad_enabled()
@@ -197,7 +201,6 @@ class _Earlier(torch.autograd.Function):
         made = [_result(v, m, graph) for v, m in zip(node.outputs, metas)]
         answers = iter(node.outputs[len(made) :])
         earlier.asked = {i: (next(answers), next(answers)) for i in earlier.asked}
-        some = earlier.come_to(names)
         if earlier.held is None:
             return None, *(g if s else None for g, s in zip(made, some))
         held = [x.grad_fn is not None for x in earlier.outside]
