@@ -287,3 +287,39 @@ def test_a_gradient_to_a_leaf_of_an_earlier_loop_that_only_some_iterations_take(
         w, v = g(x, torch.tensor(2))
         rows.append([w.detach(), w.grad, v.detach(), v.grad, x.grad])
     torch.testing.assert_close(*([y for y in row if y is not None] for row in rows))
+
+
+def moved_by_a_branch_beside_a_gradient(x, n):
+    v = x * 1.0
+    w = leaf(v + 0.1)
+    for _ in range(n):
+        v = leaf(v + 0.1)
+        (w**2).sum().backward()
+        if n > 2:
+            w, v = v, w
+    return w, v
+
+
+def of_a_branch_that_iterations_move(x, n):
+    w, v = x, x.detach().clone()
+    if n > 0:
+        v = leaf(v + 0.1)
+    (w**2).sum().backward()
+    for _ in range(n):
+        w, v = v, w
+        if v.requires_grad:
+            (v**2).sum().backward()
+    return w, v
+
+
+@pytest.mark.parametrize(
+    "program", [moved_by_a_branch_beside_a_gradient, of_a_branch_that_iterations_move]
+)
+def test_leaves_that_loops_move_require_a_gradient_outside(program):
+    converted = tg.function(program)
+    for n in (0, 2, 3):
+        rows = []
+        for f in (program, converted):
+            found = f(torch.ones(2, requires_grad=True), torch.tensor(n))
+            rows.append([(y.detach(), y.requires_grad) for y in found])
+        torch.testing.assert_close(*rows)

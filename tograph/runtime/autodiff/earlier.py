@@ -26,7 +26,7 @@ from ..inference.infer import tensor_type
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import as_symbolic, value_of
 from ..writes import iterations
-from . import loops
+from . import leaf_copies, loops
 from .alternatives import zeros
 from .dependence import dependences
 from .graphs import append
@@ -171,6 +171,7 @@ def _inputs_of(x: Any, node: Node, graph: FuncGraph, keys: Sequence[Any]) -> set
 def _without_reads(body: Graph) -> tuple[Graph, dict[int, int]]:
     """A copy that takes what it reads of resources that it does not write as further inputs; resource -> that input."""
     made = copied(body, ordered=True)
+    leaf_copies.copied(body, made)
     written = set(graph_effects(made).writes)
     place = {v: i for i, v in enumerate(made.inputs) if i not in written}
     read: dict[int, Value] = {}

@@ -168,6 +168,9 @@ def _leaving(
 
 def _ways_to(call: Call, output: int) -> Ways:
     """The ways to an output of a recorded node from the tensors that carry its inputs."""
+    undone = call.graph.undone
+    if undone and any(way in undone for ways in call.ways.values() for way in ways.values()):
+        call.ways.clear()  # they were found in a trace that was given up
     if not call.ways:
         places = [k for k, depends in enumerate(call.depends()) if depends]
         call.ways.update(zip(places, _through(call, places)))

@@ -27,7 +27,7 @@ from ..symbols import library_ops
 from ..symbols.funcgraph import current_graph
 from ..writes import saving
 from ..writes.stale import bump, one_memory, region_writes
-from . import missing
+from . import leaf_copies, missing
 from .objects import emit_many, value_in
 
 
@@ -48,37 +48,13 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if over:  # what it takes as another operand too, eager PyTorch does not copy
             _overwrite(_taken_too(node, env), env, node.location)
         env.update(zip(node.outputs, made, strict=True))
-        _stay_leaves(node, made)
+        leaf_copies.replayed(node, made)
         if node.op == "tg.read":
             current_graph().reads.setdefault(nodes[-1].args[0], []).append(made[0])
         if node.regions:
             _overwrite_inside(nodes[mark:], [env.get(a) if isinstance(a, Value) else None for a in node.args])  # fmt: skip
     current_graph().graph.over += _overwrite(graph.over, env, None)
     return [env[v] for v in graph.outputs]
-
-
-def _stay_leaves(node: Node, made: Sequence[Any]) -> None:
-    """What stands for a leaf that the code made is one; not for one that was used before it was one."""
-    graph = current_graph()
-    root = graph.root.origin or graph.root
-    for leaves in (root.leaves, root.left_leaves):
-        for v, x in zip(node.outputs, made) if leaves else ():
-            if leaves.get(v) == []:
-                leaves.setdefault(value_in(x, graph), [])
-
-
-def _stay_leaves_within(old: Graph, new: Graph) -> None:
-    """The same of a copy of a region."""
-    root = current_graph().root.origin or current_graph().root
-    if not (root.leaves or root.left_leaves):
-        return
-    for node, copy in zip(old.nodes, new.nodes, strict=True):
-        for leaves in (root.leaves, root.left_leaves):
-            for v, x in zip(node.outputs, copy.outputs):
-                if leaves.get(v) == []:
-                    leaves.setdefault(x, [])
-        for name, region in node.regions.items():
-            _stay_leaves_within(region, copy.regions[name])
 
 
 def _overwrite_inside(made: Sequence[Node], args: Sequence[Any]) -> None:
@@ -122,7 +98,7 @@ def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
         return _torch(node, args, kwargs)
     regions = {name: copied(g, ordered=True) for name, g in node.regions.items()}
     for name, region in regions.items():
-        _stay_leaves_within(node.regions[name], region)
+        leaf_copies.copied(node.regions[name], region)
     if node.kwargs.get("name") == hooks.NAME and "gradient" in node.regions:
         return [_hook(node, args, regions)]
     made = emit_many(node.op, args, kwargs, [v.type for v in node.outputs], regions=regions)
