@@ -25,7 +25,7 @@ FAMILIES = {
     ],
     "joined": [
         lambda x: torch.cat([x, x * 2], 1), lambda x: torch.cat([x, torch.ones(2, 3, 4, 6)], 1), lambda x: torch.stack([x, x]), lambda x: torch.stack([x, x], 2),
-        lambda x: x.roll(1, 2), lambda x: x.roll((1, 1), (2, 3)), lambda x: x.roll(1), lambda x: x.flip((1, 3)), lambda x: F.pad(x, (1, 1)),
+        lambda x: x.roll(1, 2), lambda x: x.roll((1, 1), (2, 3)), lambda x: x.roll((1, 6), (2, 3)), lambda x: x[:1].roll(1, 0), lambda x: x.roll(1), lambda x: x.flip((1, 3)), lambda x: F.pad(x, (1, 1)),
         lambda x: F.pad(x, (1, 1, 2, 0)), lambda x: F.pad(x, (0, 0, 0, 0, 1, 0)), lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
         lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"), lambda x: F.channel_shuffle(x, 3),
     ],
