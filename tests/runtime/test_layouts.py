@@ -121,3 +121,20 @@ def test_gradients_of_activations(layer):
             (found,), (expected,) = g(x), f(x)
             torch.testing.assert_close(found, expected)
             assert _lies(found) == _lies(expected), name
+
+
+def test_rows_that_are_joined_lie_in_a_row_whatever_their_parts_do():
+    """As the tokens of a vision transformer: no image, so the order of dims of the parts does not matter."""
+
+    def f(x, token):
+        rows = x.reshape(2, 3, 24).permute(0, 2, 1)
+        return torch.cat([token.expand(2, 1, 3), rows * 2], 1) + 1, torch.stack(
+            [rows[0], rows[1] * 2]
+        )
+
+    x, token, g = torch.randn(2, 3, 4, 6), torch.randn(1, 1, 3), tg.function(f)
+    for _ in range(2):
+        for found, expected in zip(g(x, token), f(x, token)):
+            torch.testing.assert_close(found, expected)
+            assert _lies(found) == _lies(expected)
+    assert g.concrete_functions[0].scheduled.level == "native"

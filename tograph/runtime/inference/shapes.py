@@ -739,7 +739,7 @@ def _stack(xs, dim=0):
     if None in size:
         return None
     size.insert(dim % rank, len(xs))
-    if any(x.laid_out and not is_packed(x) for x in xs):
+    if all(map(has_channels_last, xs)):
         return None
     return like(first, result_type(*xs), size)
 

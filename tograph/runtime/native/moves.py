@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..graph.ir import Node
+from ..inference.memory_formats import RANKS, suggests_channels_last
 from ..kernels.loop_ir import LONGEST, bound
 from ..kernels.planning import usual
 from .callees import without_gaps
@@ -93,8 +94,15 @@ def _stack(low: Lowering, node: Node) -> Mem:
 
 
 def _joined(low: Lowering, node: Node, out: Mem) -> Mem:
-    """What ``out`` is when its parts are there: eager PyTorch may give the order of theirs to it."""
-    return out if all(low.operand(a).ordered for a in node.args[0]) else replace(out, dense=in_a_row(out.size))  # fmt: skip
+    """What ``out`` is when its parts are there: where all of them are images in the order of their pixels, so is eager PyTorch's tensor."""
+    parts = [low.operand(a) for a in node.args[0]]
+    return replace(out, dense=in_a_row(out.size)) if all(map(_may_be_turned, parts)) else out
+
+
+def _may_be_turned(x: Operand) -> bool:
+    if len(x.size) not in RANKS.values() or x.ordered:
+        return False
+    return not isinstance(x, Mem) or x.open or not x.dense or suggests_channels_last(x.size, x.stride)  # fmt: skip
 
 
 def _as(low: Lowering, x: Operand, dtype: str) -> Operand:
