@@ -30,14 +30,14 @@ FAMILIES = {
         lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"), lambda x: F.channel_shuffle(x, 3),
     ],
     "images": [
-        lambda x: F.conv2d(x, torch.ones(5, 3, 3, 3)), lambda x: F.max_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 2),
+        lambda x: F.conv2d(x, torch.ones(5, 3, 3, 3)), lambda x: torch.autograd.grad(convolved(x), WEIGHT)[0], lambda x: F.max_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 2),
         lambda x: F.batch_norm(x, torch.zeros(3), torch.ones(3)), lambda x: F.batch_norm(x, None, None, training=True), lambda x: F.group_norm(x, 3),
         lambda x: F.interpolate(x, scale_factor=2), lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda x: F.interpolate(x, size=(2, 3), mode="area"),
     ],
     "places": [
         lambda x: x[PLACES], lambda x: x[:, PLACES], lambda x: x[:, :, PLACES, PLACES], lambda x: x.index_select(1, PLACES), lambda x: x.gather(1, CLASSES),
         lambda x: x.index_put((PLACES,), torch.ones(())), lambda x: x.index_fill(0, PLACES, 1.0), lambda x: x.index_add(1, PLACES, x[:, :2]),
-        lambda x: x.index_copy(0, PLACES, x), lambda x: x.tril(), lambda x: x.sort(1)[0], lambda x: x.topk(2, 1)[0],
+        lambda x: x.index_copy(0, PLACES, x), lambda x: x.tril(), lambda x: x.sort(1)[0], lambda x: x.sort()[0], lambda x: x.argsort(), lambda x: x.topk(2, 1)[0],
     ],
     "parts": [
         lambda x: x.select_scatter(x[0], 0, 0), lambda x: x.slice_scatter(x[:, :1], 1, 0, 1), lambda x: written(x.clone()), lambda x: written(x * 2),
@@ -56,6 +56,13 @@ LAYOUTS = {
     "expanded": lambda: torch.randn(2, 1, 4, 6).expand(2, 3, 4, 6),
     "turned around": lambda: torch.randn(6, 4, 3, 2).permute(3, 2, 1, 0),
 }
+
+
+WEIGHT = torch.ones(5, 3, 3, 3, requires_grad=True)
+
+
+def convolved(x):
+    return (F.conv2d(x, WEIGHT) * 2).sum()
 
 
 def written(y):

@@ -94,15 +94,18 @@ def _stack(low: Lowering, node: Node) -> Mem:
 
 
 def _joined(low: Lowering, node: Node, out: Mem) -> Mem:
-    """What ``out`` is when its parts are there: where all of them are images in the order of their pixels, so is eager PyTorch's tensor."""
+    """What ``out`` is when its parts are there: where all of them are images in the order of their pixels, so is eager PyTorch's tensor, and a padded one."""
     parts = [low.operand(a) for a in node.args[0]]
-    return replace(out, dense=in_a_row(out.size)) if all(map(_may_be_turned, parts)) else out
+    images = len(out.size) in RANKS.values() or len(parts[0].size) in RANKS.values()
+    turned = images and not all(x.ordered for x in parts) and all(map(_may_be_turned, parts))
+    return replace(out, dense=in_a_row(out.size)) if turned else out
 
 
 def _may_be_turned(x: Operand) -> bool:
-    if len(x.size) not in RANKS.values() or x.ordered:
-        return False
-    return not isinstance(x, Mem) or x.open or not x.dense or suggests_channels_last(x.size, x.stride)  # fmt: skip
+    """Whether a part does not lie in a row in eager PyTorch, as far as it is known, or is a number that was padded with."""
+    if isinstance(x, Mem) and x.dense and not x.open:
+        return suggests_channels_last(x.size, x.stride)
+    return isinstance(x, Fill) or not x.ordered
 
 
 def _as(low: Lowering, x: Operand, dtype: str) -> Operand:
