@@ -498,3 +498,19 @@ def test_a_region_may_write_it_without_gradients():
         x, w = torch.tensor([0.3, 0.4], requires_grad=True), torch.ones(2)
         found.append([*g(x, w, torch.tensor(1)), w])
     torch.testing.assert_close(*found)
+
+
+def test_a_view_by_which_another_branch_gave_a_history():
+    """Torch has no way to take it back from the view, and says so by an internal error."""
+
+    def f(x, w, c):
+        z = x * 2
+        v = z[1:]
+        if v[0] > 0:
+            v[0] *= w
+        else:
+            v[0] = c
+        return z, v
+
+    with pytest.raises(GradientError, match=r"(?s)through a view of it.*test_gradient_errors.py"):
+        tg.function(f)(torch.ones(3), torch.ones((), requires_grad=True), 0.5)

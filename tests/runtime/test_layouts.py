@@ -25,19 +25,19 @@ FAMILIES = {
     ],
     "joined": [
         lambda x: torch.cat([x, x * 2], 1), lambda x: torch.cat([x, torch.ones(2, 3, 4, 6)], 1), lambda x: torch.stack([x, x]), lambda x: torch.stack([x, x], 2),
-        lambda x: x.roll(1, 2), lambda x: x.roll((1, 1), (2, 3)), lambda x: x.roll(1), lambda x: x.flip((1, 3)), lambda x: F.pad(x, (1, 1)),
+        lambda x: x.roll(1, 2), lambda x: x.roll((1, 1), (2, 3)), lambda x: x.roll((1, 6), (2, 3)), lambda x: x[:1].roll(1, 0), lambda x: x.roll(1), lambda x: x.flip((1, 3)), lambda x: F.pad(x, (1, 1)),
         lambda x: F.pad(x, (1, 1, 2, 0)), lambda x: F.pad(x, (0, 0, 0, 0, 1, 0)), lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
         lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"), lambda x: F.channel_shuffle(x, 3),
     ],
     "images": [
-        lambda x: F.conv2d(x, torch.ones(5, 3, 3, 3)), lambda x: F.max_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 2),
+        lambda x: F.conv2d(x, torch.ones(5, 3, 3, 3)), lambda x: torch.autograd.grad(convolved(x), WEIGHT)[0], lambda x: F.max_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 2),
         lambda x: F.batch_norm(x, torch.zeros(3), torch.ones(3)), lambda x: F.batch_norm(x, None, None, training=True), lambda x: F.group_norm(x, 3),
         lambda x: F.interpolate(x, scale_factor=2), lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda x: F.interpolate(x, size=(2, 3), mode="area"),
     ],
     "places": [
         lambda x: x[PLACES], lambda x: x[:, PLACES], lambda x: x[:, :, PLACES, PLACES], lambda x: x.index_select(1, PLACES), lambda x: x.gather(1, CLASSES),
         lambda x: x.index_put((PLACES,), torch.ones(())), lambda x: x.index_fill(0, PLACES, 1.0), lambda x: x.index_add(1, PLACES, x[:, :2]),
-        lambda x: x.index_copy(0, PLACES, x), lambda x: x.tril(), lambda x: x.sort(1)[0], lambda x: x.topk(2, 1)[0],
+        lambda x: x.index_copy(0, PLACES, x), lambda x: x.tril(), lambda x: x.sort(1)[0], lambda x: x.sort()[0], lambda x: x.argsort(), lambda x: x.topk(2, 1)[0],
     ],
     "parts": [
         lambda x: x.select_scatter(x[0], 0, 0), lambda x: x.slice_scatter(x[:, :1], 1, 0, 1), lambda x: written(x.clone()), lambda x: written(x * 2),
@@ -56,6 +56,13 @@ LAYOUTS = {
     "expanded": lambda: torch.randn(2, 1, 4, 6).expand(2, 3, 4, 6),
     "turned around": lambda: torch.randn(6, 4, 3, 2).permute(3, 2, 1, 0),
 }
+
+
+WEIGHT = torch.ones(5, 3, 3, 3, requires_grad=True)
+
+
+def convolved(x):
+    return (F.conv2d(x, WEIGHT) * 2).sum()
 
 
 def written(y):
@@ -121,3 +128,20 @@ def test_gradients_of_activations(layer):
             (found,), (expected,) = g(x), f(x)
             torch.testing.assert_close(found, expected)
             assert _lies(found) == _lies(expected), name
+
+
+def test_rows_that_are_joined_lie_in_a_row_whatever_their_parts_do():
+    """As the tokens of a vision transformer: no image, so the order of dims of the parts does not matter."""
+
+    def f(x, token):
+        rows = x.reshape(2, 3, 24).permute(0, 2, 1)
+        return torch.cat([token.expand(2, 1, 3), rows * 2], 1) + 1, torch.stack(
+            [rows[0], rows[1] * 2]
+        )
+
+    x, token, g = torch.randn(2, 3, 4, 6), torch.randn(1, 1, 3), tg.function(f)
+    for _ in range(2):
+        for found, expected in zip(g(x, token), f(x, token)):
+            torch.testing.assert_close(found, expected)
+            assert _lies(found) == _lies(expected)
+    assert g.concrete_functions[0].scheduled.level == "native"

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import GraphBoolError, StagingError
+from ..runtime.graph.types import exact_dtype
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import journal
@@ -356,17 +357,6 @@ def as_source(x: Any) -> StagedSequence | None:
         return StagedRange(x.start, x.stop, x.step)
     dtype = exact_dtype(x) if isinstance(x, (list, tuple)) else None
     return None if dtype is None else Items(list(x), dtype)
-
-
-_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool}
-
-
-def exact_dtype(items: Sequence[Any]) -> torch.dtype | None:
-    """The type of a tensor that holds Python numbers of one kind exactly, if there is one."""
-    kinds = {type(i) for i in items}
-    kind = kinds.pop() if len(kinds) == 1 else None
-    exact = kind is not int or all(-(2**63) <= i < 2**63 for i in items)
-    return _DTYPES.get(kind) if exact else None
 
 
 def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:

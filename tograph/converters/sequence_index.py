@@ -13,6 +13,7 @@ import torch
 
 from ..errors import StagingError
 from ..runtime import control_flow
+from ..runtime.graph.types import exact_dtype
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
@@ -21,7 +22,7 @@ from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import locations
 from .call_rules import DECIDING
 from .calls import call
-from .iterables import Indexed, StagedRange, exact_dtype
+from .iterables import Indexed, StagedRange
 from .number_arrays import StagedArange
 from .staged_array import StagedArray
 from .tensor_index import as_place

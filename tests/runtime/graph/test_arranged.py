@@ -55,6 +55,14 @@ def test_an_op_on_turned_operands(op):
             torch.testing.assert_close(b, a)
 
 
+def test_places_in_memory_count_from_the_first_element():
+    x = torch.arange(10.0)[3:]
+    shown = ops.lookup("aten.as_strided.default").run
+    assert shown(x, [2], [2], 1).tolist() == [4, 6] and shown(x, [2], [1]).tolist() == [3, 4]
+    written = ops.lookup("aten.as_strided_scatter.default").run(x, torch.zeros(2), [2], [2], 1)
+    assert written.tolist() == [3, 0, 5, 0, 7, 8, 9]
+
+
 def test_a_group_norm_keeps_channels_last():
     x = torch.randn(2, 8, 3, 3).to(memory_format=torch.channels_last)
     made = ops.lookup("aten.native_group_norm.default").run(x, None, None, 2, 8, 9, 4, 1e-5)[0]

@@ -170,15 +170,15 @@ def test_a_call_while_another_one_reads_its_buffers(monkeypatch):
     g, seen = tg.function(nested), []
     for _ in range(5):
         g(torch.tensor(2))
-    leave = rows._apart
+    leave = rows._nested
 
-    def between(items):
+    def between(*words):
         if not seen:
             seen.append(None)
             seen.append(g(torch.tensor(4)))
-        return leave(items)
+        return leave(*words)
 
-    monkeypatch.setattr(rows, "_apart", between)
+    monkeypatch.setattr(rows, "_nested", between)
     assert g(torch.tensor(2)) == nested(torch.tensor(2))
     assert seen[1] == nested(torch.tensor(4))
     assert g(torch.tensor(1)) == nested(torch.tensor(1))
@@ -189,11 +189,11 @@ def test_an_error_of_what_makes_a_result_is_the_calls(monkeypatch):
     for _ in range(5):
         g(torch.tensor(2))
 
-    def fail(_):
+    def fail(*_):
         raise MemoryError("none left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "_apart", fail)
+        patch.setattr(rows, "_nested", fail)
         with pytest.raises(MemoryError, match="none left"):
             g(torch.tensor(2))
     assert g(torch.tensor(3)) == nested(torch.tensor(3))

@@ -64,6 +64,7 @@ def _run(function: Callable[[], Any], stage_errors: bool) -> tuple[Any, bool]:
     except TographError:
         raise
     except Exception as error:
+        histories.check(error)
         if not stage_errors or not may_stage(error):
             raise
         emit_raise(error)

@@ -79,8 +79,6 @@ def _from_the_first(position: int) -> Arrange:
 _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 
 ARRANGED: dict[str, Arrange] = {
-    "as_strided": _from_the_first(3),
-    "as_strided_scatter": _from_the_first(4),
     "native_group_norm": _like_the_input,
     "native_group_norm_backward": _like_its_input,
     "adaptive_max_pool3d_backward": _contiguous(2),
@@ -94,11 +92,15 @@ ARRANGED: dict[str, Arrange] = {
 }
 
 
+PLACED: dict[str, Arrange] = {"as_strided": _from_the_first(3), "as_strided_scatter": _from_the_first(4)}  # fmt: skip
+_ALL = ARRANGED | PLACED
+
+
 def is_arranged(op: str) -> bool:
-    """Whether the operands of an op are arranged before it runs."""
-    return op.startswith("aten.") and op.split(".")[1] in ARRANGED
+    """Whether the arguments of an op are arranged before it runs."""
+    return op.startswith("aten.") and op.split(".")[1] in _ALL
 
 
 def arranged(op: str, args: Sequence[Any]) -> Sequence[Any]:
     """The arguments of an op as its kernels expect them in memory."""
-    return ARRANGED[op.split(".")[1]](args) if is_arranged(op) else args
+    return _ALL[op.split(".")[1]](args) if is_arranged(op) else args

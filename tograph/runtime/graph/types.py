@@ -16,6 +16,7 @@ All types are immutable and compare by content; ``join`` is the least type that 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,3 +153,14 @@ def join(a: Type, b: Type) -> Type | None:
         element = join(a.element, b.element)
         return None if element is None else OptionalType(element)
     return None
+
+
+_NUMBERS = {int: torch.int64, float: torch.float64, bool: torch.bool}
+
+
+def exact_dtype(items: Sequence[Any]) -> torch.dtype | None:
+    """The type of a tensor that holds Python numbers of one kind exactly, if there is one."""
+    kinds = {type(i) for i in items}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    exact = kind is not int or all(-(2**63) <= i < 2**63 for i in items)
+    return _NUMBERS.get(kind) if exact else None

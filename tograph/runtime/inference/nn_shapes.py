@@ -107,9 +107,17 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
 
 @rule("convolution_backward")
 def _convolution_backward(grad, x, weight, bias_sizes, *args):
-    if not (x.static and grad.static and _plain(grad, x, weight)):
+    """Both gradients lie in the order of pixels where the input or the weight does, whatever that of the result."""
+    if not (x.static and grad.static and _floats(grad, x, weight)):
         return None
-    return [like(x), like(weight), like(weight, size=bias_sizes or (weight.size[0],))]
+    made = [like(x), like(weight), like(weight, size=bias_sizes or (weight.size[0],))]
+    if _plain(grad, x, weight):
+        return made
+    if x.device.type != "cpu" or x.rank != 4:
+        return None
+    if any(map(has_channels_last, (x, weight))):
+        made[:2] = [in_format(m, torch.channels_last) for m in made[:2]]
+    return made
 
 
 @rule("max_pool2d_with_indices")

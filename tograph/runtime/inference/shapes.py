@@ -739,7 +739,7 @@ def _stack(xs, dim=0):
     if None in size:
         return None
     size.insert(dim % rank, len(xs))
-    if any(x.laid_out and not is_packed(x) for x in xs):
+    if all(map(has_channels_last, xs)):
         return None
     return like(first, result_type(*xs), size)
 
@@ -961,7 +961,11 @@ def _roll(x, shifts, dims=()):
         return None
     if not dims or is_packed(x) or not x.laid_out:
         return like(x)
-    return in_its_order(like(x), x) if x.device.type == "cpu" else None
+    if x.device.type != "cpu" or not all(type(n) is int for n in shifts):
+        return None
+    # Two parts are joined, of which one is empty where nothing moves.
+    moves = all(n % x.size[d] for n, d in zip(shifts, dims))
+    return in_its_order(like(x), x) if moves else like(x)
 
 
 @rule("masked_fill masked_scatter")

@@ -269,7 +269,9 @@ def _apart(low: Lowering, nodes: list[Node]) -> None:
         lower(low, [n], set(n.outputs))
     for v, dest in kept.items():
         x = low.env[v]
-        made = replace(low.moved(x, dest), dense=x.dense)
+        made = low.moved(x, dest)
+        same = not isinstance(x, Mem) or alike(made.size, x.stride, made.stride)
+        made = replace(made, dense=x.dense and same)
         low.unbind(v)
         low.bind(v, made)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..graph.ir import Node
+from ..inference.memory_formats import RANKS, suggests_channels_last
 from ..kernels.loop_ir import LONGEST, bound
 from ..kernels.planning import usual
 from .callees import without_gaps
@@ -93,8 +94,18 @@ def _stack(low: Lowering, node: Node) -> Mem:
 
 
 def _joined(low: Lowering, node: Node, out: Mem) -> Mem:
-    """What ``out`` is when its parts are there: eager PyTorch may give the order of theirs to it."""
-    return out if all(low.operand(a).ordered for a in node.args[0]) else replace(out, dense=in_a_row(out.size))  # fmt: skip
+    """What ``out`` is when its parts are there: where all of them are images in the order of their pixels, so is eager PyTorch's tensor, and a padded one."""
+    parts = [low.operand(a) for a in node.args[0]]
+    images = len(out.size) in RANKS.values() or len(parts[0].size) in RANKS.values()
+    turned = images and not all(x.ordered for x in parts) and all(map(_may_be_turned, parts))
+    return replace(out, dense=in_a_row(out.size)) if turned else out
+
+
+def _may_be_turned(x: Operand) -> bool:
+    """Whether a part does not lie in a row in eager PyTorch, as far as it is known, or is a number that was padded with."""
+    if isinstance(x, Mem) and x.dense and not x.open:
+        return suggests_channels_last(x.size, x.stride)
+    return isinstance(x, Fill) or not x.ordered
 
 
 def _as(low: Lowering, x: Operand, dtype: str) -> Operand:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
@@ -18,7 +19,7 @@ from .callees import Call
 from .code import REGISTER, SIZE
 from .groups import one_element
 from .lanes import choice
-from .values import Decline, Mem, numel, strides
+from .values import Decline, Mem, in_a_row, numel, strides
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -33,6 +34,7 @@ _DTYPES = ("f32", "f64", "i32", "i64")
 
 def lower(low: Lowering, node: Node) -> None:
     """Write the sort, or a call of torch where it has another form."""
+    ordered = low.operand(node.args[0]).ordered
     try:
         x, descending = _operands(low, node)
     except Decline:
@@ -52,7 +54,8 @@ def lower(low: Lowering, node: Node) -> None:
     for v, place in made.items():
         low.dests.pop(v, None)
         if v in low.used:
-            low.bind(v, place)
+            # Eager PyTorch's results have the order of dims of what is sorted.
+            low.bind(v, replace(place, dense=ordered or in_a_row(place.size)))
     for place in (x, *places):
         low.arena.release(place.owners)
 

@@ -321,6 +321,7 @@ class Tracer:
             except control_flow.Unreachable:
                 result = None
             except Exception as error:  # of the user's code, of any class
+                histories.check(error)
                 if control_flow.is_leaf_error(error):
                     reads.leaf_written()
                 if isinstance(error, TographError) or not _tells_staged(error):

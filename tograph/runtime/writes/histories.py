@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ...errors import GradientError
 from ..graph.ir import Node
 from ..graph.overwritten import place_of, told
-from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor
 from .rebasing import alias, rebase
 from .stale import bump, set_versions
@@ -77,6 +78,16 @@ def hold(call: Any, graph: FuncGraph) -> None:
         storage = x.storage_ if isinstance(x, SymTensor) else None
         if storage is not None and storage.external is None and storage.argument is None:
             graph.root.held.setdefault(storage, []).append((call, i))
+
+
+def check(error: Exception) -> None:
+    """GradientError for what torch says of a view whose base has lost the history that the view has seen: of torch's views none can be taken back."""
+    if isinstance(error, RuntimeError) and "new_fn INTERNAL ASSERT FAILED" in str(error):
+        raise GradientError(
+            "a branch gave a history to a tensor by a write through a view of it, and another branch, where it has none, goes on with the "
+            "same view: write to the tensor itself (`z[1] = c` for `v = z[1:]; v[0] = c`), or take the view in each branch",
+            user_location(),
+        ) from error
 
 
 def note(storage: Storage, target: torch.Tensor) -> None:
