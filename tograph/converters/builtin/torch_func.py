@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from ...runtime.functions import row_loops
 from ...runtime.gradients import transforms
 from ...runtime.inference.shapes import SYMBOLS
-from ...runtime.library import grads
+from ...runtime.library import accumulated, grads
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.symbolic import as_symbolic
 from ...runtime.writes import histories
@@ -76,7 +76,7 @@ def _fresh(x: Any) -> Any:
         return (
             histories.alias(x)
             if x.requires_grad
-            else torch.Tensor.requires_grad_(grads.own(as_symbolic(x)))
+            else torch.Tensor.requires_grad_(accumulated.own(as_symbolic(x)))
         )  # no leaf of the code's
 
 
@@ -87,7 +87,7 @@ def _called(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _plain(x: Any) -> Any:
-    return grads.own(x) if isinstance(x, torch.Tensor) and x.requires_grad else x
+    return accumulated.own(x) if isinstance(x, torch.Tensor) and x.requires_grad else x
 
 
 def _pulled(

@@ -16,7 +16,8 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import lead
 from ..graph.types import ListType
 from ..symbols.funcgraph import user_location
-from ..writes import iterations
+from ..writes.edges import edge
+from ..writes.edges import used as computed_from
 from .passing import inputs_of
 
 _READS = ("tg.list_get", "tg.list_pop")
@@ -28,14 +29,14 @@ def check_items(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor])
         call = getattr(x.grad_fn, "call", None)
         if call is None or call.node.op not in _READS:
             continue
-        used = iterations.used(outputs, lambda node, own=x.grad_fn: node is own)
+        used = computed_from(outputs, lambda node, own=x.grad_fn: node is own)
         beside = {e for e in used if not isinstance(e, tuple) or e[0] is not x.grad_fn}
-        if iterations.edge(x) not in used or not beside.isdisjoint(_items(x.grad_fn)):
+        if edge(x) not in used or not beside.isdisjoint(_items(x.grad_fn)):
             raise GradientError(_REFUSED, user_location())
 
 
 def _items(read: Any) -> Iterator[Any]:
-    """The tensors, as of ``iterations.edge``, that an item which a node reads may be, and the lists that it may be read from."""
+    """The tensors, as of ``edge``, that an item which a node reads may be, and the lists that it may be read from."""
     todo, done = [read], set()
     while todo:
         node = todo.pop()
@@ -53,7 +54,7 @@ def _items(read: Any) -> Iterator[Any]:
                 yield before, n
             elif _puts(call.node) or value in put:
                 leaf = getattr(before, "variable", None)
-                yield (before, n) if leaf is None else iterations.edge(leaf)
+                yield (before, n) if leaf is None else edge(leaf)
         if call.node.regions:
             yield from ((node, k) for k in range(len(node.indices)))
 

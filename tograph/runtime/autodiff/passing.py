@@ -19,6 +19,8 @@ from ..graph.types import BOOL
 from ..library import grads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..writes import iterations
+from ..writes.edges import edge
+from ..writes.edges import used as computed_from
 from .connect import Call
 from .graphs import append
 
@@ -58,9 +60,9 @@ def _beside(
         return
     # What a node computed of a leaf that it gives leads through it, too.
     own = value.node in current_graph().root.tokens
-    used = iterations.used(outputs, lambda node: node is y.grad_fn and not own)
+    used = computed_from(outputs, lambda node: node is y.grad_fn and not own)
     for v in before:
-        if iterations.edge(graph.sources[v]) in used:
+        if edge(graph.sources[v]) in used:
             flag = Flags({v: True}).of(graph.graph, value)
             if isinstance(flag, Value):
                 yield graph.sources[v], current_graph().resolve(Ref(flag, graph))

@@ -14,6 +14,7 @@ import torch
 from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import SymTensor
 from ..writes import iterations
+from ..writes.edges import edge
 
 Name = tuple[Any, int]
 Reached = frozenset[Any] | None  # keys of tensors, and names of state; None: not known
@@ -73,7 +74,7 @@ class Reaching:
 
 def told(named: Iterable[tuple[Name, torch.Tensor]], outside: Sequence[torch.Tensor], earlier: iterations.Earlier) -> dict[Name, Reached]:  # fmt: skip
     """What an iteration computed tensors of its state from."""
-    edges = {iterations.edge(x): key_of(x) for x in outside if x.grad_fn is not None}
+    edges = {edge(x): key_of(x) for x in outside if x.grad_fn is not None}
     leaves = {key_of(x) for x in outside if x.grad_fn is None}
     before = set(iterations.behind(outside))
     return {name: _walk(x, edges, leaves, before, earlier) for name, x in named}
@@ -133,7 +134,7 @@ def surely(x: torch.Tensor, outside: Sequence[torch.Tensor], earlier: iterations
     """What an iteration computes a tensor of its state from in any run: keys of tensors outside, and names."""
     if x.grad_fn is None:
         return frozenset([key_of(x)] if x.requires_grad else [])
-    edges = {iterations.edge(y): key_of(y) for y in outside if y.grad_fn is not None}
+    edges = {edge(y): key_of(y) for y in outside if y.grad_fn is not None}
     found, todo = set[Any](), [(x.grad_fn, x.output_nr)]
     seen = set(todo)
     while todo:

@@ -16,15 +16,12 @@ import torch
 
 from ...errors import GradientError
 from ..gradients import broadcasts, grad_fields, optional_grads, outer_gradients
-from ..gradients.grad_fields import put, slot
-from ..graph.ir import Value
 from ..guarding import reads
-from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
-from ..symbols.symbolic import SymTensor, as_symbolic, value_of
-from ..values import flattening
-from ..values.structure import is_union
+from ..symbols.funcgraph import current_graph, is_tracing, user_location
+from ..symbols.symbolic import SymTensor, value_of
 from ..writes import freed, hooked, iterations, stale, torn
-from . import custom, outer_histories, rising
+from . import outer_histories, rising
+from .accumulated import accumulate, run_hooks, spread
 from .beside import NONE, Beside, together, told
 
 
@@ -250,10 +247,10 @@ def backward(
     for leaf, g, way in zip(wrt, found, ways):
         if g is not None:
             if not every or any(x is leaf for x, _ in current_graph().root.joined):
-                _spread(leaf, g, create_graph, way, wrt)
+                spread(leaf, g, create_graph, way, wrt)
             else:
-                _accumulate(leaf, g, create_graph, way)
-            _run_hooks(leaf, way)
+                accumulate(leaf, g, create_graph, way)
+            run_hooks(leaf, way)
 
 
 def _backward_of_own(outs: Sequence[torch.Tensor]) -> None:
@@ -325,17 +322,6 @@ def CHECK_OWN(x: Any) -> None:
     """An error where a gradient by it would come to a leaf that is given. Set by ``autodiff``."""
 
 
-def _run_hooks(leaf: torch.Tensor, way: Any) -> None:
-    for hook in outer_histories.later_hooks(leaf):
-        if way is not True:
-            raise GradientError(
-                "whether a tensor with a post-accumulate-grad hook has a gradient depends on a staged condition",
-                user_location(),
-            )
-        if custom.CONVERT(hook)(leaf) is not None:
-            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
-
-
 def _retain(x: torch.Tensor) -> None:
     _RETAIN(x)
     if is_tracing() and not x.is_leaf:
@@ -367,51 +353,6 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     grad_fields.unfollow(seen)
     return list(found.values())
-
-
-def _spread(x: torch.Tensor, g: Any, create: bool, way: Any, others: Sequence[Any]) -> None:
-    """Add a gradient to the field of the leaf that a tensor is in a run; ``others`` have theirs, with that of this name."""
-    known = Ref(way, current_graph()) if isinstance(way, Value) else None
-
-    def add(leaf: Any) -> None:
-        if leaf is x or not any(leaf is y for y in others):
-            _accumulate(leaf, g, create, way if known is None else current_graph().resolve(known))
-
-    grad_fields.by_leaf(x, add, add)
-
-
-def _accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
-    old = grad_fields.own(leaf)
-    if is_union(old):
-        put(leaf, optional_grads.added(old, g, way))
-    elif old is None:
-        g = _laid_out(g, leaf)
-        put(leaf, optional_grads.optional(g if create else own(g), way))
-    elif create:
-        put(leaf, old + g)
-    else:
-        with torch.no_grad():
-            old.add_(g)
-        slot(leaf).location().set(old)
-        slot(leaf).summed.append(as_symbolic(old).storage_)
-
-
-def _laid_out(g: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    """A gradient in the layout of its leaf, which torch gives it: that of a sum, for one, comes as one number expanded."""
-    if not all(type(n) is int for x in (g, leaf) for n in (*x.shape, *x.stride())):
-        return g
-    wanted = torch.empty_like(leaf, device="meta").stride()
-    if all(a == b for n, a, b in zip(g.shape, g.stride(), wanted) if n > 1):
-        return g
-    if leaf.is_contiguous():
-        return g.clone(memory_format=torch.contiguous_format)
-    return torch.empty_like(leaf, requires_grad=False).copy_(g)
-
-
-def own(g: torch.Tensor) -> torch.Tensor:
-    """A gradient as a tensor of its own: what is written to it in place is seen nowhere else."""
-    graph = current_graph()
-    return flattening.symbolic(value_of(g, graph), graph, connected=False)
 
 
 def _method(

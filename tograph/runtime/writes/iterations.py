@@ -29,6 +29,7 @@ from ..inference.shapes import Meta
 from ..symbols import duals
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
+from .edges import edge, used
 
 EARLIER = "tg.earlier"
 LEADS = "tg.leads"  # (loop, input, k): whether state at the start of an iteration was computed from the ``k``-th tensor outside
@@ -349,30 +350,6 @@ def _used_first(outputs: Sequence[torch.Tensor], state: Any) -> set[Any]:
     states = [e[0] for e in found if isinstance(e, tuple) and beside(e[0]) and e[0] is not state]
     entries = [s.told.entry for s in states]
     return found | {edge(e) for e in entries if isinstance(e, torch.Tensor)}
-
-
-def used(outputs: Sequence[torch.Tensor], ends_at: Callable[[Any], bool]) -> set[Any]:
-    """The tensors that ``outputs`` were computed from, as of ``edge``: not what is behind nodes that it ``ends_at``."""
-    found = {edge(o) for o in outputs if o.requires_grad}
-    todo: list[Any] = [o.grad_fn for o in outputs if o.grad_fn is not None]
-    done = set(todo)
-    while todo:
-        node = todo.pop()
-        if (leaf := getattr(node, "variable", None)) is not None:
-            found.add(edge(leaf))
-        if not ends_at(node):
-            following = [e for e in node.next_functions if e[0] is not None]
-            found.update(following)
-            todo += {n for n, _ in following} - done
-            done.update(todo)
-    return found
-
-
-def edge(x: torch.Tensor) -> Any:
-    """What is the same for objects that are one tensor to autograd."""
-    if x.grad_fn is not None:
-        return x.grad_fn, x.output_nr
-    return id(x.storage_ if isinstance(x, SymTensor) else x)
 
 
 def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
