@@ -473,7 +473,7 @@ def classes(bench: Any) -> str:
                 bench.wait()
             except expected:
                 break
-            except Exception as error:
+            except Exception as error:  # whatever else a device makes of it is what the row tells
                 return f"{type(error).__name__}: {error}"[:200]
         else:
             return f"no {expected.__name__}"

@@ -22,6 +22,27 @@ torch.manual_seed(0)
 LAYER = torch.nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0.0).eval()
 
 
+class Block(torch.nn.Sequential):
+    def __init__(self, given, made):
+        super().__init__(torch.nn.Conv2d(given, made, 3, padding=1), torch.nn.GroupNorm(4, made), torch.nn.SiLU())  # fmt: skip
+
+
+class UNet(torch.nn.Module):
+    """Two levels down and up again."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.middle, self.up = Block(3, 16), Block(16, 32), Block(32, 32), Block(64, 16)  # fmt: skip
+        self.last = torch.nn.Conv2d(32, 3, 1)
+
+    def forward(self, x):
+        fine = self.first(x)
+        coarse = self.second(F.avg_pool2d(fine, 2))
+        deep = F.interpolate(self.middle(F.avg_pool2d(coarse, 2)), scale_factor=2)
+        up = F.interpolate(self.up(torch.cat([deep, coarse], 1)), scale_factor=2)
+        return self.last(torch.cat([up, fine], 1))
+
+
 def cases():
     """(name, function, argument)."""
     long, wide, square = torch.randn(4_000_000), torch.randn(1000, 1000), torch.randn(64, 64)
@@ -43,6 +64,15 @@ def cases():
     yield "bincount", lambda x: torch.bincount((x.abs() * 20).long().clamp(max=99)), torch.randn(100_000)  # fmt: skip
     yield "bincount of 1 M", lambda x: torch.bincount(x), torch.randint(0, 100, (1_000_000,))
     yield "flip and roll", lambda x: x.flip(0).roll(3, 1), wide
+    image, rows = torch.randn(4, 16, 32, 32), torch.randn(40, 33)
+    yield "variances of columns", lambda x: x.var(0), torch.randn(3000, 40)
+    yield "cross entropy of rows", lambda x: F.cross_entropy(x, x.argmax(1)), torch.randn(3000, 40)
+    yield "group norm and SiLU", lambda x: F.silu(F.group_norm(x, 4)), image
+    yield "nearest, twice as large", lambda x: F.interpolate(x, scale_factor=2) * 2, image
+    yield "bilinear, twice as large", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear") * 2, image  # fmt: skip
+    yield "spectrogram", lambda x: torch.stft(x, 64, window=torch.ones(64), return_complex=True).abs(), torch.randn(8192)  # fmt: skip
+    yield "medians of windows", lambda x: x.unfold(1, 5, 1).sort(-1)[0][..., 2], rows
+    yield "U-Net", UNet(), torch.randn(2, 3, 32, 32)
     yield "remainder", lambda x: x % 0.7, wide
     yield "floor division", lambda x: x // 0.3, wide
     yield "kron", lambda x: torch.kron(x, x), torch.randn(30, 30)

@@ -13,27 +13,10 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Graph, Node, Value, all_nodes
-from ..graph.ordering import prune
-from ..graph.rewrite import copied, replaced
-from .formulas import Formula, of_one_type
+from ..graph.ir import Graph, Node, Value
+from .formulas import Formula, of_one_type, written
 
 FORWARD, BACKWARD = "aten.native_batch_norm.default", "aten.native_batch_norm_backward.default"
-
-
-def normalised(graph: Graph) -> Graph:
-    """``graph``, or a copy of it in which these ops are made of others."""
-    if not any(n.op in (FORWARD, BACKWARD) for n in all_nodes(graph)):
-        return graph
-    made = replaced(copied(graph), _made)
-    prune(made)  # of what the op gives besides
-    return made
-
-
-def _made(node: Node, nodes: list[Node]) -> Sequence[Any] | None:
-    if node.op not in (FORWARD, BACKWARD) or not _fits(node):
-        return None
-    return (_forward if node.op == FORWARD else _backward)(node, nodes)
 
 
 def _fits(node: Node) -> bool:
@@ -99,3 +82,8 @@ def _backward(node: Node, nodes: list[Node]) -> Sequence[Any]:
         rest = c.do("sub.Tensor", rest, c.do("mul.Tensor", distance, slope))
         rest = c.do("sub.Tensor", rest, c.do("div.Tensor", total, c.count))
     return [c.do("mul.Tensor", rest, alpha), c.flat(c.do("mul.Tensor", product, scale)), c.flat(total)]  # fmt: skip
+
+
+def normalised(graph: Graph) -> Graph:
+    """``graph``, or a copy of it in which these ops are made of others."""
+    return written(graph, {FORWARD: _forward, BACKWARD: _backward}, _fits)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..graph.ir import Node, Value
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ordering import prune
+from ..graph.rewrite import copied, replaced
 from ..graph.types import TensorType
 
 
@@ -43,6 +45,23 @@ class Formula:
         made = Node(op, args, kwargs, [kind], location=self.node.location, grad=self.node.grad)
         self.nodes.append(made)
         return made.outputs[0]
+
+
+Write = Callable[[Node, list[Node]], Sequence[Any]]
+
+
+def written(graph: Graph, formulas: Mapping[str, Write], fits: Callable[[Node], bool]) -> Graph:
+    """``graph``, or a copy of it in which the ops of ``formulas`` that fit are made of others."""
+    if not any(n.op in formulas for n in all_nodes(graph)):
+        return graph
+
+    def made(node: Node, nodes: list[Node]) -> Sequence[Any] | None:
+        write = formulas.get(node.op)
+        return write(node, nodes) if write is not None and fits(node) else None
+
+    found = replaced(copied(graph), made)
+    prune(found)  # of what an op gives besides
+    return found
 
 
 def of_one_type(node: Node) -> bool:

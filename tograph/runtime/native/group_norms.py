@@ -10,27 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..graph.ir import Graph, Node, Value, all_nodes
-from ..graph.ordering import prune
-from ..graph.rewrite import copied, replaced
-from .formulas import Formula, of_one_type
+from ..graph.ir import Graph, Node, Value
+from .formulas import Formula, of_one_type, written
 
 FORWARD, BACKWARD = "aten.native_group_norm.default", "aten.native_group_norm_backward.default"
-
-
-def grouped(graph: Graph) -> Graph:
-    """``graph``, or a copy of it in which these ops are made of others."""
-    if not any(n.op in (FORWARD, BACKWARD) for n in all_nodes(graph)):
-        return graph
-    made = replaced(copied(graph), _made)
-    prune(made)  # of what the op gives besides
-    return made
-
-
-def _made(node: Node, nodes: list[Node]) -> Sequence[Any] | None:
-    if node.op not in (FORWARD, BACKWARD) or not of_one_type(node):
-        return None
-    return (_forward if node.op == FORWARD else _backward)(node, nodes)
 
 
 class _Groups(Formula):
@@ -108,3 +91,8 @@ def _backward(node: Node, nodes: list[Node]) -> Sequence[Any]:
     found = g.do("add.Tensor", g.do("add.Tensor", *terms), shift, shape=g.kind.shape)
     distance = g.do("sub.Tensor", products, g.do("mul.Tensor", sums, mean))
     return [found, g.over_examples(g.do("mul.Tensor", distance, scale)), g.over_examples(sums)]
+
+
+def grouped(graph: Graph) -> Graph:
+    """``graph``, or a copy of it in which these ops are made of others."""
+    return written(graph, {FORWARD: _forward, BACKWARD: _backward}, of_one_type)

@@ -83,7 +83,7 @@ class Asked(Computed):
     def _found(self, given: Sequence[Any]) -> Any:
         try:
             found = self._function(*given)
-        except Exception as error:
+        except Exception as error:  # Python's functions raise anything: the host raises it again
             self.numbers.add(outside.Raised(error))
             raise
         self.numbers.add(found)
