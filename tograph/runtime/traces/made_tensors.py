@@ -178,7 +178,7 @@ def form(
     if not own.any or not (x.is_floating_point() or x.is_complex()):
         return made
     value = value_of(x, root)
-    flag = False if x.chain else autodiff.is_made_leaf(value, root)
+    flag = False if x.chain else autodiff.is_made_leaf(_begun(x, root), root)
     if flag is not False:
         made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
     ended = x.became_ is not None and not x.requires_grad  # by ``requires_grad_(False)``
@@ -186,6 +186,12 @@ def form(
     if way is False:
         return made
     return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
+
+
+def _begun(x: SymTensor, root: FuncGraph) -> Value:
+    """What a tensor was before it was written in place: a write leaves a leaf one, and makes none."""
+    first = x.storage_.first
+    return value_of(x, root) if first is None else root.resolve(first)
 
 
 def _staged(flag: bool | Value, root: FuncGraph) -> Any:
