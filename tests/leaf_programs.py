@@ -31,16 +31,33 @@ class Generator:
 
     def vector(self):
         w, x = self.rng.choice(self.leaves), self.pick("a", "b", *self.leaves)
-        return self.pick(w, f"{w} * 0.5", f"{w} - 0.1 * {x}", f"torch.sin({x})", "a * 0.3", "b + 0.2")
+        return self.pick(
+            w, f"{w} * 0.5", f"{w} - 0.1 * {x}", f"torch.sin({x})", "a * 0.3", "b + 0.2"
+        )
 
     def loss(self):
-        w, x, y = self.rng.choice(self.leaves), self.rng.choice(self.leaves), self.pick("a", "b", "p")
-        return self.pick(f"({w} ** 2).sum()", f"({w} * {x}).sum()", f"(torch.sin({w}) * {y}).sum()", f"({w} * {x} * {y}).sum()")
+        w, x, y = (
+            self.rng.choice(self.leaves),
+            self.rng.choice(self.leaves),
+            self.pick("a", "b", "p"),
+        )
+        return self.pick(
+            f"({w} ** 2).sum()",
+            f"({w} * {x}).sum()",
+            f"(torch.sin({w}) * {y}).sum()",
+            f"({w} * {x} * {y}).sum()",
+        )
 
     def test(self):
         k = f"k{self.count}" if self.count else "n"
         w = self.rng.choice(self.leaves)
-        return self.pick(f"{w}.sum() > 0.1", "s > 0.2", f"{k} % 2 == 0", f"{k} < 1", f"{w}[0] < {self.rng.choice(self.leaves)}[1]")
+        return self.pick(
+            f"{w}.sum() > 0.1",
+            "s > 0.2",
+            f"{k} % 2 == 0",
+            f"{k} < 1",
+            f"{w}[0] < {self.rng.choice(self.leaves)}[1]",
+        )
 
     def block(self, depth, loop):
         count, lines = self.count, []
@@ -51,7 +68,12 @@ class Generator:
 
     def statement(self, depth, loop):
         self.left -= 1
-        kinds = ["backward"] * 4 + ["again"] * 2 + ["step"] * 2 + ["swap", "other", "clear", "gradient", "field", "quiet", "keep"]
+        kinds = (
+            ["backward"] * 4
+            + ["again"] * 2
+            + ["step"] * 2
+            + ["swap", "other", "clear", "gradient", "field", "quiet", "keep"]
+        )
         if depth < 3 and self.left > 0:
             kinds += ["for"] * 5 + ["if"] * 3 + ["asked"] * 2 + ["while"]
         if loop:
@@ -63,10 +85,17 @@ class Generator:
     def backward_(self, depth, loop):
         w = self.rng.choice(self.leaves)
         loss = self.loss()
-        return self.pick([f"{loss}.backward()"], [f"if {w}.requires_grad:", f"    ({w} ** 2).sum().backward()"], [f"loss = {loss}", "if loss.requires_grad:", "    loss.backward()"])
+        return self.pick(
+            [f"{loss}.backward()"],
+            [f"if {w}.requires_grad:", f"    ({w} ** 2).sum().backward()"],
+            [f"loss = {loss}", "if loss.requires_grad:", "    loss.backward()"],
+        )
 
     def again_(self, depth, loop):
-        return [f"{self.rng.choice(self.leaves)} = " + self.pick("leaf({})", "leaf({})", "leaf({})", "({}).detach()").format(self.vector())]
+        return [
+            f"{self.rng.choice(self.leaves)} = "
+            + self.pick("leaf({})", "leaf({})", "leaf({})", "({}).detach()").format(self.vector())
+        ]
 
     def step_(self, depth, loop):
         w = self.rng.choice(self.leaves)
@@ -102,16 +131,26 @@ class Generator:
     def gradient_(self, depth, loop):
         w = self.rng.choice(self.leaves)
         more = self.pick([], [f"{w} = leaf({w} - 0.1 * g)"], [f"{w}.grad = g"])
-        inner = [f"(g,) = torch.autograd.grad(({w} * {w} * {self.pick('a', 'b', 'p')}).sum(), {w})", *more]
+        inner = [
+            f"(g,) = torch.autograd.grad(({w} * {w} * {self.pick('a', 'b', 'p')}).sum(), {w})",
+            *more,
+        ]
         return [f"if {w}.requires_grad:", *("    " + x for x in inner)]
 
     def field_(self, depth, loop):
         w, x = self.rng.sample(self.leaves, 2)
-        return self.pick([f"{w}.grad = {x}.grad"], [f"if {w}.grad is not None:", f"    s = s + {w}.grad.sum()"], [f"s = s + {self.loss()}.detach()"])
+        return self.pick(
+            [f"{w}.grad = {x}.grad"],
+            [f"if {w}.grad is not None:", f"    s = s + {w}.grad.sum()"],
+            [f"s = s + {self.loss()}.detach()"],
+        )
 
     def quiet_(self, depth, loop):
         w, x = self.rng.choice(self.leaves), self.rng.choice(self.leaves)
-        return ["with torch.no_grad():", f"    {w}." + self.pick(f"mul_(0.9)", f"add_(0.1 * {x})", f"copy_({x})")]
+        return [
+            "with torch.no_grad():",
+            f"    {w}." + self.pick("mul_(0.9)", f"add_(0.1 * {x})", f"copy_({x})"),
+        ]
 
     def append_(self, depth, loop):
         return [f"xs.append({self.rng.choice(self.leaves)})"]
@@ -130,19 +169,33 @@ class Generator:
 
     def asked_(self, depth, loop):
         w = self.rng.choice(self.leaves)
-        return [f"if {w}." + self.pick("requires_grad:", "grad is not None:", "grad is None:"), *self.block(depth + 1, loop)]
+        return [
+            f"if {w}." + self.pick("requires_grad:", "grad is not None:", "grad is None:"),
+            *self.block(depth + 1, loop),
+        ]
 
     def for_(self, depth, loop):
         self.count += 1
-        return [f"for k{self.count} in range({self.pick('n', 'm', '2')}):", *self.block(depth + 1, True)]
+        return [
+            f"for k{self.count} in range({self.pick('n', 'm', '2')}):",
+            *self.block(depth + 1, True),
+        ]
 
     def while_(self, depth, loop):
         self.count += 1
         k = f"k{self.count}"
-        return [f"{k} = 0", f"while {k} < {self.pick('n', 'm')} and {self.test()}:", f"    {k} = {k} + 1", *self.block(depth + 1, True)]
+        return [
+            f"{k} = 0",
+            f"while {k} < {self.pick('n', 'm')} and {self.test()}:",
+            f"    {k} = {k} + 1",
+            *self.block(depth + 1, True),
+        ]
 
     def program(self):
-        lines = [f"{x} = {self.pick('leaf(a)', 'leaf(b)', 'leaf(a * b)', 'leaf(b * 2)', 'a', 'b', 'p')}" for x in self.leaves]
+        lines = [
+            f"{x} = {self.pick('leaf(a)', 'leaf(b)', 'leaf(a * b)', 'leaf(b * 2)', 'a', 'b', 'p')}"
+            for x in self.leaves
+        ]
         lines += ["xs = [w]"] if self.lists else []
         while self.left > 0:
             lines += self.statement(0, False)
@@ -158,7 +211,15 @@ def inputs():
     """(a, b, n, m) of several calls, anew each time."""
     rng = torch.Generator().manual_seed(7)
     found = []
-    for n, m, one, other in ((2, 1, True, True), (0, 0, True, True), (1, 3, True, False), (3, 2, True, False), (3, 0, True, True)):
+    for n, m, one, other in (
+        (2, 1, True, True),
+        (0, 0, True, True),
+        (1, 3, True, False),
+        (3, 2, True, False),
+        (3, 0, True, True),
+    ):
         a, b = (torch.randn(3, generator=rng, dtype=torch.float64) for _ in "ab")
-        found.append((a.requires_grad_(one), b.requires_grad_(other), torch.tensor(n), torch.tensor(m)))
+        found.append(
+            (a.requires_grad_(one), b.requires_grad_(other), torch.tensor(n), torch.tensor(m))
+        )
     return found

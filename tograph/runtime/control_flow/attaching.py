@@ -44,11 +44,13 @@ def attach(
         lost = Lost(x.meta, x.ref, [b for b in bases if b is not None], names[key], graph)
         return SymTensor(x.meta, lost, (), x.ref)
 
+    holders = {id(storage): made[key] for key, storage in slots.items()}
     found = {key: [tensor(x, key, o) for o in options.get(key, ())] for key, x in made.items()}
     for key, x in made.items():
         own = [o.key for o in options.get(key, ())] in ([], [own_option(key).key])
         if not own:
             become(x, which(key), found[key], graph, variable=key in variable)
+            x.storage_.holders = holders
     return {id(storage): key for key, storage in slots.items()}
 
 

@@ -22,6 +22,7 @@ from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, value_of
 from ..values.deques import bounded
 from ..values.growing import StagedList
+from ..values.listed import parts
 from ..values.staged_tuples import StagedTuple
 from ..values.structure import Handle, Spec, Tree, leaf_types
 from ..writes import freed
@@ -172,7 +173,8 @@ def form(
     leave: Callable[[Any], Any],
 ) -> Any:
     """The form of a tensor of the trace. ``chosen`` gives that of its content; ``leave``: that of anything, such as what its ``.grad`` holds."""
-    if x.mixed_ or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
+    mixed = x.mixed_ and not _may_be_callers(x)
+    if mixed or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
         return MadeLeaf(x, leave(grad_fields.left(x)))
     made = chosen(x)
     if not own.any or not (x.is_floating_point() or x.is_complex()):
@@ -186,6 +188,11 @@ def form(
     if way is False:
         return made
     return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
+
+
+def _may_be_callers(x: SymTensor) -> bool:
+    """Whether iterations may have moved a tensor of the caller's to where a leaf of the code's was."""
+    return any(s.external is not None or s.argument is not None for s in parts(x.storage_))
 
 
 def _begun(x: SymTensor, root: FuncGraph) -> Value:
