@@ -440,9 +440,35 @@ def moved_to_and_fro(x, p, n):
     return y
 
 
+def or_none_twice(x, p, n):
+    y = x.detach().clone().requires_grad_()
+    for _ in range(2):
+        if n > 1:
+            y = p.detach()
+        with torch.no_grad():
+            y.mul_(0.5)
+    return y
+
+
+def written_and_moved(x, p, n):
+    y, z = x.detach().clone().requires_grad_(), p
+    for _ in range(n):
+        with torch.no_grad():
+            y.add_(0.1 * y)
+        y, z = z, y
+    return y
+
+
 @pytest.mark.parametrize(
     "program",
-    [written_behind_a_branch, written_in_a_branch, or_none_that_is_written, moved_to_and_fro],
+    [
+        or_none_twice,
+        written_and_moved,
+        written_behind_a_branch,
+        written_in_a_branch,
+        or_none_that_is_written,
+        moved_to_and_fro,
+    ],
 )
 def test_what_leaves_is_the_leaf_that_it_was(program):
     converted = tg.function(program)

@@ -142,6 +142,8 @@ class _Leaves(Flags):
             self.lists.around.setdefault(region, (graph, v.node))
         if v.node is not None and v.node.op == "tg.written":
             return self._of_written(graph, *v.node.args)
+        if v.node is not None and v.node.op == "tg.choose":
+            return self._of_choice(graph, v.node)
         if v.node is None or v.node.op not in READS:
             return super().found(graph, v)
         flags = self.lists.of(graph, v.node.args[0])
@@ -150,6 +152,24 @@ class _Leaves(Flags):
     def _of_written(self, graph: Graph, old: Value, new: Value) -> Flag:
         """A write leaves a leaf one. Behind a token, the value is what it is without."""
         return self.of(graph, new if self._is_token(graph, first_of(old)) else old)
+
+    def _of_choice(self, graph: Graph, node: Node) -> Flag:
+        """A name that is one of several tensors is a leaf where that one is; the flag stands right behind the choice."""
+        which, flags = node.args[0], [self.of(graph, x) for x in node.args[1]]
+        if isinstance(which, int) or all(f is flags[0] for f in flags):
+            return flags[which] if isinstance(which, int) else flags[0]
+        at, found = graph.nodes.index(node) + 1, None
+        for i, flag in enumerate(flags):
+            if flag is False:
+                continue
+            steps = [Node("py.eq", (which, i), {}, [BOOL], location=node.location)]
+            here = steps[0].outputs[0]
+            for op, other in (("py.and_", flag), ("py.or_", found)):
+                if isinstance(other, Value):
+                    steps.append(Node(op, (here, other), {}, [BOOL], location=node.location))
+                    here = steps[-1].outputs[0]
+            graph.nodes[at:at], at, found = steps, at + len(steps), here
+        return found
 
     def _is_token(self, graph: Graph, v: Value) -> bool:
         """Whether a value is one that a region takes for the history of a leaf which it makes (``made_leaves``)."""

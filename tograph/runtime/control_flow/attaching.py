@@ -14,7 +14,7 @@ from ..values import flattening, joins, structure
 from .holes import fill
 from .identity import Key, Option, own_option
 from .leaves import NEW, Among, leaf_objects, noting
-from .picking import Lost, Which, become, fresh_view
+from .picking import Lost, Picked, Which, become, fresh_view
 
 
 def attach(
@@ -50,6 +50,7 @@ def attach(
         own = [o.key for o in options.get(key, ())] in ([], [own_option(key).key])
         if not own:
             become(x, which(key), found[key], graph, variable=key in variable)
+            assert isinstance(x.storage_, Picked)
             x.storage_.holders = holders
     return {id(storage): key for key, storage in slots.items()}
 
