@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import GradientError
 
 D = torch.float64
 
@@ -142,3 +143,19 @@ def test_state_that_each_iteration_leaves_by_two_names(start):
     converted = tg.function(f)
     for n in (2, 0, 1, 3):
         torch.testing.assert_close(outcome(converted, torch.tensor(n)), outcome(f, n))
+
+
+def test_of_state_that_a_later_iteration_has_by_another_name_it_is_refused():
+    """In the second iteration `v` is `p`, so a gradient by either name is one of both."""
+    p = torch.tensor([0.5, 2.0], requires_grad=True)
+
+    @tg.function
+    def f(x, n):
+        w, v, g = p, x.detach().clone().requires_grad_(), x
+        for _ in range(n):
+            (g,) = torch.autograd.grad((v * v * p).sum(), v)
+            v, w = w, v
+        return g
+
+    with pytest.raises(GradientError, match="in the first iteration or a later one"):
+        f(torch.ones(2), torch.tensor(2))

@@ -15,7 +15,7 @@ from ..graph.ir import Value
 from ..graph.types import BOOL
 from ..symbols.funcgraph import Ref, current_graph
 from ..symbols.symbolic import SymTensor, as_symbolic
-from ..writes import iterations
+from ..writes import iterations, two_names
 from .picking import Picked
 
 Held = Sequence[
@@ -26,6 +26,13 @@ Held = Sequence[
 def held(x: Any) -> Held:
     """The leaves from before its loop that a placeholder may be, and the placeholders whose field is its own."""
     return [*_flags(x, _before(x.grad_fn.earlier)), *shared(x)] if _is_picked(x) else ()
+
+
+def moved(x: Any) -> list[torch.Tensor]:
+    """The leaves from before its loop that a placeholder may be."""
+    leaves = _before(x.grad_fn.earlier) if _is_picked(x) else {}
+    found = [leaves.get(id(o.storage_)) for o in x.storage_.options if not o.chain] if leaves else []  # fmt: skip
+    return [leaf for leaf in found if leaf is not None]
 
 
 def shared(x: Any) -> Held:
@@ -69,4 +76,4 @@ def _constant(flag: bool) -> Value:
     return current_graph().emit("py.constant", flag, type=BOOL)
 
 
-grad_fields.HELD, grad_fields.SHARED = held, shared
+grad_fields.HELD, grad_fields.SHARED, two_names.MOVED = held, shared, moved

@@ -17,7 +17,7 @@ from ..graph.types import TensorType
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.symbolic import as_symbolic, wrap
 from ..values import flattening
-from ..writes import iterations, list_histories
+from ..writes import iterations, list_histories, two_names
 from . import optional_grads
 from .engine import run_backward
 
@@ -26,7 +26,7 @@ def run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
     """The gradients of ``inputs``, as of ``run_backward``."""
-    if iterations.led_to_before(outputs, inputs):
+    if two_names.led_to_before(outputs, inputs):
         nodes = iterations.behind(outputs)
         states = [inputs[i].grad_fn for i in iterations.asked(nodes, inputs)]
         again = any(fn.earlier.again for fn in states)
@@ -86,7 +86,7 @@ _BY_PAST = (
 )
 
 _ONE = (
-    "a gradient that is taken inside of a staged loop is one with respect to state of the loop that is, in the first iteration, a tensor which the "
+    "a gradient that is taken inside of a staged loop is one with respect to state of the loop that is, in the first iteration or a later one, a tensor which the "
     "differentiated value was also computed from by another name. Begin the loop with a tensor of its own (`a = w.clone()` for `a = w`)."
 )
 

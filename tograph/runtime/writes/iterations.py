@@ -29,7 +29,6 @@ from ..inference.shapes import Meta
 from ..symbols import duals
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
-from .edges import edge, used
 
 EARLIER = "tg.earlier"
 LEADS = "tg.leads"  # (loop, input, k): whether state at the start of an iteration was computed from the ``k``-th tensor outside
@@ -333,29 +332,6 @@ def _led(node: Any, leaf: Any) -> bool:
     """Whether an earlier iteration may have computed the state of ``node`` from that of ``leaf``."""
     same = leaf.earlier is node.earlier and leaf is not node
     return same and (node.told.name, leaf.told.name) in node.earlier.depends
-
-
-def led_to_before(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether one of ``inputs`` is state that in the first iteration is a tensor which ``outputs`` were also computed from by another name: ``a * w`` behind ``a = w``."""
-    for fn in [x.grad_fn for x in inputs if is_state(x.grad_fn)]:
-        entry, body = fn.told.entry, fn.earlier.body
-        if isinstance(entry, torch.Tensor) and edge(entry) in _used_first(outputs, fn):
-            if body.settled:
-                return True
-            body.shares = True  # what leads there may be state, too
-    return False
-
-
-def _used_first(outputs: Sequence[torch.Tensor], state: Any) -> set[Any]:
-    """The tensors that ``outputs`` were computed from in the first iteration, otherwise than by way of ``state``."""
-
-    def beside(node: Any) -> bool:
-        return is_state(node) and node.earlier is state.earlier
-
-    found = used(outputs, beside)
-    states = [e[0] for e in found if isinstance(e, tuple) and beside(e[0]) and e[0] is not state]
-    entries = [s.told.entry for s in states]
-    return found | {edge(e) for e in entries if isinstance(e, torch.Tensor)}
 
 
 def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
