@@ -7,7 +7,10 @@ import torch
 
 import tograph as tg
 from tests.runtime.kernels.kernel_samples import fused, op_graph, run_both
+from tests.runtime.kernels.triton_samples import loops_alone
 from tograph.runtime.graph import ops
+from tograph.runtime.kernels import llvm
+from tograph.runtime.kernels.planning import Target
 from tograph.runtime.kernels.reductions import REDUCERS
 
 KEEP = (False, True)
@@ -169,3 +172,20 @@ def test_empty_and_unfusible_shapes_run_op_by_op():
     graph = op_graph([("aten.sum.dim_IntList", (x, [1]), {})], [x])
     region = fused(graph)
     assert torch.equal(region(x), torch.zeros(3)) and not region.kernels
+
+
+def test_a_row_of_two_vectors_is_read_once():
+    x = torch.zeros(4, 20)
+    kernel = loops_alone(op_graph([("aten._softmax.default", (x, 1, False), {})], [x]), [x])
+    made = llvm.render(kernel, Target(64, True, True, True, lambda name: False))
+    calls = [
+        line for line in made.text.splitlines() if "call <16 x float> @llvm.masked.load" in line
+    ]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 16, 20, 31, 32, 33, 40, 48, 70])
+def test_softmax_of_short_rows_and_their_sums(size):
+    x = values((300, size), torch.float32)
+    for op in ("aten._softmax.default", "aten._log_softmax.default", "aten.var.correction"):
+        assert compare(op, x)
