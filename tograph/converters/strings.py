@@ -17,7 +17,7 @@ from ..runtime.traces.shown import parts_shown, shows_staged
 from ..runtime.values import conditional_items
 from ..runtime.values.dict_views import of_view
 from ..runtime.values.structure import is_union
-from ..runtime.values.tables import is_table
+from ..runtime.values.tables import StagedSet
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import special_results, text_options
@@ -145,7 +145,7 @@ def _shows_now(value: Any) -> None:
         if id(x) in seen or not (isinstance(x, _CONTAINERS) or not shows_staged(x)):
             continue
         seen.add(id(x))
-        if isinstance(x, set) and is_table(x) and not x.only_added:
+        if isinstance(x, StagedSet) and not x.only_added:
             x.in_order()
         reads.passed((x,))
         waiting += parts_shown(x)
