@@ -309,6 +309,8 @@ def delitem(x, key) -> None:
     if isinstance(x, (dict, list, deque, bytearray)) and journal.active():
         shrinks(x)
         journal.record(locations.contents(x))
+    if isinstance(x, StagedList) and x.handle is None and not x and is_staged(key):
+        raise IndexError("list assignment index out of range")
     if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
         at, n = as_place(key), x.length()
