@@ -529,7 +529,7 @@ def test_a_backward_that_raises_does_so_where_a_gradient_is_asked_for():
         total.backward()
 
 
-class Scaled:
+class Factor:
     """A factor that is another one for a while."""
 
     def __init__(self):
@@ -546,7 +546,7 @@ class Scaled:
 
 
 def test_a_backward_that_may_fail_while_something_outside_is_changed():
-    scaled = Scaled()
+    scaled = Factor()
 
     class Solved(torch.autograd.Function):
         @staticmethod
