@@ -5,8 +5,12 @@ import math
 import pytest
 import torch
 
+import tograph as tg
 from tests.runtime.kernels.kernel_samples import fused, op_graph, run_both
+from tests.runtime.kernels.triton_samples import loops_alone
 from tograph.runtime.graph import ops
+from tograph.runtime.kernels import llvm
+from tograph.runtime.kernels.planning import Target
 from tograph.runtime.kernels.reductions import REDUCERS
 
 KEEP = (False, True)
@@ -139,6 +143,25 @@ def test_errors_of_a_running_sum_do_not_add_up():
         assert torch.equal(fused(graph)(x), x.cumsum(dim))
 
 
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 31, 64, 100])
+def test_running_sums_of_odd_rows(size):
+    x = values((3, size), torch.float32)
+    for y in (x, torch.randint(-9, 9, (3, size)), x > 0, x[:, :1].expand(3, size)):
+        assert compare("aten.cumsum.default", y)
+
+
+def test_a_running_sum_of_what_costs_goes_along_the_lanes():
+    x = values((300, 100), torch.float32)
+    f = tg.function(lambda x: x.exp().cumsum(1) / 2)
+    torch.testing.assert_close(f(x), x.exp().cumsum(1) / 2)
+    assert any("x double>" in k.llvm for k in f.concrete_functions[0].kernels)
+
+
+def test_a_running_product_meets_zeros_before_infinities():
+    x = torch.tensor([[0.0, 1e30, 1e30, 2.0] * 8])
+    assert torch.equal(tg.function(lambda x: (x * 1).cumprod(1))(x), x.cumprod(1))
+
+
 def test_long_rows_are_not_kept_on_the_stack():
     x = values((2, 40_000), torch.float32)
     assert compare("aten._softmax.default", x) and compare("aten._log_softmax.default", x)
@@ -149,3 +172,20 @@ def test_empty_and_unfusible_shapes_run_op_by_op():
     graph = op_graph([("aten.sum.dim_IntList", (x, [1]), {})], [x])
     region = fused(graph)
     assert torch.equal(region(x), torch.zeros(3)) and not region.kernels
+
+
+def test_a_row_of_two_vectors_is_read_once():
+    x = torch.zeros(4, 20)
+    kernel = loops_alone(op_graph([("aten._softmax.default", (x, 1, False), {})], [x]), [x])
+    made = llvm.render(kernel, Target(64, True, True, True, lambda name: False))
+    calls = [
+        line for line in made.text.splitlines() if "call <16 x float> @llvm.masked.load" in line
+    ]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 16, 20, 31, 32, 33, 40, 48, 70])
+def test_softmax_of_short_rows_and_their_sums(size):
+    x = values((300, size), torch.float32)
+    for op in ("aten._softmax.default", "aten._log_softmax.default", "aten.var.correction"):
+        assert compare(op, x)
