@@ -108,7 +108,8 @@ class Event:
         self.recorded, self.graph = False, None
         self.tails: set[int] = set()
 
-    def record(self, stream: Stream) -> None:
+    def record(self, stream: Stream | None = None) -> None:
+        stream = stream or Stream.cuda.current[-1]
         self.recorded, self.graph = True, stream.cuda.capturing.get(stream.cuda_stream)
         self.tails = set(stream.cuda.tails.get(stream.cuda_stream, ()))
 
