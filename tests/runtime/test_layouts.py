@@ -18,7 +18,7 @@ FAMILIES = {
         lambda x: x.diagonal(0, 2, 3) * 1, lambda x: x.real - 0.0 if x.is_complex() else x.permute(0, 2, 3, 1) / 1, lambda x: x[..., ::2] ** 1,
     ],
     "copies": [
-        lambda x: x.clone(), lambda x: x.contiguous(), lambda x: x.to(memory_format=LAST), lambda x: x.clone(memory_format=torch.contiguous_format),
+        lambda x: x.clone(), lambda x: x.contiguous(), lambda x: x.to(memory_format=LAST), lambda x: x.to(torch.complex128, memory_format=LAST), lambda x: x.clone(memory_format=torch.contiguous_format),
         lambda x: torch.zeros_like(x) + x.sum(), lambda x: torch.ones_like(x, memory_format=LAST), lambda x: torch.full_like(x, 2.0),
         lambda x: torch.empty_like(x).copy_(x), lambda x: x.to(memory_format=LAST).flatten(2), lambda x: x.to(memory_format=LAST).relu(),
         lambda x: x.flatten(1) * 2, lambda x: x.repeat(2, 1, 1, 1), lambda x: x.transpose(1, 2) + 1,
@@ -30,7 +30,7 @@ FAMILIES = {
         lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"), lambda x: F.channel_shuffle(x, 3),
     ],
     "images": [
-        lambda x: F.conv2d(x, torch.ones(5, 3, 3, 3)), lambda x: torch.autograd.grad(convolved(x), WEIGHT)[0], lambda x: F.max_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 2),
+        lambda x: F.conv2d(x, torch.ones(5, 3, 3, 3)), lambda x: torch.autograd.grad(convolved(x), WEIGHT)[0], lambda x: F.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 2, return_indices=True)[1], lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 2),
         lambda x: F.batch_norm(x, torch.zeros(3), torch.ones(3)), lambda x: F.batch_norm(x, None, None, training=True), lambda x: F.group_norm(x, 3),
         lambda x: F.interpolate(x, scale_factor=2), lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda x: F.interpolate(x, size=(2, 3), mode="area"),
     ],

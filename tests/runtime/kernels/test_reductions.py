@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import tograph as tg
 from tests.runtime.kernels.kernel_samples import fused, op_graph, run_both
 from tograph.runtime.graph import ops
 from tograph.runtime.kernels.reductions import REDUCERS
@@ -137,6 +138,25 @@ def test_errors_of_a_running_sum_do_not_add_up():
     for x, dim in ((torch.rand(20_000), 0), (torch.rand(3_000, 9), 0), (torch.rand(3, 3_000), 1)):
         graph = op_graph([("aten.cumsum.default", (x, dim), {})], [x])
         assert torch.equal(fused(graph)(x), x.cumsum(dim))
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 31, 64, 100])
+def test_running_sums_of_odd_rows(size):
+    x = values((3, size), torch.float32)
+    for y in (x, torch.randint(-9, 9, (3, size)), x > 0, x[:, :1].expand(3, size)):
+        assert compare("aten.cumsum.default", y)
+
+
+def test_a_running_sum_of_what_costs_goes_along_the_lanes():
+    x = values((3, 100), torch.float32)
+    f = tg.function(lambda x: x.exp().cumsum(1) / 2)
+    torch.testing.assert_close(f(x), x.exp().cumsum(1) / 2)
+    assert any("x double>" in k.llvm for k in f.concrete_functions[0].kernels)
+
+
+def test_a_running_product_meets_zeros_before_infinities():
+    x = torch.tensor([[0.0, 1e30, 1e30, 2.0] * 8])
+    assert torch.equal(tg.function(lambda x: (x * 1).cumprod(1))(x), x.cumprod(1))
 
 
 def test_long_rows_are_not_kept_on_the_stack():

@@ -81,3 +81,25 @@ def test_tensors_of_two_types_are_left_to_torch():
     f = tg.function(lambda x: F.relu(layer(x + 1)))
     for _ in range(3):
         torch.testing.assert_close(f(x), F.relu(layer(x + 1)))
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape"),
+    [(F.batch_norm, (0, 3, 4)), (F.batch_norm, (2, 3, 0)), (F.instance_norm, (2, 3, 0))],
+)
+def test_statistics_of_nothing_are_not_followed(norm, shape):
+    def kept(run):
+        mean, var = torch.full((3,), 5.0), torch.full((3,), 6.0)
+        how = {"training": True} if norm is F.batch_norm else {}
+        y = run(lambda x: norm(x, mean, var, **how))(torch.zeros(shape))
+        return y, mean, var
+
+    torch.testing.assert_close(kept(tg.function), kept(lambda f: f), equal_nan=True)
+
+
+@pytest.mark.parametrize("norm", [F.batch_norm, F.instance_norm])
+def test_one_kept_statistic_of_two_is_an_error(norm):
+    how = {"training": True} if norm is F.batch_norm else {}
+    for mean, var in ((torch.zeros(3), None), (None, torch.zeros(3))):
+        with pytest.raises(ValueError, match="must either both be None"):
+            tg.function(lambda x, m=mean, v=var: norm(x, m, v, **how))(torch.ones(2, 3, 4))

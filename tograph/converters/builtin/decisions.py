@@ -124,11 +124,13 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 @handles(F.batch_norm)
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # fmt: skip
     """``F.batch_norm``. torch's op changes the statistics without saying so in its schema, and takes a plain number as momentum."""
-    if not (is_tracing() and training) or running_mean is None:
+    if not (is_tracing() and training) or running_mean is None or running_var is None:
         return _normalized(
             F.batch_norm, input, running_mean, running_var, weight, bias, training, momentum, eps
         )
     y = _normalized(F.batch_norm, input, None, None, weight, bias, True, 0.0, eps)
+    if _empty(input.shape):
+        return y  # as torch does: statistics of nothing are not followed
     rest = [d for d in range(input.dim()) if d != 1]
     with torch.no_grad():
         wide = input.to(torch.promote_types(input.dtype, running_mean.dtype))
@@ -140,9 +142,11 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 @handles(F.instance_norm)
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):  # fmt: skip
     """``F.instance_norm``, in the same way: the statistics follow the mean over the instances."""
-    if not (is_tracing() and use_input_stats) or running_mean is None:
+    if not (is_tracing() and use_input_stats) or running_mean is None or running_var is None:
         return _normalized(F.instance_norm, input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # fmt: skip
     y = _normalized(F.instance_norm, input, None, None, weight, bias, True, 0.0, eps)
+    if _empty(input.shape[1:]):
+        return y  # of no instances they are NaN in torch too
     rest = list(range(2, input.dim()))
     with torch.no_grad():
         _follow(running_mean, input.mean(rest).mean(0), momentum)
@@ -154,6 +158,10 @@ _PRIVATE: Any = F
 DECIDING.update((_PRIVATE._verify_batch_size, _PRIVATE._verify_spatial_size))
 _CHECKS: Any = torch
 DECIDING.update((_CHECKS._assert, _CHECKS._check_tensor_all, _CHECKS._check_tensor_all_with))
+
+
+def _empty(sizes: Any) -> bool:
+    return any(not isinstance(n, SYMBOLS) and n == 0 for n in sizes)
 
 
 def _follow(kept: torch.Tensor, new: torch.Tensor, momentum: Any) -> None:

@@ -123,7 +123,7 @@ def _convolution_backward(grad, x, weight, bias_sizes, *args):
 @rule("max_pool2d_with_indices")
 def _max_pool(x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     out = _pooled(x, kernel, stride, padding, dilation, ceil_mode)
-    return None if out is None else [out, like(out, torch.int64)]
+    return None if out is None else [out, in_its_order(like(out, torch.int64), out)]
 
 
 @rule("avg_pool2d")

@@ -87,7 +87,25 @@ class Fold:
         return new
 
     def scan(self, values: list[str]) -> str:
-        return self.step(values)[0]
+        e = self.r.emitter
+        return self.step(values)[0] if e.width == 1 or not self.r.plan.in_row else self._along(e, values[0])  # fmt: skip
+
+    def _along(self, e: Emitter, x: str) -> str:
+        """A scan along the lanes: of each lane with those before it, in log2 of their number steps, then with what came before these (``carry``).
+
+        One addition follows another then only once for a vector. Lanes that do not exist are the last ones, which no other takes.
+        """
+        one = self.r.emitter_of(1, None)
+        (cell,), dtype = self._accumulators(one), self.dtypes[0]
+        carry = e.text.set(f"load {one.type(dtype)}, ptr {cell}")
+        by = 1
+        while by < e.width:
+            x = self.combine(e, [e.shifted(dtype, x, by, self.start[0])], [x])[0]
+            by *= 2
+        last = e.text.set(f"extractelement {e.type(dtype)} {x}, i64 {e.width - 1}")
+        (new,) = self.combine(one, [carry], [last])
+        e.text.line(f"store {one.type(dtype)} {new}, ptr {cell}")
+        return self.combine(e, [e.splat(REGISTER[dtype], carry)], [x])[0]
 
     def combine(self, e: Emitter, a: list[str], b: list[str], wide: bool = False) -> list[str]:
         if wide:

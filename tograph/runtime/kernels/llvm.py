@@ -238,7 +238,7 @@ class _Renderer(Values):
     ) -> None:
         """One loop over the row: ``folds``, ``writes``, and the ``wanted`` values that this sweep computes first."""
         cells = {e: Fold(self, e) for e in folds}
-        scans = [e for e in self.kernel.body if e.op == "scan" and not self.plan.in_row]
+        scans = [e for e in self.kernel.body if e.op == "scan"]
         keep = [e for e, first in wanted if first == level and e not in self.kept]
         slots = {e: self.slot(e) for e in keep}
         self.scans = {e: Fold(self, e) for e in scans}

@@ -78,7 +78,7 @@ def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
     accesses = [(e.address, kernel.in_row(e)) for e in kernel.body if e.op == "load" and e.address]
     accesses += [(s.address, bool(kernel.store_depends(s) & row)) for s in kernel.stores]
     candidates = []
-    if kernel.row and not any(e.op == "scan" for e in kernel.body):
+    if kernel.row and all(e.name == "sum" for e in kernel.body if e.op == "scan"):
         candidates.append((kernel.row[-1], True))
     if kernel.outer:
         candidates.append((kernel.outer[-1], False))
@@ -101,6 +101,8 @@ def _width(kernel: Kernel, n: int, narrow: int) -> int:
     """Lanes in the main loop: several registers hide latency while the body is small."""
     ops = sum(e.op not in ("const", "load", "scalar", "index") for e in kernel.body)
     costly = sum(e.op in COSTLY for e in kernel.body)
+    if any(e.op == "scan" for e in kernel.body):
+        return narrow
     registers = 4 if ops <= 12 and costly <= 2 else 2 if ops <= 40 else 1
     if all(ITEM_SIZES[e.dtype] == 8 for e in kernel.body if e.dtype in FLOATS and e.op == "load"):
         registers = max(registers // 2, 1)

@@ -50,6 +50,12 @@ class Emitter:
         zero = f"<{self.width} x i32> zeroinitializer"
         return self.text.set(f"shufflevector {kind} {one}, {kind} poison, {zero}")
 
+    def shifted(self, dtype: str, x: str, by: int, first: float) -> str:
+        """The lanes ``by`` places on; ``first`` in those that have none before them."""
+        lanes = ", ".join(f"i32 {self.width + k - by if k >= by else 0}" for k in range(self.width))
+        kind, empty = self.type(dtype), self.const(first, dtype)
+        return self.text.set(f"shufflevector {kind} {empty}, {kind} {x}, <{self.width} x i32> <{lanes}>")  # fmt: skip
+
     def iota(self) -> str:
         """0, 1, 2, ... as i64."""
         return "<" + ", ".join(f"i64 {i}" for i in range(self.width)) + ">"

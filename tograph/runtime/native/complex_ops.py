@@ -1,133 +1,19 @@
 """Ops of complex tensors as ops of their real and imaginary parts, by torch's formulas.
 
-A part is a value of the graph, or a number that stands for a tensor of it. ``Emit`` makes nodes; what has no form here torch is asked for.
+A form takes an ``Emit`` for one node and gives the two parts of its result. What has no form here torch is asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..graph.ir import Node, Value, map_values
 from ..graph.types import ScalarType, TensorType
-from .values import Decline
-
-Part = Any  # Value | float
-Pair = tuple[Part, Part]
-REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-
-
-def is_complex(x: Any) -> bool:
-    """Whether a value is a complex tensor."""
-    return isinstance(x, Value) and isinstance(x.type, TensorType) and x.type.dtype in REAL
-
-
-class Emit:
-    """Writes nodes for one node of a graph, whose result has the shape and the device of ``kind``."""
-
-    def __init__(self, nodes: list[Node], node: Node, pairs: Callable[[Any], Pair]):
-        self.nodes, self.node, self.pairs = nodes, node, pairs
-        self.kind = node.outputs[0].type
-        self.dtype = REAL.get(getattr(self.kind, "dtype", None), getattr(self.kind, "dtype", None))
-
-    def add(self, op: str, *args: Any, shape: Sequence[Any] | None = None, dtype: torch.dtype | None = None, options: Any = None) -> Value:  # fmt: skip
-        """The result of an op; ``options``: its keywords."""
-        kind = replace(self.kind, dtype=dtype or self.dtype, shape=tuple(self.kind.shape if shape is None else shape))  # fmt: skip
-        made = Node(op, args, options, [kind], location=self.node.location, grad=self.node.grad)
-        self.nodes.append(made)
-        return made.outputs[0]
-
-    def number(self, x: Any, dtype: torch.dtype | None = None, shape: Sequence[Any] = ()) -> Value:
-        """A number as a tensor."""
-        if None in shape:
-            raise Decline("a constant complex tensor of a size that only the run knows")
-        options = {"dtype": dtype or self.dtype, "device": torch.device(self.kind.device)}
-        return self.add(
-            "aten.full.default", list(shape), x, shape=shape, dtype=dtype, options=options
-        )
-
-    def tensor(self, x: Part) -> Value:
-        """A part as a tensor, a number as one without dims."""
-        return self.number(x) if _is_number(x) else x
-
-    def whole(self, x: Part, kind: TensorType) -> Value:
-        """A part as a tensor of the shape of a complex one."""
-        return self.number(x, REAL[kind.dtype], kind.shape) if _is_number(x) else x
-
-    def binary(self, op: str, a: Part, b: Part) -> Part:
-        """``+``, ``-``, ``*`` or ``/`` of two parts."""
-        if not isinstance(a, Value) and not isinstance(b, Value) and op in _NUMBERS:
-            return _NUMBERS[op](a, b)
-        if _is_number(a) and op in ("add", "mul"):
-            a, b = b, a
-        a = self.tensor(a)
-        return self.add(f"aten.{op}.Tensor", a, b, shape=_broadcast(a, b))
-
-    def of(self, op: str, x: Part) -> Value:
-        """A function of one part."""
-        x = self.tensor(x)
-        return self.add(f"aten.{op}.default", x, shape=x.type.shape)
-
-    def where(self, test: Value, a: Value, b: Value) -> Value:
-        """``a`` where a test holds, else ``b``."""
-        return self.add("aten.where.self", test, a, b, shape=_broadcast(test, a, b))
-
-    def test(self, op: str, a: Value, b: Any) -> Value:
-        """A comparison."""
-        return self.add(f"aten.{op}", a, b, shape=_broadcast(a, b), dtype=torch.bool)
-
-    def cast(self, x: Part) -> Part:
-        """A part in the dtype of the result."""
-        if _is_number(x) or x.type.dtype == self.dtype:
-            return x
-        return self.add(
-            "aten._to_copy.default", x, shape=x.type.shape, options={"dtype": self.dtype}
-        )
-
-    def spread(self, x: Part) -> Part:
-        """A part in the shape of the result."""
-        if _is_number(x) or tuple(x.type.shape) == tuple(self.kind.shape):
-            return x
-        if None in self.kind.shape:
-            raise Decline("a part of a complex tensor of another size, which only the run knows")
-        return self.add("aten.expand.default", x, list(self.kind.shape))
-
-    def given(self, i: int) -> Pair:
-        re, im = self.pairs(self.node.args[i])
-        return self.cast(re), self.cast(im)
-
-
-_NUMBERS: dict[str, Callable[[float, float], float]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-}
-
-
-def _is_number(x: Any) -> bool:
-    return not isinstance(x, Value) or isinstance(x.type, ScalarType)
-
-
-def _broadcast(*xs: Any) -> tuple:
-    shapes = [x.type.shape for x in xs if isinstance(x, Value) and isinstance(x.type, TensorType)]
-    if any(None in shape for shape in shapes):
-        return tuple(map(_common, *(_filled_up(shape, max(map(len, shapes))) for shape in shapes)))
-    return tuple(torch.broadcast_shapes(*shapes))
-
-
-def _filled_up(shape: Sequence[Any], dims: int) -> tuple:
-    return (1,) * (dims - len(shape)) + tuple(shape)
-
-
-def _common(*sizes: int | None) -> int | None:
-    """The size that some are broadcast to; None for one that only the run knows."""
-    known = [n for n in sizes if n is not None and n != 1]
-    return known[0] if known else None if None in sizes else 1
-
+from .complex_emit import REAL, Emit, Pair, Part, broadcast, is_complex, is_number
 
 # ---- arithmetic
 
@@ -215,7 +101,7 @@ def _polar(e: Emit) -> Pair:
 def size_of(e: Emit, z: Pair) -> Value:
     """The absolute value of a pair."""
     x, y = map(e.tensor, z)
-    return e.add("aten.hypot.default", x, y, shape=_broadcast(x, y))
+    return e.add("aten.hypot.default", x, y, shape=broadcast(x, y))
 
 
 def _conjugate(e: Emit) -> Pair:
@@ -259,8 +145,12 @@ def _copied(e: Emit) -> Pair | None:
 def _converts(e: Emit) -> Pair | None:
     if set(e.node.kwargs) - {"dtype", "device", "memory_format"}:
         return None
-    x, y = e.given(0)
-    return e.spread(x), e.spread(y)
+    parts = [e.spread(p) for p in e.given(0)]
+    order = e.node.kwargs.get("memory_format")
+    if order in (None, torch.preserve_format):
+        return parts[0], parts[1]
+    x, y = (p if is_number(p) else e.add("aten.clone.default", p, shape=p.type.shape, options={"memory_format": order}) for p in parts)  # fmt: skip
+    return x, y
 
 
 def _filled(e: Emit) -> Pair | None:
@@ -371,9 +261,9 @@ def _equal(word: str, both: str) -> Callable[[Emit], Value]:
         a, b = (e.pairs(x) for x in e.node.args)
         tests = []
         for x, y in zip(a, b):
-            x, y = (y, x) if _is_number(x) else (x, y)
-            x = e.number(x, torch.float64) if _is_number(x) else x
-            tests.append(e.add(f"aten.{word}.{'Scalar' if _is_number(y) else 'Tensor'}", x, y, shape=_broadcast(x, y)))  # fmt: skip
+            x, y = (y, x) if is_number(x) else (x, y)
+            x = e.number(x, torch.float64) if is_number(x) else x
+            tests.append(e.add(f"aten.{word}.{'Scalar' if is_number(y) else 'Tensor'}", x, y, shape=broadcast(x, y)))  # fmt: skip
         return e.add(f"aten.{both}.default", *tests)
 
     return form

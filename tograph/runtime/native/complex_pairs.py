@@ -13,7 +13,8 @@ from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.rewrite import copied, lead
 from ..graph.types import ListType, OptionalType, TensorType
 from .calls import may_call
-from .complex_ops import FORMS, REAL, REALS, Emit, Pair, fills, is_complex
+from .complex_emit import REAL, Emit, Pair, is_complex
+from .complex_ops import FORMS, REALS, fills
 from .values import Decline
 from .views import VIEWS
 
