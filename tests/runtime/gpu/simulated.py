@@ -78,7 +78,7 @@ def simulate(monkeypatch: Any, whole: bool = True, version: int = 13000) -> Simu
 
     def compile(self: Any) -> None:
         try:
-            self._native = program.Program(retarget(self.graph, "cuda:0"))
+            self._native = program.Program(retarget(self.graph, "cuda:0"), self._leaving.visible)
             self.level, self.reason = "device", "; ".join(self._native.notes)
         except program.Unsupported as why:
             self.reason = str(why)

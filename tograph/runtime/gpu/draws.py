@@ -31,9 +31,8 @@ _WHOLE = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uin
 TYPES = {"uniform": REAL, "normal": REAL, "exponential": REAL, "integers": _WHOLE, "kept": {torch.bool},
          "bernoulli": {torch.float16, torch.bfloat16, torch.float32}, "chances": REAL | _WHOLE | {torch.bool}}  # fmt: skip
 IN_TURN = ("uniform", "normal", "exponential", "bernoulli", "integers")
-LONGEST = (
-    (1 << 31) - 1
-)  # bytes that torch's kernels for those reach; it draws more in several goes, each behind an offset of its own
+# Of more bytes torch draws those in several goes, each behind an offset of its own.
+LONGEST = (1 << 31) - 1
 BLOCKS = 132 * (2048 // THREADS)  # of an H200, for plans that are made without a GPU
 
 
