@@ -272,7 +272,7 @@ class Memory:
 
 def _room(x: torch.Tensor, stride: Any) -> torch.Tensor:
     """New memory for a copy of a tensor."""
-    if stride is None or stride == x.stride():
+    if _kept(x, stride):
         return torch.empty_like(x)
     return torch.empty_strided(x.shape, stride, dtype=x.dtype, device=x.device)
 
@@ -286,7 +286,12 @@ def _restrided(x: torch.Tensor, stride: Any) -> torch.Tensor:
 
 def _laid(x: torch.Tensor, stride: Any) -> torch.Tensor:
     """A copy of a tensor."""
-    return x.clone() if stride in (None, x.stride()) else _room(x, stride).copy_(x)
+    return x.clone() if _kept(x, stride) else _room(x, stride).copy_(x)
+
+
+def _kept(x: torch.Tensor, stride: Any) -> bool:
+    """Whether a new tensor like another one has these strides: gaps are not kept."""
+    return stride is None or (stride == x.stride() and x.is_contiguous())
 
 
 def from_host(plan: Plan) -> Iterator[Place]:
