@@ -135,3 +135,24 @@ def test_what_saves_no_tensor_is_differentiated_twice(f):
         return str(x.grad), str(y.grad)
 
     assert twice(tg.function(f)) == twice(f)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, y: (x - y).abs(),
+        lambda x, y: (x * y).abs(),
+        lambda x, y: (x * x - y).abs() * y,
+        lambda x, y: torch.nn.functional.l1_loss(x, y),
+    ],
+)
+def test_zeros_of_which_no_cotangent_is_a_part_are_there(f):
+    def second(run):
+        x = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
+        y = torch.tensor([0.5, 2.0, -1.0], requires_grad=True)
+        first = torch.autograd.grad(run(x, y).sum(), (x, y), create_graph=True)
+        return [torch.autograd.grad(g.sum(), (x, y), retain_graph=True) for g in first]
+
+    g = tg.function(f)
+    for _ in range(2):
+        torch.testing.assert_close(second(g), second(f))

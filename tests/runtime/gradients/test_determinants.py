@@ -59,3 +59,10 @@ def test_of_a_file(tmp_path):
     tg.save(tg.function(in_a_branch, input_signature=[tg.TensorSpec([3, 3], D), tg.TensorSpec([], torch.bool)]), tmp_path / "f.tg")  # fmt: skip
     x, p = RANDOM.clone().requires_grad_(), torch.tensor(True)
     torch.testing.assert_close(orders(tg.load(tmp_path / "f.tg"), x, p), orders(in_a_branch, x, p))
+
+
+def test_a_matrix_without_rows():
+    x = torch.zeros(2, 0, 0, requires_grad=True)
+    y = tg.function(lambda x: torch.linalg.det(x))(x)
+    assert y.tolist() == [1.0, 1.0]
+    assert torch.autograd.grad(y.sum(), x)[0].shape == (2, 0, 0)

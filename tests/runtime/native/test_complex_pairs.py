@@ -336,3 +336,22 @@ def test_a_sum_with_a_real_tensor_of_an_open_size():
     g, x, y = tg.function(f), z(4, 3), torch.rand(4, 3)
     for _ in range(3):
         torch.testing.assert_close(g(x, y, torch.tensor(3)), f(x, y, torch.tensor(3)))
+
+
+@BOTH
+def test_what_only_moves_leaves_without_being_computed(dtype):
+    def gradients(run):
+        x = z(3, 5, dtype=dtype).requires_grad_()
+        made = [run(f, x) for f in (lambda x: x.sum(), lambda x: x.t(), lambda x: x[:, ::2])]
+        return [torch.autograd.grad(y, x, torch.ones_like(y))[0] for y in made]
+
+    kept = {}
+    for _ in range(3):
+        found = gradients(lambda f, x: kept.setdefault(f.__code__.co_code, tg.function(f))(x))
+        torch.testing.assert_close(found, gradients(lambda f, x: f(x)))
+
+
+@BOTH
+def test_squeezes_of_a_number(dtype):
+    x = torch.tensor(1 + 2j, dtype=dtype)
+    check(lambda x: (x.squeeze(0) * 2, x.squeeze(-1).unsqueeze(0)), x)

@@ -142,3 +142,15 @@ def test_rolls_and_flips_read_runs_of_elements():
         assert torch.equal(turned(x), turned.python_function(x))
     text = turned.get_concrete_function(x).scheduled.llvm
     assert "masked.load" in text and "masked.gather" not in text
+
+
+def test_the_second_derivative_of_what_fills_a_number():
+    def f(x, v):
+        return x.index_fill(0, torch.tensor([0]), v)
+
+    g = tg.function(f)
+    for _ in range(3):
+        x, v = torch.tensor(1.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+        found = torch.autograd.grad(g(x, v), (x, v), create_graph=True)
+        expected = torch.autograd.grad(f(x, v), (x, v), create_graph=True)
+        torch.testing.assert_close(found, expected)

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import GradientError, GraphBoolError, Location
 from ..gradients import broadcasts
 from ..gradients.engine import run_backward
+from ..graph.constants import constant_of
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import BOOL
 from ..inference.layouts import taking_sparse
@@ -284,8 +285,7 @@ def _settle_constants(func: FuncGraph) -> None:
         if x.numel() > 64 or x.device.type != "cpu":
             raise GradientError("a formula of torch uses a tensor that is not part of the graph")
         with _disable_current_modes():
-            data = x.tolist()
-        node = Node("tg.constant", (data, x.dtype, x.device), {}, [value.type])
+            node = Node(*constant_of(x), [value.type])
         node.outputs = [value]
         value.node = node
         func.graph.nodes.insert(0, node)

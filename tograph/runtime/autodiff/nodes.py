@@ -18,6 +18,7 @@ from ..graph.ir import Value
 from ..graph.types import ScalarType, TensorType
 from ..symbols.plain_apply import plain_apply
 from ..writes.saving import words
+from .generator_states import restored, states_of
 from .looked import Doubtful, everything, modified
 from .nesting import flattened, nested, spread
 from .routes import is_there
@@ -142,7 +143,7 @@ class _Call(NamedTuple):
 
 
 def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
-    state = _generators(inputs) if pair.random else None
+    state = states_of(inputs) if pair.random else None
     with torch.no_grad():
         before = [inputs[i].detach().clone() for i in pair.before]
         outs = unbased(pair.program.run(*inputs), len(pair.graph.outputs), inputs)
@@ -218,6 +219,12 @@ class _Apply(torch.autograd.Function):
         for i, g in zip(present, found):
             if i in open_to:
                 nothing[i] = g
+        for i in open_to.difference(
+            present
+        ):  # nothing follows from these cotangents, as from that of a sign
+            x = call.inputs[i]
+            if isinstance(x, torch.Tensor) and x.requires_grad:
+                nothing[i] = torch.zeros_like(x)
         return None, None, None, *spread(nothing, call.shape)
 
 
@@ -319,7 +326,7 @@ def _again(
             )
     joint, present = pair.joint((call.node.number, there))
     cotangents = [g for g, t in zip(cotangents, there, strict=True) if t]
-    with _Generators(call.state):
+    with restored(call.state):
         return present, joint.run([*call.inputs, *call.snapshots, *cotangents])
 
 
@@ -370,31 +377,3 @@ def _dense(x: Any) -> Any:
     if not isinstance(x, torch.Tensor) or x.layout is not torch.strided:
         return x
     return x.clone() if x._is_zerotensor() else x.contiguous()
-
-
-def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """The states of the generators that random ops of a call may draw from."""
-    found = [(torch.set_rng_state, torch.get_rng_state())]
-    devices = sorted(
-        {x.device.index or 0 for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
-    )
-    for d in devices:
-        found.append((lambda s, d=d: torch.cuda.set_rng_state(s, d), torch.cuda.get_rng_state(d)))
-    return found
-
-
-class _Generators:
-    """Inside, the generators are as they were when the forward part ran."""
-
-    def __init__(self, states: list[tuple[Any, Any]] | None):
-        self.states = states
-
-    def __enter__(self) -> None:
-        if self.states:
-            self.now = torch.get_rng_state()
-            for put, state in self.states:
-                put(state)
-
-    def __exit__(self, *error: Any) -> None:
-        if self.states:
-            torch.set_rng_state(self.now)

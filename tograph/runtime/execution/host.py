@@ -99,6 +99,8 @@ class Writer:
             )
         if isinstance(x, float) and (x != x or x in (float("inf"), float("-inf"))):
             return f"float({str(x)!r})"
+        if isinstance(x, complex):
+            return f"complex({self.constant(x.real)}, {self.constant(x.imag)})"
         if isinstance(x, OpaqueObject):
             return self.bind(x, x.label)
         if isinstance(x, torch.device):

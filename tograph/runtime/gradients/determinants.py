@@ -57,6 +57,8 @@ def det(x: Any) -> Any:
 def _derivative(x: torch.Tensor, value: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
     """The cotangent of ``x``: conj(det) * grad * inverse(x).mH, which is ``grad`` times the adjugate."""
     size = x.shape[-1]
+    if type(size) is int and size == 0:
+        return torch.zeros_like(x)
     eye = torch.eye(size, dtype=x.dtype, device=x.device)
     singular = (value.abs() < 100 * torch.finfo(x.dtype).eps)[..., None, None]
     apart = torch.diag(torch.arange(1, size + 1, dtype=value.abs().dtype, device=x.device)).to(x.dtype)  # fmt: skip

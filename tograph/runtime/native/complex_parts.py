@@ -31,8 +31,12 @@ def part(low: Lowering, node: Node) -> Operand:
 
 def as_real(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     """A complex tensor as one of real numbers with one dim more."""
-    x = low.memory(x)
-    return [_as_parts(x, x.pointer, (*x.size, 2), (*(2 * s for s in x.stride), 1))]
+    return [in_pairs(low.memory(x))]
+
+
+def in_pairs(x: Mem) -> Mem:
+    """The numbers of a complex tensor, in one dim more."""
+    return _as_parts(x, x.pointer, (*x.size, 2), (*(2 * s for s in x.stride), 1))
 
 
 def _as_parts(x: Mem, pointer: str, size: tuple, stride: tuple) -> Mem:

@@ -13,8 +13,9 @@ from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES
 from ..kernels.loop_ir import LONGEST, bound
 from . import calls, chosen, moves, walks
-from .code import FLOATS, REGISTER, SIZE, Code, literal
+from .code import FLOATS, SIZE, literal
 from .groups import SCATTERS, one_element
+from .updates import Update
 from .values import Decline, Fill, Mem, Operand, Reg, numel
 
 if TYPE_CHECKING:
@@ -46,34 +47,6 @@ def _sweep(low: Lowering, node: Node) -> Callable[[Mem], None]:
     if kind in ("f16", "bf16"):
         raise Decline(f"a sweep over {kind}")
     return _FORMS[node.op](low, node, kind)
-
-
-def _store(low: Lowering, place: Mem, at: str, value: str) -> None:
-    low.code.store(place.dtype, value, place.pointer, at)
-
-
-def _folding(how: str, dtype: str) -> Callable[[Any, Mem, str, str], None]:
-    """What adds a value to the one that is there, or takes the greater one."""
-    if dtype == "bool":
-        raise Decline("a fold of bools")
-    kind, prefix = REGISTER[dtype], "f" if dtype in FLOATS else ""
-
-    def fold(low: Lowering, place: Mem, at: str, value: str) -> None:
-        code = low.code
-        old = code.load(dtype, place.pointer, at)
-        if how in ("add", "mul"):
-            new = code.do(f"{prefix}{how} {kind} {old}, {value}")
-        else:
-            new = _extreme(code, value, old, dtype, how == "max")
-        code.store(dtype, new, place.pointer, at)
-
-    return fold
-
-
-def _extreme(code: Code, value: str, old: str, dtype: str, most: bool) -> str:
-    kind = REGISTER[dtype]
-    taken = walks.beyond(code, value, old, dtype, most)
-    return code.do(f"select i1 {taken}, {kind} {value}, {kind} {old}")
 
 
 def _operand(low: Lowering, v: Value) -> Operand:
@@ -110,21 +83,15 @@ def _rows(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
     one = source.size is None or len(source.size) == 0
     if not one and (len(source.size) != len(size) or node.op == "aten.index_fill.int_Tensor"):
         raise Decline("rows in another form")
-    put = _folding("add", kind) if "add" in node.op else _store
+    update = Update(kind, "add" if "add" in node.op else None)
     _same(source, kind)
 
     def sweep(place: Mem) -> None:
         for e, n in enumerate(source.size or ()):
             low.sizes.require(n, count if e == d else size[e])
-        with walks.over(low, (*size[:d], count, *size[d + 1 :])) as at:
-            target = walks.position(low, index, at[d : d + 1] if index.size else [], size[d], False)
-            value = walks.element(low, source, at)
-            put(
-                low,
-                place,
-                walks.offset(low.code, [*at[:d], target, *at[d + 1 :]], place.stride),
-                value,
-            )
+        with walks.over(low, (*size[:d], count)) as to:
+            target = walks.position(low, index, to[d:] if index.size else [], size[d], False)
+            update.row(low, place, source, [*to[:d], target], to, size[d + 1 :])
         low.work += bound(count) * numel(size) / max(bound(size[d]), 1)
 
     return sweep
@@ -146,7 +113,7 @@ def _elements(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
         if e != d and not _holds(n, index.size[e]):
             raise Decline("elements in another form")
     how, fresh = _how(node)
-    put = _store if how is None else _folding(how, kind)
+    update = Update(kind, how)
     _same(source, kind)
 
     def sweep(place: Mem) -> None:
@@ -155,9 +122,9 @@ def _elements(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
                 target = walks.position(low, index, at, size[d], False)
                 there = walks.offset(low.code, [*at[:d], target, *at[d + 1 :]], place.stride)
                 if begins:
-                    _store(low, place, there, literal(_neutral(how, kind), kind))
+                    low.code.store(kind, literal(_neutral(how, kind), kind), place.pointer, there)
                 else:
-                    put(low, place, there, _wide(low, source, at))
+                    update.one(low, place, there, _wide(low, source, at))
         low.work += numel(index.size)
 
     return sweep
@@ -202,17 +169,17 @@ def _neutral(how: str | None, kind: str) -> float:
 def _put(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
     base, orders, given = node.args[:3]
     adds = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
-    put = _folding("add", kind) if adds else _store
+    update = Update(kind, "add" if adds else None)
     size, source = low.operand(base).size, _same(_operand(low, given), kind)
     dims = [d for d, i in enumerate(orders) if i is not None]
     if not size or not dims or dims != list(range(dims[0], dims[-1] + 1)):
         raise Decline("an update in another form")
     if any(chosen.is_mask(orders[d]) for d in dims):
-        return _masked(low, [orders[d] for d in dims], dims[0], size, source, put)
-    return _placed(low, [_operand(low, orders[d]) for d in dims], dims[0], size, source, put)
+        return _masked(low, [orders[d] for d in dims], dims[0], size, source, update)
+    return _placed(low, [_operand(low, orders[d]) for d in dims], dims[0], size, source, update)
 
 
-def _placed(low: Lowering, orders: list[Operand], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
+def _placed(low: Lowering, orders: list[Operand], first: int, size: Any, source: Operand, update: Update) -> Callable[[Mem], None]:  # fmt: skip
     """At positions in some dims that follow each other."""
     shared = low.sizes._broadcast([o.size or () for o in orders])
     last = first + len(orders)
@@ -221,27 +188,21 @@ def _placed(low: Lowering, orders: list[Operand], first: int, size: Any, source:
 
     def sweep(place: Mem) -> None:
         _agree(low, source, space)
-        with walks.over(low, space) as at:
-            inner = at[first : first + len(shared)]
+        with walks.over(low, space[: first + len(shared)]) as at:
+            inner = at[first:]
             found = [
                 walks.position(
                     low, o, inner[len(shared) - len(o.size or ()) :], size[first + e], True
                 )
                 for e, o in enumerate(orders)
             ]
-            target = [*at[:first], *found, *at[first + len(shared) :]]
-            put(
-                low,
-                place,
-                walks.offset(low.code, target, place.stride),
-                walks.element(low, source, at),
-            )
+            update.row(low, place, source, [*at[:first], *found], at, size[last:])
         low.work += numel(space)
 
     return sweep
 
 
-def _masked(low: Lowering, orders: list[Value], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
+def _masked(low: Lowering, orders: list[Value], first: int, size: Any, source: Operand, update: Update) -> Callable[[Mem], None]:  # fmt: skip
     """Where a mask is true: a value for each, or one for all."""
     mask = _operand(low, orders[0])
     if len(orders) > 1 or first or not isinstance(mask, Mem):
@@ -260,9 +221,7 @@ def _masked(low: Lowering, orders: list[Value], first: int, size: Any, source: O
             if many:
                 low.fail(low.code.do(f"icmp uge i64 {k}, {low.sizes.text(source.size[0])}"))
             index = chosen.unraveled(low, i, size[:rank])
-            with walks.over(low, rest) as at:
-                value = walks.element(low, source, [k, *at])
-                put(low, place, walks.offset(low.code, [*index, *at], place.stride), value)
+            update.row(low, place, source, index, [k], rest)
         if many:
             count = low.code.do(f"load i64, ptr {cell}")
             low.fail(low.code.do(f"icmp ne i64 {count}, {low.sizes.text(source.size[0])}"))
@@ -308,9 +267,9 @@ def count(low: Lowering, node: Node) -> None:
     place = low.new(kind, (length,))
     with walks.counted(code, low.sizes.text(length)) as i:
         code.store(kind, literal(0, kind), place.pointer, i)
-    put = _folding("add", kind)
+    update = Update(kind, "add")
     with walks.counted(code, low.sizes.text(x.size[0])) as i:
-        put(low, place, _number(low, x, i), walks.element(low, source, [i]))
+        update.one(low, place, _number(low, x, i), walks.element(low, source, [i]))
     low.work += bound(x.size[0]) * 3
     low.bind(node.outputs[0], place)
 

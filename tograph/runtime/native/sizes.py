@@ -248,6 +248,8 @@ class Sizes:
             return self._picked(*node.args[:3])
         x, d, order = node.args
         size = self._size(x)
+        if not size:
+            return size
         d %= len(size)
         return (*size[:d], *self._size(order), *size[d + 1 :])
 

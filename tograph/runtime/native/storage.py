@@ -13,7 +13,7 @@ from typing import Any
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import LONGEST, Open
-from . import buffers, direct, extents, loop_nodes, text_code, transposes
+from . import buffers, complex_parts, direct, extents, loop_nodes, text_code, transposes
 from .arena import Arena
 from .code import REGISTER, SIZE, Code, literal
 from .numbers import Numbers
@@ -245,6 +245,9 @@ class Storage:
             return
         if isinstance(source, Reg):
             self.code.store(source.dtype, source.text, target.pointer)
+            return
+        if isinstance(source, Mem) and source.dtype in complex_parts.PARTS:
+            self.copy(complex_parts.in_pairs(source), complex_parts.in_pairs(target))
             return
         if isinstance(source, Mem) and transposes.fits(source, target):
             transposes.copy(self, source, target)

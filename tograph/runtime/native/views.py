@@ -73,7 +73,7 @@ def _squeeze(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     rank = len(x.size)
     given = node.args[1] if len(node.args) > 1 else list(range(rank))
-    dims = {d % rank for d in (given if isinstance(given, (list, tuple)) else [given])}
+    dims = {d % max(rank, 1) for d in (given if isinstance(given, (list, tuple)) else [given])}
     kept = [d for d in range(rank) if not (d in dims and x.size[d] == 1)]
     return [view_of(x, [x.size[d] for d in kept], [x.stride[d] for d in kept])]
 

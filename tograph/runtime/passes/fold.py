@@ -16,6 +16,7 @@ import torch
 
 from ...errors import TographError
 from ..graph import ops
+from ..graph.constants import constant_of
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ordering import node_effects
 from ..graph.rewrite import Renaming, carried, is_torch_op, keep_inputs, lead, splice
@@ -98,8 +99,7 @@ def _compute(node: Node, names: Renaming, nodes: list[Node], known: Known) -> bo
     known[out] = result
     if not any(v in known for v in node.inputs) or bool((result != result).any()):
         return False  # a creation op is no dearer than a constant; a NaN has bits that a list does not show
-    args = (result.tolist(), result.dtype, result.device)
-    made = Node("tg.constant", args, None, (out.type,), location=node.location, grad=node.grad)
+    made = Node(*constant_of(result), (out.type,), location=node.location, grad=node.grad)
     nodes.append(made)
     names[out] = made.outputs[0]
     known[made.outputs[0]] = result

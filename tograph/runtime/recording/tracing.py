@@ -20,14 +20,14 @@ from ...errors import UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference.fitting import unsure
-from ..inference.infer import answer, facts_of, infer, meta_of, tensor_type
+from ..inference.infer import answer, facts_of, infer, tensor_type
 from ..inference.layouts import is_sparse_product, taking_sparse
 from ..inference.shapes import Meta, contiguous, same_shape
 from ..symbols.assumptions import settled
 from ..symbols.carrier import Carrier, dispatch_carrier
 from ..symbols.descriptions import metas
 from ..symbols.duals import level_open, may_agree
-from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, stack, user_location
 from ..symbols.open_layouts import is_open
 from ..symbols.packing import is_packing
 from ..symbols.scalars import size_of
@@ -36,6 +36,7 @@ from ..writes import torn
 from ..writes.mutation import write_in_place
 from . import collectives, compared, foreach, masks, overflows, parts, ranges, strided, ways
 from .attention import by_formula
+from .new_constants import lifted
 from .schemas import asked_for, factory_options, of_default_generator
 
 
@@ -248,27 +249,6 @@ def _detach(x):
     return made
 
 
-def _lift_fresh(x):
-    """``torch.tensor(...)`` ends here with a real tensor: a constant, fresh at every execution."""
-    if isinstance(x, SymTensor):
-        return x
-    graph = current_graph()
-    if x.numel() <= 64 and x.dtype in _LISTED and x.device.type == "cpu":
-        with _disable_current_modes():
-            data = x.tolist()
-        args: tuple = (data, x.dtype, x.device)
-        value = graph.emit("tg.constant", *args, type=tensor_type(meta_of(x)))
-        return wrap(value, meta_of(x)._replace(offset=0), graph)
-    storage = Storage(meta_of(x), external=x)
-    graph.root.captured[id(x)] = storage
-    graph.root.keep.append(x)
-    return wrap(graph.current(storage), storage.meta, graph)
-
-
-_LISTED = (torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64,
-           torch.float16, torch.bfloat16, torch.complex64, torch.complex128)  # fmt: skip
-
-
 def _local_scalar(x):
     return scalar_of(x)
 
@@ -380,7 +360,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._has_same_storage_numel.default: may_agree,
     aten.detach.default: _detach,
     aten.detach_.default: lambda x: x,
-    aten.lift_fresh.default: _lift_fresh,
+    aten.lift_fresh.default: lifted,
     aten._local_scalar_dense.default: _local_scalar,
     aten.is_same_size.default: may_agree,
     aten.equal.default: compared.equal(record),
