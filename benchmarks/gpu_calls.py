@@ -209,11 +209,28 @@ def classes(bench: Any) -> str:
     return ""
 
 
+def lying(bench: Any) -> str:
+    """Results have the strides of eager PyTorch's on the device."""
+    w = torch.rand(5, 3, 2, 2, device=bench.device)
+    programs = (lambda x: F.conv2d(x, w).relu(), lambda x: x.permute(1, 0, 2, 3) * 2, lambda x: (x + 1)[:, :, 1:, ::2])  # fmt: skip
+    x = torch.rand(2, 3, 8, 8, device=bench.device)
+    for k, fn in enumerate(programs):
+        staged = tg.function(fn)
+        for given in (x, x.to(memory_format=torch.channels_last)):
+            got, want = staged(given), fn(given)
+            if got.stride() != want.stride():
+                return f"program {k}: {got.stride()} for {want.stride()}"
+            if why := close([got], [want]):
+                return f"program {k}: {why}"
+    return ""
+
+
 CALLS = {
     "attention is its formula": formula,
     "inputs that move are told to nodes": moving,
     "variables are written by the graph": stored,
     "calls on several streams": streams,
+    "results lie as eager PyTorch's": lying,
     "numbers go there and back": numbers,
     "the host visits a loop": visits,
     "prints in a loop of the device": messages,

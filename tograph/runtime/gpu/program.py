@@ -49,6 +49,7 @@ from .visits import visited
 PATIENCE = 3  # failures in a row before a graph is left to the host
 GROWTH = 4  # how many times more items there is room for after a list was full
 MOST_ROOM = 1 << 20
+KEPT = 256  # combinations of strides of the inputs, whose results' strides are known
 
 
 class Program:
@@ -233,6 +234,8 @@ class Program:
         """Those of the outputs that leave the library."""
         key = tuple([(inputs[i].shape, inputs[i].stride()) for i in self._wide])
         if key not in self._strides:
+            if len(self._strides) == KEPT:
+                self._strides.clear()
             found = result_strides.strides_of(self.graph, inputs)
             kept = len(found) if self._visible is None else self._visible
             self._strides[key] = [s if i < kept else None for i, s in enumerate(found)]
