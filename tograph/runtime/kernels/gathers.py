@@ -23,7 +23,8 @@ SOURCES: dict[str, tuple[int, ...]] = {}
 # Those that cannot fail and read each operand a few times at most: a kernel with others costs less than one of its own.
 PLACED = frozenset(f"aten.{n}" for n in ["roll.default", "copy.default", "fill.Scalar", "fill.Tensor", "nll_loss_backward.default", "nll_loss2d_backward.default", "huber_loss_backward.default",
     "smooth_l1_loss_backward.default", "mse_loss_backward.default", "tril.default", "triu.default", "flip.default", "diagonal_copy.default", "diag_embed.default",
-    "slice_backward.default", "select_backward.default"])  # fmt: skip
+    "slice_backward.default", "select_backward.default", "soft_margin_loss_backward.default", "_prelu_kernel_backward.default", "elu_backward.default",
+    "log_sigmoid_forward.default", "log_sigmoid_backward.default"])  # fmt: skip
 
 
 def row(op: str, *sources: int) -> Callable[[Gather], Gather]:
