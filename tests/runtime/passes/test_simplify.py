@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import tograph as tg
 from tests.runtime.passes.text_case import after, same
 from tograph.runtime.graph import ops
 from tograph.runtime.graph.types import BOOL, FLOAT, INT, TensorType
@@ -66,7 +67,11 @@ def evaluate(pattern, env):
         return list(env["x"].shape) if isinstance(env["x"], torch.Tensor) else None
     if not isinstance(pattern, tuple):
         return pattern
-    return ops.lookup(pattern[0]).run(*(evaluate(p, env) for p in pattern[1:]))
+    args, options = pattern[1:], {}
+    if isinstance(args[-1], dict):
+        known = {"dtype": getattr(env["x"], "dtype", None), "device": "cpu"}
+        args, options = args[:-1], {k: known[k] for k in args[-1]}
+    return ops.lookup(pattern[0]).run(*(evaluate(p, env) for p in args), **options)
 
 
 def identical(one, other):
@@ -175,4 +180,15 @@ def test_strides_that_somebody_looks_at():
             "%0: f32[2,2] = aten.clone.default(%x)",
             "%9: f32[4] = aten.as_strided.default(%0, [4], [1])",
         ),
+    )
+
+
+def test_a_gradient_begins_with_ones_and_multiplies_by_none():
+    x = torch.randn(3, 4, requires_grad=True)
+    y = torch.randn(3, 4)
+    f = tg.function(lambda x: torch.autograd.grad((x * y).sum(), x))
+    (found,) = f(x)
+    assert torch.equal(found, y)
+    assert not any(
+        "aten.mul" in n.op or "sum" in n.op for n in f.concrete_functions[0].optimized_graph.nodes
     )

@@ -204,7 +204,8 @@ class _Apply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         call: _Call = ctx.call
-        node, specs, nothing = call.node, call.specs, [None] * len(call.inputs)
+        node, specs = call.node, call.specs
+        nothing: list[Any] = [None] * len(call.inputs)
         if not any(g is not None for g in grads):
             return None, None, None, *spread(nothing, call.shape)
         there = [is_there(g) for g in (grads if specs is None else nested(grads, specs[0]))]  # fmt: skip
@@ -219,9 +220,8 @@ class _Apply(torch.autograd.Function):
         for i, g in zip(present, found):
             if i in open_to:
                 nothing[i] = g
-        for i in open_to.difference(
-            present
-        ):  # nothing follows from these cotangents, as from that of a sign
+        # nothing follows from these cotangents, as from that of a sign
+        for i in open_to.difference(present):
             x = call.inputs[i]
             if isinstance(x, torch.Tensor) and x.requires_grad:
                 nothing[i] = torch.zeros_like(x)

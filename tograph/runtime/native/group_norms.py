@@ -66,8 +66,12 @@ def _forward(node: Node, nodes: list[Node]) -> Sequence[Any]:
     beta = g.do("neg.default", g.do("mul.Tensor", alpha, mean))
     if bias is not None:
         beta = g.do("add.Tensor", beta, g.by_channels(bias))
-    y = g.do("mul.Tensor", x, g.beside_all(alpha), shape=g.kind.shape)
-    y = g.do("add.Tensor", y, g.beside_all(beta), shape=g.kind.shape)
+    alpha, beta = (
+        g.beside_all(alpha),
+        g.beside_all(beta),
+    )  # both first: a view between them would part the nest
+    y = g.do("mul.Tensor", x, alpha, shape=g.kind.shape)
+    y = g.do("add.Tensor", y, beta, shape=g.kind.shape)
     return [y, g.view(mean, g.batch, groups), g.view(scale, g.batch, groups)]
 
 
@@ -85,8 +89,9 @@ def _backward(node: Node, nodes: list[Node]) -> Sequence[Any]:
     slope = g.do("div.Tensor", slope, g.count)
     shift = g.do("div.Tensor", g.do("mul.Tensor", of_sums, scale), g.count)
     shift = g.do("neg.default", g.do("add.Tensor", g.do("mul.Tensor", slope, mean), shift))
-    terms = [g.do("mul.Tensor", grad, g.beside_all(g.weighted(scale, weight)), shape=g.kind.shape)]
     slope, shift = (g.beside_all(g.weighted(v, None)) for v in (slope, shift))
+    weighted = g.beside_all(g.weighted(scale, weight))
+    terms = [g.do("mul.Tensor", grad, weighted, shape=g.kind.shape)]
     terms.append(g.do("mul.Tensor", x, slope, shape=g.kind.shape))
     found = g.do("add.Tensor", g.do("add.Tensor", *terms), shift, shape=g.kind.shape)
     distance = g.do("sub.Tensor", products, g.do("mul.Tensor", sums, mean))

@@ -69,6 +69,7 @@ def _fold(graph: Graph, known: Known, shared: Container[Node] = ()) -> None:
             names[value] = known.pop(value)
     for node in graph.nodes:
         names.apply(node)
+        _let_go(node)
         if node.regions:
             if not _decide(node, names, nodes, known):
                 _enter(node, known)
@@ -80,6 +81,20 @@ def _fold(graph: Graph, known: Known, shared: Container[Node] = ()) -> None:
 
 
 # ---- ops
+
+_LIKE = {"aten.ones_like.default": 1, "aten.zeros_like.default": 0}
+
+
+def _let_go(node: Node) -> None:
+    """Ones like another tensor, as a gradient begins with ones like the loss, do not wait for it: its type says what is needed."""
+    if node.op not in _LIKE or node.kwargs.get("memory_format") not in (None, torch.preserve_format):  # fmt: skip
+        return
+    kind = node.outputs[0].type
+    if not isinstance(kind, TensorType) or None in kind.shape or len(kind.shape) > 1:
+        return  # strides follow those of the other tensor
+    value = bool(_LIKE[node.op]) if kind.dtype == torch.bool else _LIKE[node.op]
+    options = {"dtype": kind.dtype, "device": torch.device(kind.device)}
+    node.op, node.args, node.kwargs = "aten.full.default", (list(kind.shape), value), options
 
 
 def _compute(node: Node, names: Renaming, nodes: list[Node], known: Known) -> bool:

@@ -69,10 +69,13 @@ def tensors(kind: Type) -> bool:
     return isinstance(kind, TensorType) and None not in kind.shape
 
 
+_ONE = ("aten.full.default", ANY, 1, {"dtype": ANY, "device": ANY})  # as a gradient begins with
+_ONES = ("aten.expand.default", _ONE, ANY)
 RULES = [
     # x * 1 = x,  x / 1 = x,  x ** 1 = x
     Rule(("aten.mul.Tensor", "x", 1), "x", real, elementwise=True),
     Rule(("aten.mul.Scalar", "x", 1), "x", real, elementwise=True),
+    *(Rule(("aten.mul.Tensor", *pair), "x", real, elementwise=True) for one in (_ONE, _ONES) for pair in (("x", one), (one, "x"))),
     Rule(("aten.div.Tensor", "x", 1), "x", floats, elementwise=True),
     Rule(("aten.pow.Tensor_Scalar", "x", 1), "x", elementwise=True),
     # x ** 2 = x * x: torch computes it so

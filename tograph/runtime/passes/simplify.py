@@ -122,9 +122,12 @@ def _made(right: tuple, node: Node, found: Bindings, storages: Storages) -> Node
 
 
 def _matches_node(pattern: tuple, node: Node, found: Bindings) -> bool:
-    if node.op != pattern[0] or node.kwargs or len(node.args) != len(pattern) - 1:
+    options = pattern[-1] if isinstance(pattern[-1], dict) else {}
+    args = pattern[1:-1] if options else pattern[1:]
+    if node.op != pattern[0] or node.kwargs.keys() != options.keys() or len(node.args) != len(args):
         return False
-    return all(_matches(p, a, found) for p, a in zip(pattern[1:], node.args))
+    pairs = [*zip(args, node.args), *((options[k], node.kwargs[k]) for k in options)]
+    return all(_matches(p, a, found) for p, a in pairs)
 
 
 def _matches(pattern: Any, arg: Any, found: Bindings) -> bool:
