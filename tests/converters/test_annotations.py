@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.converters import future_annotations
 
 
 def test_classes_in_a_function_keep_their_fields():
@@ -63,3 +64,13 @@ def test_declared_name_is_unbound():
     with pytest.raises(UnboundLocalError):
         tg.function(declared)()
     assert tg.function(bound_in_a_branch)(torch.tensor(1)) == 4
+
+
+@pytest.mark.parametrize("f", [future_annotations.inner_functions, future_annotations.classes])
+def test_annotations_that_the_module_does_not_evaluate(f):
+    for x in (torch.ones(2), torch.full((2,), -1.0)):
+        if f is future_annotations.classes:
+            x = x.abs()
+        actual, expected = tg.function(f)(x), f(x)
+        assert torch.equal(actual[0], expected[0])
+        assert actual[1] == expected[1]

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.errors import UnsupportedOpError
 from tograph.runtime.autodiff import vjp
 from tograph.runtime.execution import host
 from tograph.runtime.graph import ops
@@ -414,19 +413,6 @@ def test_an_argument_that_the_code_makes_a_leaf():
         assert x.requires_grad
         assert torch.equal(x.grad, torch.full((2,), 64.0))
     assert f.trace_count == 1
-
-
-def test_an_argument_is_made_a_leaf_before_its_first_use():
-    @tg.function
-    def f(x):
-        y = x * 2
-        x.requires_grad_()
-        return (y * x).sum()
-
-    with pytest.raises(
-        UnsupportedOpError, match=r"requires_grad_\(\) of an argument that was used before"
-    ):
-        f(torch.ones(2))
 
 
 def a_leaf_for_a_while(x, w):

@@ -11,11 +11,11 @@ import torch
 
 from ..errors import StagingError
 from ..runtime.gradients import grad_fields
-from ..runtime.guarding import unconverted
+from ..runtime.guarding import reads, unconverted
 from ..runtime.symbols import journal
 from ..runtime.symbols.descriptions import hides
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
-from ..runtime.symbols.symbolic import SymTensor
+from ..runtime.symbols.symbolic import SymTensor, switches
 from ..runtime.values import conditional_items, inner_lists, locations
 from ..runtime.values.growing import check_attribute
 from ..runtime.values.structure import is_union, may_miss
@@ -48,6 +48,7 @@ def setattr_(owner, name, value) -> None:
             user_location(),
         )
     if name == "requires_grad" and isinstance(owner, SymTensor) and isinstance(value, bool):
+        reads.leaf(owner)
         owner.requires_grad_(value)
         return
     found = descriptor(owner, name)
@@ -97,6 +98,9 @@ def _store(how, found, owner, name, value) -> None:
         held = getattr(owner, "__dict__", None)
         if type(held) is dict and may_miss(held.get(name)) and next(reversed(held)) != name:
             conditional_items.unorder(held)  # where it was not there, it is the last one now
+        if name == "requires_grad" and isinstance(owner, torch.Tensor) and is_tracing():
+            reads.leaf(owner)
+            switches(owner, value)
         journal.record(locations.attribute(owner, name))
         how(owner, name, value)
 

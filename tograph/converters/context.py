@@ -50,6 +50,18 @@ class _Blocks(dict[type[gast.AST], tuple[str, ...]]):
 _FIELDS_WITH_STATEMENTS = _Blocks()
 
 
+class _Code(dict[type[gast.AST], tuple[str, ...]]):
+    """By class of nodes: the fields with nodes below, but for annotations, which stay as they are: ``__future__`` makes texts of them."""
+
+    def __missing__(self, kind: type[gast.AST]) -> tuple[str, ...]:
+        held = FIELDS_WITH_NODES[kind]
+        self[kind] = tuple(f for f in held if f not in ("annotation", "returns"))
+        return self[kind]
+
+
+_FIELDS_OF_CODE = _Code()
+
+
 class Converter(gast.NodeTransformer):
     """A pass. ``prelude`` holds statements to put before the one being visited.
 
@@ -59,13 +71,13 @@ class Converter(gast.NodeTransformer):
 
     handled: dict[type, Callable[..., Any]] = {}
     leaves: frozenset[type] = _LEAVES
-    visited: dict[type, tuple[str, ...]] = FIELDS_WITH_NODES
+    visited: dict[type, tuple[str, ...]] = _FIELDS_OF_CODE
 
     def __init_subclass__(cls) -> None:
         names = [n for n in dir(cls) if n.startswith("visit_") and n != "visit_Constant"]
         cls.handled = {getattr(gast, n.removeprefix("visit_")): getattr(cls, n) for n in names}
         only = all(issubclass(kind, _IN_BLOCKS) for kind in cls.handled)
-        cls.visited = _FIELDS_WITH_STATEMENTS if only else FIELDS_WITH_NODES
+        cls.visited = _FIELDS_WITH_STATEMENTS if only else _FIELDS_OF_CODE
         # A parameter is a Name with an annotation below it, which stays as it is.
         cls.leaves = _LEAVES if gast.Name in cls.handled else _LEAVES | {gast.Name}
 

@@ -10,7 +10,7 @@ import ast
 import types
 from typing import Any
 
-from .recompiling import codes_in
+from .recompiling import FUTURE, codes_in
 from .syntax import gast, to_ast, walk
 
 
@@ -47,7 +47,8 @@ def load(
         tree = to_ast(make_factory(node, freevars, operators))
     finally:
         node.name = name
-    module = compile(tree, file, "exec", dont_inherit=True)  # type: ignore[call-overload]
+    flags = 0 if original is None else original.co_flags & FUTURE
+    module = compile(tree, file, "exec", flags=flags, dont_inherit=True)  # type: ignore[call-overload]
     factory = next(c for c in module.co_consts if isinstance(c, types.CodeType))
     code = next(
         c for c in codes_in(factory.co_consts) if c.co_name == "converted__"

@@ -7,7 +7,10 @@ import torch
 
 import tograph as tg
 from tests.runtime.kernels.kernel_samples import fused, op_graph, run_both
+from tests.runtime.kernels.triton_samples import loops_alone
 from tograph.runtime.graph import ops
+from tograph.runtime.kernels import llvm
+from tograph.runtime.kernels.planning import Target
 from tograph.runtime.kernels.reductions import REDUCERS
 
 KEEP = (False, True)
@@ -39,8 +42,10 @@ def cases(op, x):  # noqa: C901
         weight = torch.linspace(-1, 2, x.shape[-1]).to(x.dtype)
         return [((x, [x.shape[-1]], None, None, 1e-5), {}), ((x, [x.shape[-1]], weight, weight * 2, 1e-5), {}),
                 ((x, list(x.shape[1:]), None, None, 1e-5), {})]  # fmt: skip
-    if base == "mse_loss":
+    if base in ("mse_loss", "soft_margin_loss"):
         return [((x, y, r), {}) for r in (0, 1, 2)]
+    if base == "binary_cross_entropy_with_logits":
+        return [((x, y, w, p, r), {}) for r in (0, 1, 2) for w, p in ((None, None), (y, x * x))]
     if base in ("smooth_l1_loss", "huber_loss"):
         return [((x, y, r, n), {}) for r in (0, 1, 2) for n in (1.0, 0.3)]
     if base == "nll_loss_forward":
@@ -169,3 +174,20 @@ def test_empty_and_unfusible_shapes_run_op_by_op():
     graph = op_graph([("aten.sum.dim_IntList", (x, [1]), {})], [x])
     region = fused(graph)
     assert torch.equal(region(x), torch.zeros(3)) and not region.kernels
+
+
+def test_a_row_of_two_vectors_is_read_once():
+    x = torch.zeros(4, 20)
+    kernel = loops_alone(op_graph([("aten._softmax.default", (x, 1, False), {})], [x]), [x])
+    made = llvm.render(kernel, Target(64, True, True, True, lambda name: False))
+    calls = [
+        line for line in made.text.splitlines() if "call <16 x float> @llvm.masked.load" in line
+    ]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 16, 20, 31, 32, 33, 40, 48, 70])
+def test_softmax_of_short_rows_and_their_sums(size):
+    x = values((300, size), torch.float32)
+    for op in ("aten._softmax.default", "aten._log_softmax.default", "aten.var.correction"):
+        assert compare(op, x)

@@ -1,5 +1,6 @@
 """Gradients that users write, and checkpointed loops."""
 
+import contextlib
 import itertools
 
 import pytest
@@ -526,3 +527,46 @@ def test_a_backward_that_raises_does_so_where_a_gradient_is_asked_for():
     total = tg.function(lambda x: NoBackward.apply(x, 2).sum())(below)
     with pytest.raises(IndexError):
         total.backward()
+
+
+class Factor:
+    """A factor that is another one for a while."""
+
+    def __init__(self):
+        self.factor, self.before = 1.0, []
+
+    @contextlib.contextmanager
+    def by(self, factor):
+        self.before.append(self.factor)
+        self.factor = factor
+        try:
+            yield
+        finally:
+            self.factor = self.before.pop()
+
+
+def test_a_backward_that_may_fail_while_something_outside_is_changed():
+    scaled = Factor()
+
+    class Solved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a)
+            with scaled.by(2.0):
+                return torch.linalg.solve(a, b) * scaled.factor
+
+        @staticmethod
+        def backward(ctx, g):
+            (a,) = ctx.saved_tensors
+            with scaled.by(3.0):
+                return None, torch.linalg.solve(a.t(), g) * scaled.factor
+
+    @tg.function
+    def f(a, b):
+        return Solved.apply(a, b)
+
+    for k in (2.0, 4.0):
+        b = torch.tensor([1.0, 2.0], requires_grad=True)
+        f(torch.eye(2) * k, b).sum().backward()
+        assert b.grad.tolist() == [3 / k, 3 / k]
+        assert (scaled.factor, scaled.before) == (1.0, [])

@@ -11,11 +11,12 @@ import torch
 from ...errors import UnsupportedOpError
 from ...runtime import control_flow
 from ...runtime.gradients import determinants, grad_fields
-from ...runtime.library import autograd_functions, custom, grads, hooks
+from ...runtime.guarding import reads
+from ...runtime.library import autograd_functions, custom, grads, hooks, unconverted_functions
 from ...runtime.symbols import journal, valueless
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import to_python
-from ...runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of
+from ...runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of, switches
 from ...runtime.symbols.valueless import no_array, no_elements
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
@@ -234,8 +235,12 @@ def is_nonzero(x):
 
 
 def _requires_grad_(x, requires_grad=True):
-    if journal.active() and x.requires_grad is not requires_grad:
-        journal.record(locations.attribute(x, "requires_grad"))
+    if journal.active():
+        reads.leaf(x)
+        if x.requires_grad is not requires_grad:
+            if not isinstance(x, SymTensor):
+                switches(x, requires_grad)
+            journal.record(locations.attribute(x, "requires_grad"))
     return x.requires_grad_(requires_grad)
 
 
@@ -324,8 +329,9 @@ def apply_function(cls, *args):
     )
 
 
+unconverted_functions.APPLY = apply_function
 if hasattr(_apply, "__func__"):
-    handles(_apply.__func__)(apply_function)
+    handles(_apply.__func__, unconverted_functions.apply)(apply_function)
 else:  # torch 2.14 has it in C
     METHODS[type(torch.autograd.Function), "apply"] = apply_function
 

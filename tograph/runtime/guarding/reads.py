@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ..symbols import contents, journal
+from ..symbols import contents, journal, switched
 from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.journal import MISSING, Location
@@ -61,6 +61,17 @@ def argument(x: torch.Tensor) -> tuple[Watch, int, torch.Tensor] | None:
     found = watch.given[i]
     plain = isinstance(found, torch.Tensor) and not isinstance(found, SymTensor)
     return (watch, i, found) if plain else None
+
+
+def leaf(x: torch.Tensor) -> None:
+    """A program sets ``x.requires_grad``: what a tensor from outside requires before is asked once, where it has not been set yet."""
+    watch, real = current(), switched.outside(x)
+    if watch is None or real is None:
+        return
+    before = current_graph().root.switched.get(id(real), real.requires_grad)
+    if before is not real.requires_grad:
+        return
+    watch.leaf(real, next((i for i, given in enumerate(watch.given) if given is real), None))
 
 
 def tensor_fields(x: torch.Tensor) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
 from ..inference.shapes import Meta, result_type
-from . import loss_gradients, pools, positions, resampling
+from . import activations, loss_gradients, pools, positions, resampling
 from .beside import BESIDE
 from .creators import CREATORS
 from .exprs import Maker, Term
@@ -52,7 +52,9 @@ WIDE = {"aten.lerp.Scalar": 2} | {
 }
 WIDE_ON_GPU = {f"aten.{n}.{o}" for n in ("add", "sub", "rsub", "mul", "div") for o in ("Tensor", "Scalar")}  # fmt: skip
 MAX_SPLITS = 12
-assert loss_gradients and pools and positions and resampling  # their rows are in the tables
+assert (
+    activations and loss_gradients and pools and positions and resampling
+)  # their rows are in the tables
 
 
 @dataclass(eq=False)

@@ -11,7 +11,8 @@ Which loop becomes lanes is one decision (``plan``): the innermost row loop, the
 
 Values are computed where their variables are known: before all loops, once for a unit, once for a vector of lanes, or in
 the innermost loop; a value that does not change along the lanes is computed once and spread. What several sweeps need and
-is costly is kept in a scratch row, or in the row of the output that is written last, instead of computed again.
+is costly is kept in a scratch row, or in the row of the output that is written last, instead of computed again; of a row
+that is one vector, or two, everything is kept in registers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 
 from .folds import Fold
 from .llvm_text import Text
-from .llvm_values import Values
+from .llvm_values import Found, Values
 from .loop_ir import COSTLY, Dim, Expr, Kernel, Size, Store
 from .planning import Plan, Target, plan
 
@@ -47,6 +48,8 @@ class _Renderer(Values):
     """The loops of a kernel: units, lanes, and sweeps over the row."""
 
     folding: Sequence[Fold] = ()  # the sums of the sweep that is being written whose errors add up
+    # what earlier sweeps have computed of a row without a loop, by the first point and the width of a vector
+    whole: dict[tuple[str, int], Found] | None = None
 
     def module(self) -> Rendered:
         name, text = self.kernel.name, self.text
@@ -210,7 +213,8 @@ class _Renderer(Values):
         before = self.emitter
         self.emitter = self.emitter_of(width, mask)
         self.variables[name] = first
-        with self.scope():
+        known = None if self.whole is None else self.whole.setdefault((first, width), ({}, {}))
+        with self.scope(known):
             body()
         self.emitter = before
 
@@ -223,7 +227,8 @@ class _Renderer(Values):
         reductions = [e for e in kernel.body if e.op == "reduce"]
         last = max([kernel.level(e) for e in kernel.body], default=0)
         self.kept = {}
-        wanted = _wanted(kernel, reductions, inside, last) if self.plan.in_row else []
+        self.whole = {} if self.plan.in_row and self._is_straight() else None
+        wanted = _wanted(kernel, reductions, inside, last) if self.plan.in_row and self.whole is None else []  # fmt: skip
         for level in range(last + 1):
             folds = [e for e in reductions if kernel.level(e) == level + 1]
             writes = [s for s in inside if kernel.level(s.value) == level]
@@ -232,6 +237,15 @@ class _Renderer(Values):
                 self.settle(known, level + 1)
         for s in outside:
             self.store(s)
+
+    def _is_straight(self) -> bool:
+        """Whether the row is a vector or two, without a loop: its values stay in registers from sweep to sweep."""
+        dims, plan = self.kernel.row, self.plan
+        n = dims[0].size if len(dims) == 1 else None
+        if type(n) is not int:
+            return False
+        rest = n % plan.wide
+        return n - rest in (0, plan.wide) and (not rest or (rest <= plan.narrow and self.target.avx512))  # fmt: skip
 
     def _sweep(
         self, level: int, folds: list[Expr], writes: list[Store], wanted: list[tuple[Expr, int]]

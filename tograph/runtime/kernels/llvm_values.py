@@ -18,6 +18,9 @@ from .vector_ops import OPS
 from .vectors import Emitter
 
 SCRATCH_BYTES = 64 * 1024  # on the stack of a thread
+Found = tuple[
+    dict[Expr, tuple[str, int]], dict[str, str]
+]  # registers of values with their width, and of scalars in all lanes
 
 
 class Values:
@@ -46,10 +49,11 @@ class Values:
         return self.sizes[size] if isinstance(size, str) else str(size)
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
-        """What is computed inside is known inside only: the body of a loop."""
-        self.scopes.append({})
-        self.spread.append({})
+    def scope(self, before: Found | None = None) -> Iterator[None]:
+        """What is computed inside is known inside only: the body of a loop. ``before``: what is known there, and will be in the next such scope."""
+        values, spread = ({}, {}) if before is None else before
+        self.scopes.append(values)
+        self.spread.append(spread)
         yield
         self.scopes.pop()
         self.spread.pop()

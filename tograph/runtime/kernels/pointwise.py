@@ -52,7 +52,7 @@ def _direct(name: str) -> Callable[..., Term]:
 SQRT_HALF, SQRT_2_OVER_PI, GELU_CUBE = math.sqrt(0.5), math.sqrt(2 / math.pi), 0.044715
 
 
-def _sigmoid(x: Term) -> Term:
+def sigmoid(x: Term) -> Term:
     return 1 / (1 + (-x).exp())
 
 
@@ -75,11 +75,11 @@ def _gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
 
 
 def _silu_backward(grad: Term, x: Term) -> Term:
-    s = _sigmoid(x)
+    s = sigmoid(x)
     return grad * s * x.fma(1 - s, 1)
 
 
-def _softplus(x: Term, beta=1, threshold=20) -> Term:
+def softplus(x: Term, beta=1, threshold=20) -> Term:
     scaled = x * beta
     return (scaled > threshold).where(x, scaled.exp().log1p() / beta)
 
@@ -89,7 +89,7 @@ def _softplus_backward(grad: Term, x: Term, beta=1, threshold=20) -> Term:
     return (x * beta > threshold).where(grad, grad * z / (z + 1))
 
 
-def _elu(x: Term, alpha=1, scale=1, input_scale=1) -> Term:
+def elu(x: Term, alpha=1, scale=1, input_scale=1) -> Term:
     return (x < 0).where((x * input_scale).expm1() * (alpha * scale), x * scale)
 
 
@@ -308,14 +308,14 @@ rows("promote", 1, {
     "square": lambda x: x * x,
     "reciprocal": lambda x: 1 / x,
     "rsqrt": lambda x: 1 / x.sqrt(),
-    "sigmoid": _sigmoid,
+    "sigmoid": sigmoid,
     "silu": lambda x: x / (1 + (-x).exp()),
     "relu": lambda x: ((x >= 0) | x.isnan()).where(x, 0) if x.floating else x.max(0),  # -0.0 stays
     "relu6": lambda x: x.max(0).min(6),
     "gelu": _gelu,
-    "softplus": _softplus,
-    "mish": lambda x: x * _softplus(x).tanh(),
-    "elu": _elu,
+    "softplus": softplus,
+    "mish": lambda x: x * softplus(x).tanh(),
+    "elu": elu,
     "leaky_relu": _leaky_relu,
     "threshold": _threshold,
     "hardtanh": _hardtanh,

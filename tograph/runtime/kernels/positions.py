@@ -76,8 +76,9 @@ def _diag_embed(b: Elements, node: Node, which: int, index: Index) -> Term:
 @row("aten.slice_backward.default", 0)
 def _slice_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
     grad, size, d, start, stop, step = node.args
-    _known(d, start, stop, step, *size)
+    _known(d, start, stop, step)
     d %= len(size)
+    _known(size[d])
     first, last, _ = slice(start, stop, step).indices(size[d])
     here = b.maker.index(index[d])
     inside = (here >= first) & (here < last)
@@ -94,8 +95,9 @@ def _slice_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
 @row("aten.select_backward.default", 0)
 def _select_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
     grad, size, d, chosen = node.args
-    _known(d, *size)
+    _known(d)
     d %= len(size)
+    _known(size[d])
     if type(chosen) is int:
         chosen = b.maker.const(chosen % size[d], "i64")
     else:

@@ -194,7 +194,9 @@ def gradient_region(
 def _computing(function: Callable[[], Any], before: Callable[[FuncGraph], None]) -> Any:
     """The region of a gradient; GradientError where it does more than compute."""
     try:
-        region = control_flow.trace_region("gradient", function, before, stage_errors=False)
+        # It runs when the call is over: what the function has changed is committed, and it has put back what it changes itself.
+        with current_graph().root.unwatched():
+            region = control_flow.trace_region("gradient", function, before, stage_errors=False)
     except Retrace as found:
         if not (found.grown or found.stood or found.opened):
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ..graph.ir import Graph, Node, Value, all_nodes
@@ -31,25 +33,59 @@ def _rewrite(graph: Graph) -> None:
 
 
 def _join(node: Node) -> list[Node]:
-    """Make a padding a concatenation, where one dimension gets longer and the sizes of the others are known; the nodes that make its parts."""
+    """Make a padding a concatenation, where one dimension gets longer; the nodes that make its parts. One that gets shorter is a part of it."""
     x, pads, *rest = node.args
     kind, value = x.type, rest[0] if rest else node.kwargs.get("value", 0)
-    if not isinstance(kind, TensorType) or not all(type(n) is int and n >= 0 for n in pads):
+    if not isinstance(kind, TensorType) or not all(type(n) is int for n in pads):
         return []
     dims = [len(kind.shape) - 1 - i // 2 for i in range(0, len(pads), 2) if pads[i] or pads[i + 1]]
-    if len(dims) != 1 or any(n is None for d, n in enumerate(kind.shape) if d != dims[0]):
+    if len(dims) != 1:
         return []
     (d,) = dims
     at = 2 * (len(kind.shape) - 1 - d)
-    made = [_filled(node, kind, d, n, value) if n else None for n in pads[at : at + 2]]
-    before, after = ([] if n is None else n.outputs for n in made)
+    counts, opened = pads[at : at + 2], None in (*kind.shape[:d], *kind.shape[d + 1 :])
+    if max(counts) <= 0 and opened and kind.shape[d] is not None:
+        return _part(node, x, d, -counts[0], kind.shape[d] + counts[1])
+    if min(counts) < 0 or (opened and not kind.shape[d]):
+        return []
+    nodes: list[Node] = []
+    before, after = (
+        [_like(node, x, d, n, value, nodes) if opened else _filled(node, kind, d, n, value, nodes)] if n else []
+        for n in counts
+    )  # fmt: skip
     node.op, node.args, node.kwargs = CAT, ([*before, x, *after], d), {}
-    return [n for n in made if n is not None]
+    return nodes
 
 
-def _filled(node: Node, kind: TensorType, d: int, count: int, value: float | Value) -> Node:
-    """The node that makes ``count`` times the number, in dimension ``d``."""
-    shape = (*kind.shape[:d], count, *kind.shape[d + 1 :])
+def _filled(node: Node, kind: TensorType, d: int, count: int, value: Any, nodes: list[Node]) -> Value:  # fmt: skip
+    """``count`` times the number, in dimension ``d``."""
+    shape = [*kind.shape[:d], count, *kind.shape[d + 1 :]]
     kwargs = {"dtype": kind.dtype, "device": torch.device(kind.device)}
+    return _add(nodes, node, "aten.full.default", (shape, value), kwargs, kind, tuple(shape))
+
+
+def _like(node: Node, x: Value, d: int, count: int, value: Any, nodes: list[Node]) -> Value:
+    """The same, where the sizes of other dimensions are those that ``x`` has when the graph runs."""
+    kind: Any = x.type
+    for op, args, n in (
+        ("aten.slice.Tensor", (d, 0, 1), 1),
+        ("aten.expand.default", ([count if i == d else -1 for i in range(len(kind.shape))],), count),
+        ("aten.full_like.default", (value,), count),
+    ):  # fmt: skip
+        x = _add(nodes, node, op, (x, *args), {}, kind, (*kind.shape[:d], n, *kind.shape[d + 1 :]))
+    return x
+
+
+def _part(node: Node, x: Value, d: int, first: int, last: int) -> list[Node]:
+    nodes: list[Node] = []
+    kind: Any = x.type
+    shape = (*kind.shape[:d], max(last - first, 0), *kind.shape[d + 1 :])
+    part = _add(nodes, node, "aten.slice.Tensor", (x, d, first, last), {}, kind, shape)
+    node.op, node.args, node.kwargs = "aten.clone.default", (part,), {}
+    return nodes
+
+
+def _add(nodes: list[Node], place: Node, op: str, args: tuple, kwargs: dict[str, Any], kind: TensorType, shape: tuple) -> Value:  # fmt: skip
     made = TensorType(kind.dtype, shape, kind.device)
-    return Node("aten.full.default", (list(shape), value), kwargs, [made], location=node.location)
+    nodes.append(Node(op, args, kwargs, [made], location=place.location))
+    return nodes[-1].outputs[0]

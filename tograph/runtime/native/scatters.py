@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
 from ..graph.types import DTYPE_NAMES
-from ..kernels.loop_ir import LONGEST, bound
+from ..kernels.loop_ir import LONGEST, Open, bound
 from . import calls, chosen, moves, walks
 from .code import FLOATS, SIZE, literal
 from .groups import SCATTERS, one_element
@@ -106,17 +106,19 @@ def _elements(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
         raise Decline("elements in another form")
     if isinstance(source, Mem) and len(source.size) != len(size):
         raise Decline("elements in another form")
-    for e, n in enumerate(source.size or ()):
-        if not _holds(n, index.size[e]):
-            raise Decline("elements in another form")
-    for e, n in enumerate(size):
-        if e != d and not _holds(n, index.size[e]):
-            raise Decline("elements in another form")
+    fits = list(zip(source.size or (), index.size))
+    fits += [(n, index.size[e]) for e, n in enumerate(size) if e != d]
+    asked = [(n, count) for n, count in fits if not _holds(n, count)]
+    if not all(isinstance(n, Open) or isinstance(count, Open) for n, count in asked):
+        raise Decline("elements in another form")
     how, fresh = _how(node)
     update = Update(kind, how)
     _same(source, kind)
 
     def sweep(place: Mem) -> None:
+        for n, count in asked:
+            text = low.sizes.text
+            low.fail(low.code.do(f"icmp ugt i64 {text(count)}, {text(n)}"))
         for begins in (True, False) if fresh else (False,):
             with walks.over(low, index.size) as at:
                 target = walks.position(low, index, at, size[d], False)

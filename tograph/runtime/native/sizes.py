@@ -229,6 +229,8 @@ class Sizes:
         if op in _INTO:
             size = self._size(node.args[0])
             return self._broadcast([size, self._size(node.args[1])]) and size
+        if op in ("aten.select_backward.default", "aten.slice_backward.default"):
+            return self._around(*node.args[:3])
         if op == "aten.diag_embed.default":
             return self._on_diagonal(*node.args, **node.kwargs)
         if op in ROWS:
@@ -236,6 +238,20 @@ class Sizes:
         if op in GATHERS and all(n is not None for n in v.type.shape):
             return tuple(v.type.shape)
         raise Decline(f"{op} of a size that is known only at run time")
+
+    def _around(self, grad: Value, size: Sequence[Any], d: int) -> Size:
+        """Those of what a part was taken of along ``d``: in other dims those of the gradient of the part."""
+        d %= len(size)
+        if type(size[d]) is not int:
+            raise Decline(
+                "the gradient of a part of what has a size that is known only at run time"
+            )
+        part = list(self._size(grad))
+        part[d : d + 1 + len(part) - len(size)] = [size[d]]
+        for n, m in zip(size, part):
+            if isinstance(n, Value):
+                self.agree(m, n)
+        return tuple(part)
 
     def _gathered(self, node: Node) -> Size:
         if node.op in _AS_IT_IS:

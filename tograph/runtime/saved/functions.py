@@ -228,7 +228,8 @@ def _copied(trace: Trace, memo: dict) -> Trace:
         old.name, old.graph, captured, old._result, old._effects, old.structured_input_signature
     )
     concrete.open_numbers, concrete.identities = trace.open_numbers, old.identities
-    concrete.mode, concrete.made_leaves = old.mode, old.made_leaves
+    concrete.mode = old.mode
+    concrete.made_leaves, concrete.ended_leaves = old.made_leaves, old.ended_leaves
     concrete.late = [(i, copy.deepcopy(owner, memo)) for i, owner in old.late]
     missing = [(copy.deepcopy(owner, memo), missing) for owner, missing in trace.checks.grads]
     given = [c for c in trace.checks.checks if c.of_call()]

@@ -56,6 +56,7 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "identities": concrete.identities.record,
         "mode": concrete.mode,
         "made_leaves": list(concrete.made_leaves),
+        "ended_leaves": list(concrete.ended_leaves),
         "where": [_place(i, at, encoder) for i, at in getattr(trace.finder, "where", [])],
         "grads": [[encoder.value(owner), missing] for owner, missing in trace.checks.grads],
         "given": [encoder.value(row) for row in call_checks.record(_given(trace), captured)],
@@ -150,6 +151,7 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     if "identities" in record:  # older files have none, nor the next
         concrete.identities = Identities.of_record(record["identities"])
     concrete.mode, concrete.made_leaves = record.get("mode"), tuple(record.get("made_leaves", ()))
+    concrete.ended_leaves = tuple(record.get("ended_leaves", ()))
     where = [_location(place, decoder) for place in record["where"]]
     missing = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
     given = [_asked(row, decoder, len(specs)) for row in record.get("given", ())]

@@ -26,6 +26,7 @@ class Retrace(BaseException):
     ``grown``: lists from outside that grow by a staged condition, by identity (``guarding.outer_lists``); ``ungrown``: the error of a trace with those, after which there are none.
     ``opened``: where numbers are found that a staged construct changes, which become inputs (``guarding.outer_numbers``).
     ``shared``: the code of bodies of ``for`` loops over generators whose items are taken elsewhere too, in the loop or behind a ``break``.
+    ``switched``: the tensors from outside that the code makes leaves of after it has read them, by identity (``symbols.switched``).
     ``stepped``: the states that optimisers are to have from the beginning (``traces.optimizer_state``).
     """
 
@@ -50,6 +51,7 @@ class Retrace(BaseException):
     pointwise: Exception | None = None
     stepped: frozenset[Any] = frozenset()
     opened: frozenset[Any] = frozenset()
+    switched: frozenset[int] = frozenset()
 
     def __or__(self, other: Retrace) -> Retrace:
         """What both know."""

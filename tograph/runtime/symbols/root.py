@@ -153,11 +153,11 @@ class Root:
     halves: list[torch.Tensor] = field(default_factory=list)
     # The values of leaves that regions made, as they leave these.
     left_leaves: dict[Value, list[Node]] = field(default_factory=dict)
-    # By identity: the error for an argument that the code made a leaf after its first use, where it is one outside too.
-    used_before: dict[int, Exception] = field(default_factory=dict)
     parts: dict[Any, tuple[int, bool]] = field(default_factory=dict)  # see ``recording.parts``
     reread: dict[Value, Value] = field(default_factory=dict)  # of a branch: the same from around
     packed: set[Graph] = field(default_factory=set)  # where hooks got what is saved
+    # By identity: whether a tensor from outside required a gradient before the code switched that, see ``switched``.
+    switched: dict[int, bool] = field(default_factory=dict)
     drew: torch.Tensor | None = None  # see ``drew_from``
     place: Place | None = None  # of the node that was recorded last
     base: int = 0  # the identity of the frame that runs the function

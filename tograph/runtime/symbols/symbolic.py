@@ -15,7 +15,7 @@ from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import contents, devices, duals, leaf_values, open_layouts, products, valueless
+from . import contents, devices, duals, leaf_values, open_layouts, products, switched, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .known import UNKNOWN
 from .mapped import check_unmapped
@@ -101,9 +101,8 @@ class SymTensor(Valueless, torch.Tensor):
     __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
 
     def requires_grad_(self, requires_grad: bool = True):
-        if requires_grad and not self.requires_grad and self.given_ and _used(self.storage_):
-            error = UnsupportedOpError(_USED_BEFORE, user_location())
-            current_graph().root.used_before.setdefault(id(self), error)
+        if self.given_:
+            switches(self, requires_grad)
         self.asked_ = requires_grad
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
@@ -253,19 +252,14 @@ def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
     return SymTensor(meta, Storage(meta, ref, home=graph), (), ref)
 
 
-_USED_BEFORE = (
-    "requires_grad_() of an argument that was used before, and that requires grad when the function ends: what was computed from it so far would join the "
-    "gradient. Call it first, or use x.detach().requires_grad_()"
-)
-
-
-def _used(storage: Storage) -> bool:
-    """Whether the graph has used an argument already."""
-    graph = current_graph()
-    while graph.outer is not None:
-        graph = graph.outer
-    value = graph.captures[storage]
-    return any(value in node.inputs for node in graph.graph.nodes)
+def switches(x: torch.Tensor, wanted: bool) -> None:
+    """The code is about to set ``x.requires_grad``, of a tensor from outside."""
+    root = current_graph().root
+    known = x.storage_ if isinstance(x, SymTensor) else root.captured.get(id(x))
+    graph = root.graphs[0]
+    value = None if known is None else graph.captures.get(known)
+    read = value is not None and any(value in node.inputs for node in graph.graph.nodes)
+    switched.switch(x, wanted, root, read)
 
 
 def capture(x: torch.Tensor) -> SymTensor:
@@ -326,6 +320,8 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     value = _value_of(as_symbolic(x), graph)
     if x.requires_grad or (duals.level_open() and duals.tangent_of(x) is not None):
         _note_source(x, value, graph)
+    elif graph.root.switched and switched.is_off(x, graph.root):
+        value = graph.emit("aten.detach.default", value, type=value.type)
     return value
 
 

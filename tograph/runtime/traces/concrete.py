@@ -73,7 +73,8 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         self._single = isinstance(result, Leaf) and not result.fixed
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
-        self.made_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_()
+        self.made_leaves: tuple[int, ...] = ()  # inputs that get requires_grad_()
+        self.ended_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_(False)
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         # The last call had tensors that require gradients: no entry takes such.
         self.by_autograd = False
@@ -256,7 +257,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
     @property
     def _prepares(self) -> bool:
         """Whether a call does more than run the graph: no entry can."""
-        return bool(self.late or self.made_leaves or self.mode is False or self._brings_tensors or not self.identities.whole or self.gradients.returns_leaves)  # fmt: skip
+        return bool(self.late or self.made_leaves or self.ended_leaves or self.mode is False or self._brings_tensors or not self.identities.whole or self.gradients.returns_leaves)  # fmt: skip
 
     def _entry(self) -> Callable[..., Any] | None:
         if self._effects or self.slots or self._prepares:
@@ -307,9 +308,9 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
     ) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go, ``objects`` those of ``outers``."""
-        for i in self.made_leaves:
-            tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
+        for i in self.made_leaves:
+            inputs[i].requires_grad_()
         commits.calls.targets.append(places)
         try:
             if ambient.usual() and not self._enabled():  # with nothing to put aside
@@ -324,6 +325,8 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
             commits.calls.targets.pop()
         if not transforms.active():
             outputs = self.identities.outputs(outputs, inputs)
+        for i in self.ended_leaves:
+            tensors[i].requires_grad_(False)
         return self.finished(outputs, places, objects)
 
     def finished(

@@ -21,9 +21,10 @@ from ..guarding.outer_numbers import Opened
 from ..guarding.outer_tables import Stood
 from ..guarding.shared_memory import SharedMemory
 from ..guarding.sources import Source
+from ..library.unconverted_functions import recorded
 from ..recording import interrupts
 from ..recording.tracing import recording
-from ..symbols import journal
+from ..symbols import journal, switched
 from ..symbols.funcgraph import FuncGraph, is_tracing
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
@@ -67,6 +68,8 @@ class Tracer:
         self.open_numbers, self.tentative = open_numbers, tentative
         self.root = FuncGraph(_graph_name(function.label()))
         self.inputs: list[SymTensor] = []
+        self.leaves: set[int] = set()
+        self.ended: tuple[int, ...] = ()
         self.failed: BaseException | None = None
         self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
         self.watch = reads.Watch()
@@ -80,6 +83,7 @@ class Tracer:
         root.drawn, root.pointwise = known.drawn, known.pointwise
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive, root.stepped = known.recursive, known.stepped
+        root.switched = dict.fromkeys(known.switched, False)
         root.shared = known.shared
         root.tabled, root.untabled = known.tabled, known.untabled
         root.ungrown, root.grew = known.ungrown, known.grown
@@ -92,7 +96,7 @@ class Tracer:
     def trace(self, key: Any) -> Trace:
         self.root.root.base = id(sys._getframe())
         try:
-            with interrupts.noted(), wrapped.standing_in(), transforms.suspended(), structure.unions_of_a_trace(is_tracing()):  # fmt: skip
+            with interrupts.noted(), wrapped.standing_in(), transforms.suspended(), structure.unions_of_a_trace(is_tracing()), recorded():  # fmt: skip
                 return self._trace(key)
         except BaseException as error:
             late = self._drawn_too_late(error)
@@ -184,9 +188,7 @@ class Tracer:
 
     def _leaves(self) -> None:
         root = self.root.root
-        for i in self._made_leaves():
-            if id(self.inputs[i]) in root.used_before:
-                raise root.used_before[id(self.inputs[i])]
+        self.leaves, self.ended = self._switched()
         if True in root.assigned.values():
             known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
             self.watch.leaves(root.assigned, known)
@@ -207,7 +209,7 @@ class Tracer:
         )
         concrete.identities, concrete.outers = identities, outers
         concrete.mode = not self.watch.quiet if self.root.root.enabled else None
-        self._describe_inputs(concrete)
+        self._describe_inputs(concrete, captured)
         self.watch.captured(captured)
         return concrete
 
@@ -265,7 +267,7 @@ class Tracer:
         numbers = [families.number_tensor(self.flat.numbers[i]) for i in self.open_numbers]
         return (*self.specs, *map(TensorSpec.of, numbers))
 
-    def _describe_inputs(self, concrete: ConcreteFunction) -> None:
+    def _describe_inputs(self, concrete: ConcreteFunction, captured: list[Any]) -> None:
         """Which inputs are numbers, are looked up at every call, or get ``requires_grad_()`` in the code."""
         concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
         replaced, before = self.effects.replaced, self.function.replaced
@@ -273,18 +275,26 @@ class Tracer:
             slots.found(self.root, self.watch, replaced, before, concrete.name)
             | self.opened.slots(self.root)
         )
-        concrete.made_leaves = self._made_leaves()
-
-    def _made_leaves(self) -> tuple[int, ...]:
-        """The inputs that require grad when the code ends, and did not before."""
-        return tuple(
-            i
-            for i, (made, real) in enumerate(zip(self.inputs, self.flat.tensors))
-            if isinstance(real, torch.Tensor)
-            and made.is_leaf
-            and made.requires_grad
-            and not real.requires_grad
+        first = len(self.inputs)
+        places = [i for i, x in enumerate(captured) if id(x) in self.leaves]
+        concrete.made_leaves = (
+            *(i for i, x in enumerate(self.inputs) if id(x) in self.leaves),
+            *(first + i for i in places),
         )
+        concrete.ended_leaves = self.ended
+
+    def _switched(self) -> tuple[set[int], tuple[int, ...]]:
+        """By identity what requires a gradient when the code ends, and did not before; and the places of arguments that require none any more."""
+        root = self.root.root
+        made, ended = set(), []
+        for i, (x, real) in enumerate(zip(self.inputs, self.flat.tensors)):
+            if isinstance(real, torch.Tensor) and x.is_leaf and x.requires_grad is not real.requires_grad:  # fmt: skip
+                made.add(id(x)) if x.requires_grad else ended.append(i)
+        for x, *_ in root.outside:
+            if switched.became(x, root):
+                made.add(id(x))
+        root.switched = {}  # what leaves is a tensor itself
+        return made, tuple(ended)
 
     def _moves(self, x: torch.Tensor) -> bool:
         """Whether a tensor of the caller's is looked up at every call."""

@@ -17,7 +17,7 @@ from ..graph.ir import Value
 from ..graph.ops import NONE, REGION_OPS, exists, lookup, overload, overload_name, overload_packet
 from ..inference.infer import Facts, facts_of, tensor_type
 from ..inference.shapes import RULES, same_shape
-from ..symbols import open_layouts
+from ..symbols import open_layouts, switched
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
@@ -275,7 +275,11 @@ def _unseen(x: SymTensor) -> bool:
     """Whether autograd does not see a write to ``x``, so that the tensors of its storage keep the history that they have."""
     if not x.meta.dtype.is_floating_point and not x.meta.dtype.is_complex:
         return False
-    return not torch.is_grad_enabled() or any(v.func is aten.detach.default for v in x.chain)
+    if not torch.is_grad_enabled() or any(v.func is aten.detach.default for v in x.chain):
+        return True
+    root, external = current_graph().root, x.storage_.external
+    whole = external if external is not None else x
+    return bool(root.switched) and switched.is_off(whole, root)
 
 
 def _may_have_history(storage: Storage, graph: FuncGraph) -> bool:
