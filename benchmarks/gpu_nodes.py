@@ -13,6 +13,8 @@ import tograph as tg
 from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.kernels.recording import Pool
 
+SIDE = 512  # of products that are worth a stream of their own
+
 
 def count_down(x, w, n):
     while n > 0:
@@ -116,12 +118,12 @@ NODES: dict[str, tuple[Callable, Callable]] = {
     "IF": (either, lambda b, n: square(b, 64, n)),
     "SWITCH": (one_of_three, lambda b, n: square(b, 64, n)),
     "nodes in nodes": (nested, lambda b, n: square(b, 64, n)),
-    "streams that fork in a body": (side_by_side, lambda b, n: square(b, 512, n)),
+    "streams that fork in a body": (side_by_side, lambda b, n: square(b, SIDE, n)),
     "a library function that allocates in a body": (
         without_out_form,
         lambda b, n: square(b, 64, n),
     ),
-    "two loops at the same time": (two_loops, lambda b, n: square(b, 512, n)),
+    "two loops at the same time": (two_loops, lambda b, n: square(b, SIDE, n)),
     "attention and a sort in a body": (attending, lambda b, n: square(b, 64, n)),
     "small kernels are one": (small_kernels, lambda b, n: square(b, 64, n)),
     "positions in a body": (looking_up, lambda b, n: square(b, 64, n)),

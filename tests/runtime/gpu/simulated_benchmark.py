@@ -27,7 +27,7 @@ import torch
 from tests.runtime.gpu.fake_graphs import Graph
 from tests.runtime.gpu.simulated import Simulated, launch, simulate
 from tograph.bench import programs, workloads
-from tograph.runtime.gpu import draws, planner
+from tograph.runtime.gpu import draws, hazards, planner
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device, driver, images, triton_jit, tuning
@@ -104,7 +104,7 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
         sys.modules["gpu_measures"], "ACTIVITIES", [torch.profiler.ProfilerActivity.CPU]
     )
     monkeypatch.setattr(sys.modules["gpu_correctness"], "sample", lambda path, load=sys.modules["gpu_correctness"].sample: smaller(load(path)))  # fmt: skip
-    for place, name, value in (("gpu_draws", "SIZES", ((1002,), (5,), (7, 100))), ("gpu_calls", "PRINTS", 700), ("gpu_calls", "LONG", (32, 3))):  # fmt: skip
+    for place, name, value in (("gpu_draws", "SIZES", ((1002,), (5,), (7, 100))), ("gpu_nodes", "SIDE", 64), ("gpu_calls", "PRINTS", 700), ("gpu_calls", "LONG", (32, 3))):  # fmt: skip
         monkeypatch.setattr(sys.modules[place], name, value)
     monkeypatch.setattr(
         torch.nn.functional, "scaled_dot_product_attention", formula
@@ -117,13 +117,13 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
         (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
         (torch.cuda, "get_device_capability", lambda device=None: (9, 0)), (torch.cuda, "is_current_stream_capturing", lambda: False),
         (torch.cuda, "set_sync_debug_mode", lambda mode: None), (torch.cuda, "graph", recorded),
-        (draws, "blocks", lambda device: 512),
+        (draws, "blocks", lambda device: 512), (hazards, "LEAST", 0.0),
     ):  # fmt: skip
         monkeypatch.setattr(place, name, value)
     plan = planner.plan
     monkeypatch.setattr(planner, "plan", lambda graph, *rest, **kw: plan(retarget(graph, "cuda:0"), **dict(zip(("whole",), rest)), **kw))  # fmt: skip
     before = Chunked.__init__
-    monkeypatch.setattr(Chunked, "__init__", lambda self, plan, where=None, **kw: before(self, plan, "cpu", **kw))  # fmt: skip
+    monkeypatch.setattr(Chunked, "__init__", lambda self, plan, where=None, **kw: before(self, plan, "cpu", **{"chunk": 2, **kw}))  # fmt: skip
     return gpu, made
 
 
