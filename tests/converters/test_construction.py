@@ -1,9 +1,11 @@
 """Objects of classes whose ``__new__`` a user wrote: it is converted, and what it gives may be an object that was there before."""
 
+import pytest
 import torch
 
 import tograph as tg
 from tests.converters.both import Cases
+from tograph.errors import StagingError
 
 cases = Cases()
 ROWS = [(torch.tensor(v),) for v in ([3.0, 1.0, 2.0], [-1.0, 5.0, 0.0], [0.0, 0.0, 0.0])]
@@ -110,3 +112,9 @@ def test_objects_of_a_pool():
 def test_they_leave_the_function():
     made = tg.function(lambda x: [Kept(x.item() * 2), Kept(x)])(torch.tensor(3))
     assert repr(made) == "[Kept(6), Kept(3)]"
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_bytes_of_numbers_of_the_run_are_refused(kind):
+    with pytest.raises(StagingError, match=rf"{kind.__name__}\(\) takes numbers that Python knows"):
+        tg.function(lambda x: kind([1, x.item()]))(torch.tensor(3))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import AliasError
 
 X = torch.tensor([0.5, -1.0, 2.0, -0.25, 3.0, 1.5])
 
@@ -71,3 +72,50 @@ def test_of_nothing():
     f = tg.function(lambda n: max(range(n), key=lambda i: -i))
     with pytest.raises(ValueError, match=r"max\(\) arg is an empty sequence"):
         f(torch.tensor(0))
+
+
+@pytest.mark.parametrize("of", [max, min, lambda x: max(x, key=lambda v: -v), lambda x: min(x[0], x[1])])  # fmt: skip
+def test_what_is_picked_is_a_view(of):
+    def f(x):
+        found = of(x)
+        found += 1
+        return found, x
+
+    for values in ([1.0, -2.0, 3.0], [2.0, 2.0, float("nan")]):
+        plain, staged = f(torch.tensor(values)), tg.function(f)(torch.tensor(values))
+        torch.testing.assert_close(staged, plain, equal_nan=True)
+
+
+def sorted_and_written(x):
+    found = sorted(x)
+    found[0] += 1
+    return x
+
+
+def sorted_rows_and_written(x):
+    found = sorted([x * 2, x], key=lambda v: v.sum())[0]
+    found += 1
+    return x
+
+
+def written_behind_sorted(x):
+    found = sorted(x)
+    x += 1
+    return found
+
+
+@pytest.mark.parametrize("f", [sorted_and_written, sorted_rows_and_written, written_behind_sorted])
+def test_tensors_that_sorted_gave_are_not_written(f):
+    with pytest.raises(AliasError, match=r"an item that sorted\(\) gave"):
+        tg.function(f)(torch.ones(3))
+
+
+def test_what_sorted_gave_is_used_before_a_write():
+    def f(x):
+        low, *_, high = sorted(x)
+        width = high - low
+        x += width
+        return x, sorted(x, reverse=True)[0] + sorted([x, x * 2], key=lambda v: v.sum())[-1]
+
+    x = torch.tensor([1.0, -2.0, 3.0])
+    torch.testing.assert_close(tg.function(f)(x.clone()), f(x.clone()))

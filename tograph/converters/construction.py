@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..errors import GraphBoolError, StagingError
 from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
@@ -135,6 +136,14 @@ def _of_library(cls: type, args, kwargs):
     """
     try:
         return cls(*args, **kwargs)
+    except GraphBoolError as error:
+        if cls not in (bytes, bytearray):
+            raise
+        raise StagingError(
+            f"{cls.__name__}() takes numbers that Python knows, and was given one that is known only when the graph runs: use a list or tensor of "
+            "them, or make the bytes outside of the function",
+            error.location,
+        ) from None
     except (TypeError, ValueError) as error:
         if union.holds_union(args, kwargs):
             return union.apply(lambda *a, **k: _of_library(cls, a, k), *args, **kwargs)

@@ -10,6 +10,7 @@ from ...runtime import control_flow
 from ...runtime.graph.types import INT
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import user_location
+from ...runtime.symbols.symbolic import scalar_of
 from ...runtime.values import locations
 from ...runtime.values.structure import Leaf
 from ...runtime.values.tables import StagedSet
@@ -99,7 +100,7 @@ def _pick(which: str, items: Any, key: Any = None, **default: Any) -> Any:
             if default:
                 return default["default"]
             raise ValueError(f"{which}() arg is an empty sequence")
-        return items.index_select(0, _position(which, items).reshape(1))[0]
+        return torch.select(items, 0, scalar_of(_position(which, items)))
     items = list(items)
     return _fold(which, items, key) if items or not default else default["default"]
 

@@ -16,9 +16,10 @@ from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import StagedBool, to_python
-from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.symbols.symbolic import as_symbolic, scalar_of
 from ...runtime.values import inner_lists, locations
 from ...runtime.values.growing import StagedList
+from ...runtime.values.listed import parts
 from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import is_table
@@ -232,7 +233,8 @@ def sorted_(x, *, key=None, reverse=False):
         )
     if isinstance(x, torch.Tensor) and is_staged(x):
         if key is None and x.dim() == 1 and type(x.shape[0]) is int:
-            return new_list(*torch.sort(x, stable=True, descending=reverse).values.unbind(0))
+            made = torch.sort(x, stable=True, descending=reverse).values.unbind(0)
+            return new_list(*_copies(made, [x]))
         x = list_(x)
     if key is None:
         x = members.in_any_order(x)
@@ -267,7 +269,15 @@ def _sort_staged(items, keys, reverse):
     stacked = torch.stack([tensor0(i) for i in items])[order]
     if all(isinstance(i, (int, float, *SYMBOLS)) for i in items):
         return [scalar_of(v) for v in stacked.unbind(0)]
-    return list(stacked.unbind(0))
+    return _copies(stacked.unbind(0), items)
+
+
+def _copies(made, items):
+    """``made``, copies of tensors among ``items``, where Python gives these: neither may change while the other is used."""
+    bases = [s for x in items if isinstance(x, torch.Tensor) for s in parts(as_symbolic(x).storage_)]  # fmt: skip
+    for x in made:
+        control_flow.lose(x, bases, "an item that sorted() gave")
+    return list(made)
 
 
 def _alike(items):
