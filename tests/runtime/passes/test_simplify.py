@@ -68,7 +68,7 @@ def evaluate(pattern, env):
     if not isinstance(pattern, tuple):
         return pattern
     args, options = pattern[1:], {}
-    if isinstance(args[-1], dict):
+    if args and isinstance(args[-1], dict):
         known = {"dtype": getattr(env["x"], "dtype", None), "device": "cpu"}
         args, options = args[:-1], {k: known[k] for k in args[-1]}
     return ops.lookup(pattern[0]).run(*(evaluate(p, env) for p in args), **options)
@@ -186,9 +186,9 @@ def test_strides_that_somebody_looks_at():
 def test_a_gradient_begins_with_ones_and_multiplies_by_none():
     x = torch.randn(3, 4, requires_grad=True)
     y = torch.randn(3, 4)
-    f = tg.function(lambda x: torch.autograd.grad((x * y).sum(), x))
+    f = tg.function(lambda x: torch.autograd.grad((x * y.exp()).sum(), x))
     (found,) = f(x)
-    assert torch.equal(found, y)
+    torch.testing.assert_close(found, y.exp())
     assert not any(
         "aten.mul" in n.op or "sum" in n.op for n in f.concrete_functions[0].optimized_graph.nodes
     )
