@@ -16,6 +16,8 @@ from tograph.bench import programs
 from tograph.bench.workloads import Workload
 from tograph.runtime.execution import scheduler
 
+Part = tuple[str, Callable[[], None]]  # of a section
+
 
 class Bench:
     """The device, and where rows go."""

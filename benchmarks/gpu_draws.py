@@ -1,4 +1,4 @@
-"""What draws random numbers, by name: ``gpu_assumptions`` compares each with eager PyTorch on the GPU, bit by bit."""
+"""What draws random numbers, by name; each is compared with eager PyTorch on the GPU, bit by bit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from gpu_nodes import planned
+from gpu_probes import said
 
+import tograph as tg
+from tograph.runtime.gpu import capture
+
+SIZES = (1002,), (3001, 1002), (5,), (300, 1000)
 DRAWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "rand": torch.rand_like,
     "randn": torch.randn_like,
@@ -29,3 +35,24 @@ DRAWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "bernoulli of halves": lambda x: torch.bernoulli(x.half() * 0.3),
     "multinomial": lambda x: torch.multinomial(x.abs() + 1, 1),
 }
+
+
+def drawn(bench: Any, name: str, draw: Callable, size: tuple[int, ...]) -> None:
+    """Bits beside eager PyTorch's, in two calls: the second one draws on."""
+    x = torch.ones(size, device=bench.device)
+    fn = tg.function(lambda x: (draw(x), draw(x)))
+    made = capture.Captured(planned(fn.python_function, [x]))
+    found = []
+    for run in (lambda: [*draw_twice(draw, x)], lambda: made.run(x)):
+        torch.manual_seed(1234)
+        found.append([y.clone() for _ in range(2) for y in run()])
+    pairs = list(zip(*found, strict=True))
+    same = sum(int((a == b).sum()) for a, b in pairs)
+    total = sum(a.numel() for a, _ in pairs)
+    worst = max(float((a.double() - b.double()).abs().max()) for a, b in pairs)
+    why = "" if same == total else f"{same} of {total} equal, the largest difference {worst:.3g}"
+    bench.row(name=f"{name} {size}", **said(why))
+
+
+def draw_twice(draw: Callable, x: torch.Tensor) -> tuple[Any, Any]:
+    return draw(x), draw(x)

@@ -1,7 +1,7 @@
 """Single ops and short chains: tograph beside eager PyTorch, values compared, in one table.
 
 Each row is what a user may write on one line. Time per call is the least of ``--rounds`` rounds, taken in turn, on two threads;
-``level`` says what runs it, and a row of the host shows what a call costs beyond its op.
+``level`` says what runs it, and a row of the host shows what a call costs beyond its op. ``--compile``: torch.compile in the same turns, where it has a C++ compiler.
 Usage: ``python benchmarks/ops.py [NAME...]``. Machines are shared: read the ratios.
 """
 
@@ -43,6 +43,12 @@ class UNet(torch.nn.Module):
         return self.last(torch.cat([up, fine], 1))
 
 
+def slope(x):
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(F.hardswish(x).sum(), x)[0]
+
+
 def cases():
     """(name, function, argument)."""
     long, wide, square = torch.randn(4_000_000), torch.randn(1000, 1000), torch.randn(64, 64)
@@ -75,6 +81,12 @@ def cases():
     yield "U-Net", UNet(), torch.randn(2, 3, 32, 32)
     yield "remainder", lambda x: x % 0.7, wide
     yield "floor division", lambda x: x // 0.3, wide
+    yield "softmax over 10 classes", lambda x: x.softmax(-1), torch.randn(20_000, 10)
+    yield "running sums of exponentials", lambda x: x.exp().cumsum(-1), torch.randn(500, 2000)
+    places, given = torch.randint(0, 500, (20_000,)), torch.rand(1000, 500)
+    yield "rows added at positions", lambda x: torch.zeros(500, 16).index_add(0, places, x), torch.randn(20_000, 16)  # fmt: skip
+    yield "cross entropy of logits", lambda x: F.binary_cross_entropy_with_logits(x, given), torch.randn(1000, 500)  # fmt: skip
+    yield "slope of hard swish", slope, torch.randn(500, 500)
     yield "kron", lambda x: torch.kron(x, x), torch.randn(30, 30)
 
 
@@ -85,29 +97,44 @@ def timed(f, x, calls):
     return (time.perf_counter() - start) / calls
 
 
-def measure(f, x, rounds):
-    """(eager, tograph, level), in seconds."""
+def measure(f, x, rounds, peers):
+    """(least seconds of eager PyTorch, of tograph and of the peers, level)."""
     g = tg.function(f)
+    runs = [f, g, *(peer(f) for peer in peers)]
     for _ in range(5):
-        torch.testing.assert_close(g(x), f(x), rtol=1e-3, atol=1e-3)
-    calls = [max(1, int(0.02 / max(timed(h, x, 3), 1e-7))) for h in (f, g)]
-    pairs = [(timed(f, x, calls[0]), timed(g, x, calls[1])) for _ in range(rounds)]
-    return *map(min, zip(*pairs)), g.concrete_functions[-1].scheduled.level
+        for h in runs[1:]:
+            torch.testing.assert_close(h(x), f(x), rtol=1e-3, atol=1e-3)
+    calls = [max(1, int(0.02 / max(timed(h, x, 3), 1e-7))) for h in runs]
+    turns = [[timed(h, x, n) for h, n in zip(runs, calls)] for _ in range(rounds)]
+    return list(map(min, zip(*turns))), g.concrete_functions[-1].scheduled.level
+
+
+def row(name, times, level):
+    """A line of the table."""
+    eager, staged, *others = times
+    cells = [name, f"{eager * 1e6:.1f}", f"{staged * 1e6:.1f}", f"{staged / eager:.2f}"]
+    for other in others:
+        cells += [f"{other * 1e6:.1f}", f"{staged / other:.2f}"]
+    return "| " + " | ".join([*cells, level]) + " |"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--compile", action="store_true", help="beside torch.compile, too")
     options = parser.parse_args()
     torch.set_num_threads(2)
-    print("| op | eager us | tograph us | ratio | level |\n|---|--:|--:|--:|---|")
+    more = " torch.compile us | ratio |" if options.compile else ""
+    print(f"| op | eager us | tograph us | ratio |{more} level |")
+    print(f"|---|--:|--:|--:|{'--:|--:|' if more else ''}---|")
+    peers = [torch.compile] if options.compile else []
     for name, f, x in cases():
         if options.names and name not in options.names:
             continue
         with torch.no_grad():
-            eager, staged, level = measure(f, x, options.rounds)
-        print(f"| {name} | {eager * 1e6:.1f} | {staged * 1e6:.1f} | {staged / eager:.2f} | {level} |")  # fmt: skip
+            times, level = measure(f, x, options.rounds, peers)
+        print(row(name, times, level), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from gpu_bench import compiled, prepared
-from gpu_sections import CASES, GRADIENTS, SAMPLES, run_gradient, sample
+from gpu_correctness import CASES, GRADIENTS, SAMPLES, run_gradient, sample
 
 import tograph as tg
 from tograph.bench.workloads import WORKLOADS

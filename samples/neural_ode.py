@@ -1,4 +1,4 @@
-"""A neural ODE trained through an adaptive solver: 50 steps of gradient descent in one graph.
+"""A neural ODE trained through an adaptive solver: gradient descent in one graph.
 
 Shows a `while` whose trip count depends on the weights (the step size follows the estimated error)
 and the gradient through it, taken inside the function. The pair of methods is Heun's with Euler's
@@ -10,6 +10,7 @@ import torch
 import tograph as tg
 
 TOLERANCE = 1e-2
+STEPS = 50  # of gradient descent
 
 
 def slope(y, weights):
@@ -35,9 +36,9 @@ def solve(y, weights):
 
 @tg.function
 def train(first, second, start, target):
-    """Weights [2, 8] and [8, 2] after 50 steps, the losses, and how many trials the last solution took."""
+    """Weights [2, 8] and [8, 2] after ``STEPS`` steps, the losses, and how many trials the last solution took."""
     losses, trials = [], 0
-    for _ in tg.range(50):
+    for _ in tg.range(STEPS):
         weights = [first.detach().requires_grad_(), second.detach().requires_grad_()]
         end, trials = solve(start, weights)
         loss = (end - target).square().mean()

@@ -17,6 +17,7 @@ import tograph as tg
 from tests.runtime.gpu.fake_driver import forget
 from tograph.runtime.gpu import capture, hazards, planner
 from tograph.runtime.gpu.plan import Conditional, check
+from tograph.runtime.kernels import device
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 WORKER = textwrap.dedent("""
@@ -43,6 +44,11 @@ WORKER = textwrap.dedent("""
 def gpu(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module("gpu")
+
+
+@pytest.fixture
+def worker(gpu):
+    return importlib.import_module("gpu_worker")
 
 
 def run_of(gpu, tmp_path, monkeypatch, seconds=30.0):
@@ -108,25 +114,46 @@ def test_no_other_worker_waits_for_a_probe_that_hangs(gpu, tmp_path):
     assert all(name in run.command("loops", 0)[-3] for name in (gpu.FUSED, gpu.PROBE))
 
 
-def test_every_section_names_its_parts(gpu):
+def test_every_section_names_its_parts(gpu, worker):
     """On the CPU, without running one."""
     sections = set(gpu.gpu_sections.SECTIONS) - {"cases"}  # which imports them all
     for section in sections:
-        names = [n for n, _ in gpu.parts(section, gpu.gpu_sections.Bench("cpu", print))]
+        names = [n for n, _ in worker.parts(section, worker.Bench("cpu", print))]
         assert names and "its parts" not in names
 
 
-def test_an_error_while_parts_are_named_is_a_row(gpu, monkeypatch, capsys):
+def test_an_error_while_parts_are_named_is_a_row(gpu, worker, monkeypatch, capsys):
     def broken(bench):
         yield "first", lambda: bench.row(name="first")
         raise ImportError("no module")
 
     monkeypatch.setitem(gpu.gpu_sections.SECTIONS, "loops", broken)
-    assert gpu.work("loops", "cpu", 0) == 0
+    assert worker.work("loops", "cpu", 0) == 0
     rows = [json.loads(line.removeprefix(gpu.MARK)) for line in capsys.readouterr().out.splitlines()]  # fmt: skip
     told = [r["row"] for r in rows if "row" in r]
     assert told[1].pop("where").startswith("ImportError at test_gpu_benchmark.py:")
     assert told == [{"name": "first"}, {"name": "its parts", "note": "ImportError: no module"}]
+
+
+def test_a_section_begins_nothing_at_its_end_and_says_what_is_left(gpu, worker, monkeypatch, capsys):  # fmt: skip
+    def two(bench):
+        yield "first", lambda: bench.row(name="first")
+        yield "second", lambda: bench.row(name="second")
+
+    monkeypatch.setitem(gpu.gpu_sections.SECTIONS, "loops", two)
+    for left, want in ((60.0, [{"name": "first"}, {"name": "second"}]), (1.0, [{"note": "no time left for 2: first, second"}])):  # fmt: skip
+        assert worker.work("loops", "cpu", 0, until=time.time() + left) == 0
+        rows = [json.loads(line.removeprefix(gpu.MARK)) for line in capsys.readouterr().out.splitlines()]  # fmt: skip
+        assert [r["row"] for r in rows if "row" in r] == want
+
+
+def test_a_worker_is_told_when_it_has_to_end(gpu, tmp_path, monkeypatch):
+    run = run_of(gpu, tmp_path, monkeypatch)
+    code = "import json, sys; print('@row ' + json.dumps({'row': {'until': sys.argv[-1], 'is': sys.argv[-2]}}))"
+    run.command = lambda section, skip: [sys.executable, "-c", code]
+    run.section("loops", last=True)
+    (row,) = run.sections["loops"]
+    assert row["is"] == "--until" and abs(float(row["until"]) - time.time() - 30) < 10
 
 
 def test_a_section_ends_with_its_time(gpu, tmp_path, monkeypatch):
@@ -147,7 +174,7 @@ def test_a_worker_that_has_said_all_and_does_not_end_takes_no_time_of_others(gpu
 
 
 def test_launches_are_counted_without_a_profile_of_the_cpu(gpu, monkeypatch):
-    seen = []
+    measures, seen = importlib.import_module("gpu_measures"), []
 
     class Profile:
         def __init__(self, activities):
@@ -166,9 +193,9 @@ def test_launches_are_counted_without_a_profile_of_the_cpu(gpu, monkeypatch):
     monkeypatch.setattr(torch.profiler, "profile", Profile)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     kept = True
-    assert gpu.gpu_sections.launches(lambda: None) == {"launches": 1, "graphs": 1, "waits": 2}
+    assert measures.launches(lambda: None) == {"launches": 1, "graphs": 1, "waits": 2}
     kept = False
-    assert gpu.gpu_sections.launches(lambda: None) == {"launches": "none seen"}
+    assert measures.launches(lambda: None) == {"launches": "none seen"}
     assert {*seen} == {torch.profiler.ProfilerActivity.CUDA}
 
 
@@ -181,14 +208,14 @@ def test_workloads_are_one_row_each_with_the_ratio_to_the_best_peer(gpu):
         {"workload": "b", "peer": "eager", "microseconds": 8.0},
         {"name": "b compile", "note": "RuntimeError"},
     ]
-    table = gpu.compared(rows)
+    table = importlib.import_module("gpu_report").compared(rows)
     assert [r.get("ratio") for r in table] == [2.0, 8.0, None, pytest.approx(4.0)]
 
 
 @pytest.fixture
 def assumed(gpu):
     pytest.importorskip("triton")
-    return importlib.import_module("gpu_assumptions")
+    return {n: importlib.import_module(f"gpu_{n}") for n in ("probes", "assumptions", "nodes", "draws")}  # fmt: skip
 
 
 def planned(fn, *specs):
@@ -203,7 +230,7 @@ def test_each_assumption_has_a_plan_that_needs_it(assumed):
     large = tg.TensorSpec([512, 512], torch.float32, device="cuda:0")
     number = tg.TensorSpec([], torch.int64, device="cuda:0")
     kinds = {}
-    for name, (fn, _) in assumed.NODES.items():
+    for name, (fn, _) in assumed["nodes"].NODES.items():
         side = large if "fork" in name else square
         kinds[name] = planned(fn, side, side, number)
     assert kinds["WHILE with a product"].nodes()["while"] == 1
@@ -211,7 +238,7 @@ def test_each_assumption_has_a_plan_that_needs_it(assumed):
     assert kinds["nodes in nodes"].nodes()["while"] == 2
     body = next(s for s in kinds["streams that fork in a body"].steps if isinstance(s, Conditional)).bodies[0]  # fmt: skip
     assert any(hazards.streams(body, kinds["streams that fork in a body"].edges(body)))
-    for draw in assumed.DRAWS.values():
+    for draw in assumed["draws"].DRAWS.values():
         spec = tg.TensorSpec([30, 10], torch.float32, device="cuda:0")
         assert planned(lambda x, draw=draw: (draw(x), draw(x)), spec).generator is not None
 
@@ -220,10 +247,14 @@ def test_what_is_assumed_is_named_before_it_is_tried(gpu, assumed):
     """A part that ends its process is a row of the report by its name."""
     rows = []
     bench = argparse.Namespace(gpu=True, device=torch.device("cuda:0"), row=lambda **f: rows.append(f))  # fmt: skip
-    names = [name for parts in (assumed.probes, assumed.assumptions) for name, _ in parts(bench)]
+    names = [
+        name
+        for parts in (assumed["probes"].probes, assumed["assumptions"].assumptions)
+        for name, _ in parts(bench)
+    ]
     assert len(set(names)) == len(names) > 60 and not rows
     bench.gpu = False
-    assert [name for name, _ in assumed.probes(bench)] == ["versions"]
+    assert [name for name, _ in assumed["probes"].probes(bench)] == ["versions"]
 
 
 def test_sections_run_on_one_simulated_device_after_another():
@@ -252,6 +283,29 @@ def test_sections_run_on_a_simulated_device():
     assert done.returncode == 0 and "note" not in done.stdout, done.stdout + done.stderr
     assert done.stdout.count("'holds': 'yes'") == 2 and done.stdout.count("'result': 'same'") == 1
     assert done.stdout.count("microseconds") == 2 and "declined []" in done.stdout
+
+
+def test_what_a_simulated_device_gives_is_compared_with_plain_calls(monkeypatch):
+    pytest.importorskip("triton")
+    simulated = importlib.import_module("tests.runtime.gpu.simulated_benchmark")
+    module, _ = simulated.prepare(monkeypatch)
+    monkeypatch.setattr(device, "launch", lambda source, arguments: None)
+    rows = []
+    simulated.section(module, "correctness", lambda **fields: rows.append(fields), "^i$")
+    monkeypatch.undo()
+    forget(capture.probed)
+    assert "DIFFERENT in call 1" in rows[0]["result"]
+
+
+def test_samples_on_a_simulated_device_are_smaller(gpu, monkeypatch):
+    pytest.importorskip("triton")
+    simulated = importlib.import_module("tests.runtime.gpu.simulated_benchmark")
+    correct = importlib.import_module("gpu_correctness")
+    for name in ("neural_ode", *simulated.SMALLER):
+        path = correct.SAMPLES / f"{name}.py"
+        whole, cut = correct.sample(path), simulated.smaller(correct.sample(path))
+        before, after = ([x.numel() for x in correct.leaves(m.example_inputs())] for m in (whole, cut))  # fmt: skip
+        assert after < before if name in simulated.SMALLER else cut.STEPS < whole.STEPS
 
 
 def test_every_sample_and_workload_has_a_plan_without_the_host(monkeypatch):

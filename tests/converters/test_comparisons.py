@@ -31,6 +31,16 @@ def ranges_are_asked(n, step):
 
 
 @cases((3, 1), (0, 1))
+def of_texts_in_containers(a, b):
+    t, u = f"x{a}", f"x{b}"
+    words, pairs = ["b", t, "x3"], [(1, t), (1, "b"), (0, u)]
+    same = words == ["b", "x3", "x3"], (t, "b") != ("x3", "b"), [[t]] == [["x3"]], {"k": t} == {"k": u}  # fmt: skip
+    found = (1, t) in pairs, words.index(t), words.count("x3"), words < ["b", "x2"], (t, a) <= (u, b)  # fmt: skip
+    chosen = min(words), max("b", t, u), min([t], default="z"), max(words, key=len), max(pairs)
+    return same, found, chosen, sorted(pairs), words == sorted(words)
+
+
+@cases((3, 1), (0, 1))
 def iterators_have_no_length(n, k):
     try:
         return len(zip(range(int(n)), range(int(k))))

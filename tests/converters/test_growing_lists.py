@@ -182,6 +182,14 @@ def write_to_what_the_last_iteration_appended(n):
     return out
 
 
+def write_to_a_sum_that_begins_as_a_number(n):
+    total, out = 0, []
+    for i in range(n):
+        total += torch.ones(1) * i
+        out.append(total)
+    return out
+
+
 def write_after_a_branch(n):
     x, out = torch.ones(1), []
     if n > 1:
@@ -204,7 +212,7 @@ def write_in_a_branch_after_the_branches(n):
 
 @pytest.mark.parametrize(
     "function",
-    [write_after_the_loop, write_to_what_the_last_iteration_appended, write_after_a_branch, write_in_a_branch_after_the_branches, write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
+    [write_to_a_sum_that_begins_as_a_number, write_after_the_loop, write_to_what_the_last_iteration_appended, write_after_a_branch, write_in_a_branch_after_the_branches, write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
      write_to_what_was_there_before],
 )  # fmt: skip
 def test_a_tensor_in_a_list_of_the_graph_is_not_written(function):
@@ -212,6 +220,20 @@ def test_a_tensor_in_a_list_of_the_graph_is_not_written(function):
         SharedMemoryError, match=r"in a list whose length depends on data.*clone\(\)"
     ):
         tg.function(function)(torch.tensor(3))
+
+
+@cases.tensors((torch.tensor([3.0, 1.0, 2.0]),), (torch.tensor([0.0, -1.0, 5.0]),))
+def a_sum_that_the_list_holds(x):
+    total, out, pairs = 0, [], []
+    for v in x:
+        total += v
+        out.append(total)
+        if total > 3:
+            pairs.append(("large", total))
+            total = 0
+        else:
+            pairs.append(("small", total))
+    return out, pairs
 
 
 @cases.tensors((torch.tensor(3),))

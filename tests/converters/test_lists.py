@@ -135,6 +135,29 @@ for _change in (
     _fails_as_in_python(_change)
 
 
+def failing(f):
+    try:
+        return f()
+    except (IndexError, TypeError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@cases((3,), (-1,), (0,))
+def without_items_at_a_place_of_the_run(n):
+    def take_out(xs):
+        del xs[n]
+
+    some = [lambda xs: xs.pop(n), take_out, lambda xs: xs[n], lambda xs: xs[n:], lambda xs: xs.insert(n, 1)]  # fmt: skip
+    return [failing(lambda f=f: f([])) for f in some]
+
+
+@cases((3,), (2.5,))
+def operands_that_do_not_fit(n):
+    gives = (v for v in [n])
+    some = [lambda: [1] + n, lambda: (1,) + n, lambda: n + [1], lambda: divmod(n, "x"), lambda: gives[0], lambda: [1] - n]  # fmt: skip
+    return [failing(f) for f in some]
+
+
 test_same = cases.test()
 
 

@@ -46,9 +46,38 @@ def test_items_that_were_added_one_by_one():
         assert staged(x, torch.tensor(n)) == added(x, n)
 
 
+def shown(x, n):
+    seen, halves, named = {1, 6}, {v / 2 for v in x.tolist()}, set()
+    for v in x.tolist():
+        seen.add(v)
+        named.add(f"n{v % 7}")
+    print(seen, {int(n)}, [halves], {"k": named})
+    return list(seen), list({int(n), 8, 0}), f"{seen} {set(x.tolist())}", str({"a", str(n)})
+
+
+def test_texts_and_displays(capsys):
+    staged = tg.function(shown)
+    for count in (3, 4, 7):
+        x = numbers(range(40), count)
+        found = staged(x, torch.tensor(count)), capsys.readouterr().out
+        assert found == (shown(x, torch.tensor(count)), capsys.readouterr().out)
+
+
 def without(x, n):
     seen = set(x.tolist())
     seen.discard(int(n))
+    return list(seen)
+
+
+def shown_without(x, n):
+    seen = set(x.tolist())
+    seen.discard(int(n))
+    print([seen])
+
+
+def added_to_those_in_each_others_way(x, n):
+    seen = {0, 8}
+    seen.add(int(n))
     return list(seen)
 
 
@@ -74,6 +103,8 @@ def updated(x, n):
         lambda x, n: list(set(set(x.tolist()))),
         updated,
         lambda x, n: list({v / 2 for v in x.tolist()}),
+        shown_without,
+        added_to_those_in_each_others_way,
     ],
 )
 def test_other_orders_are_not_known(f):

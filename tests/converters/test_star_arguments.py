@@ -162,6 +162,37 @@ def test_zip_of_tuples_whose_number_depends_on_data():
         tg.function(columns)(-torch.ones(3))
 
 
+def named(a=0, **rest):
+    return a, rest
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda n: named(a=1, **{"a": n}),
+        lambda n: named(b=n, **{"c": 3}, d=4, **{"d": n}),
+        lambda n: dict(a=1, **{"a": n}),
+        lambda n: print(n, sep="", **{"sep": "-"}),
+        lambda n: (lambda **rest: rest)(q=n, **{"q": 1}),
+    ],
+)
+def test_an_argument_that_is_given_twice_is_an_error_of_the_function_called(f):
+    with pytest.raises(TypeError, match="got multiple values") as plain:
+        f(torch.tensor(1))
+    with pytest.raises(TypeError) as found:
+        tg.function(f)(torch.tensor(1))
+    assert str(found.value).split("\n")[0] == str(plain.value)
+
+
+def test_keywords_beside_dicts():
+    def f(n, d):
+        return named(b=n, **d, c=n + 1, **{"e": 5}), named(*[n], **d, q=1)
+
+    assert tg.function(f)(torch.tensor(1), {"x": 3}) == f(torch.tensor(1), {"x": 3})
+    with pytest.raises(TypeError, match=r"argument after \*\* must be a mapping, not int"):
+        tg.function(lambda n: named(**5))(torch.tensor(1))
+
+
 def test_one_of_several_dicts_as_keyword_arguments():
     class A:
         def __init__(self, x, k=1):

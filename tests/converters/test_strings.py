@@ -47,6 +47,33 @@ def views_of_dicts(x):
     return f"{d.keys()} {d.values()!r:>40}", str(d.items()), "%s" % d.keys(), str(ordered.items())
 
 
+class Boxed:
+    def __init__(self):
+        self.items = []
+
+    def __repr__(self):
+        return f"Boxed{self.items}"
+
+
+@cases((3,), (-3,))
+def containers_that_change_behind_the_text(x):
+    kinds = [{1}, {}, [], collections.deque(), bytearray(b"a"), collections.Counter(), Boxed()]
+    seen, found, items, queue, data, counts, held = kinds
+    text = f"{[x, *kinds]} {(x, [items])}", "{} {}".format(x, {"k": items})
+    print([x, *kinds], {"k": x, "s": seen})
+    seen.add(2)
+    found["k"] = items
+    held.items.append(5)
+    queue.append(6)
+    data.append(98)
+    counts["c"] += 1
+    if x > 0:
+        items.append(7)
+    else:
+        print([x, [items], held])
+    return text, str([x, *kinds])
+
+
 @cases((3,), (-3,))
 def format_specs_of_items(x):
     i = int(x)

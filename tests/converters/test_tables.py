@@ -26,6 +26,14 @@ def counts(x):
 
 
 @cases.tensors(*ROWS)
+def known_names_first(x):
+    found = {"k": 1, "a": 0}
+    for v in x:
+        found[f"n{int(v)}"] = int(v)
+    return found, {"k": 2} | found
+
+
+@cases.tensors(*ROWS)
 def grouped_by_a_chosen_name(x):
     d, g, t = {}, defaultdict(list), {}
     for v in x.tolist():

@@ -59,4 +59,34 @@ def of_sets(x):
     return list(enumerate(s, 1)), list(zip(s, "ab"))  # noqa: B905
 
 
+def shown(v):
+    print("shown", v)
+    return v
+
+
+@cases(*ROWS)
+def of_other_lengths_strictly(x):
+    kept, first, seen = [v for v in x if v > 0], x.new_tensor([1.0, 2.0]), []
+    for arguments in ((x, kept), (kept, x), (kept, first, x), (x, kept, [3, 4])):
+        try:
+            for row in zip(*arguments, strict=True):
+                seen.append(row[0] + row[1])
+        except ValueError as error:
+            print(error, len(seen))
+    for v, w in zip(x, kept, strict=True):
+        seen.append(v + w)
+        if v < 0:
+            break
+    return seen
+
+
+@cases(*ROWS)
+def of_calls_with_effects_beside_fewer_items(x):
+    kept = [v for v in x if v > 0]
+    pairs = [(v, w) for v, w in zip(map(shown, x), kept)]  # noqa: B905
+    for v, (i, w) in zip([1, 2], enumerate(map(shown, x))):  # noqa: B905
+        print(i, v + w)
+    return pairs, list(zip(enumerate(map(shown, x)), [1]))  # noqa: B905
+
+
 test_same = cases.test()

@@ -402,3 +402,81 @@ def test_what_is_used_by_detach_only_has_no_gradient_beside_numbers():
     w = torch.ones_like(X).requires_grad_()
     f(X, w, torch.tensor(2))
     assert w.grad is None
+
+
+def written_behind_a_branch(x, p, n):
+    y = x.detach().clone().requires_grad_()
+    if n > 1:
+        y = p
+    with torch.no_grad():
+        y.mul_(0.5)
+    return y
+
+
+def written_in_a_branch(x, p, n):
+    y = x.detach().clone().requires_grad_()
+    if n > 1:
+        with torch.no_grad():
+            y.copy_(p)
+    else:
+        y = p
+    return y
+
+
+def or_none_that_is_written(x, p, n):
+    y = x.detach().clone().requires_grad_()
+    if n > 1:
+        y = p.detach()
+    with torch.no_grad():
+        y.mul_(0.5)
+    return y
+
+
+def moved_to_and_fro(x, p, n):
+    y, z = x.detach().clone().requires_grad_(), p
+    (y * z).sum().backward()
+    for _ in range(n):
+        y, z = z, y
+    return y
+
+
+def or_none_twice(x, p, n):
+    y = x.detach().clone().requires_grad_()
+    for _ in range(2):
+        if n > 1:
+            y = p.detach()
+        with torch.no_grad():
+            y.mul_(0.5)
+    return y
+
+
+def written_and_moved(x, p, n):
+    y, z = x.detach().clone().requires_grad_(), p
+    for _ in range(n):
+        with torch.no_grad():
+            y.add_(0.1 * y)
+        y, z = z, y
+    return y
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        or_none_twice,
+        written_and_moved,
+        written_behind_a_branch,
+        written_in_a_branch,
+        or_none_that_is_written,
+        moved_to_and_fro,
+    ],
+)
+def test_what_leaves_is_the_leaf_that_it_was(program):
+    converted = tg.function(program)
+    for n in (0, 1, 2):
+        rows = []
+        for f in (program, converted):
+            p = torch.tensor([2.0, 0.5], dtype=D, requires_grad=True)
+            y = f(X, p, torch.tensor(n))
+            rows.append([y.detach(), y is p, y.is_leaf, y.requires_grad, p.detach()])
+        assert rows[0][1:4] == rows[1][1:4]
+        torch.testing.assert_close(rows[0][::4], rows[1][::4])

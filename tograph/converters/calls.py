@@ -44,6 +44,7 @@ from .container_methods import MUTABLE, container_method
 from .context import OPERATORS, Converter, is_docstring
 from .conversion import converted, generator_form, record_writes
 from .generators import CHANNEL, Generator, is_generator_function
+from .keywords import with_keywords
 from .left_alone import leave_alone
 from .registry import (
     BUILTINS,
@@ -111,17 +112,15 @@ class Calls(Converter):
             if node.func.id in _FRAME and not (node.func.id in ("vars", "dir") and node.args):
                 return self.generic_visit(node)
         node = self.generic_visit(node)
-        spread = any(k.arg is None and not isinstance(k.value, gast.Dict) for k in node.keywords)
+        spread = any(k.arg is None for k in node.keywords)
         starred = [a for a in node.args if isinstance(a, gast.Starred)]
         for a in starred:
             a.value = self.expression(f"{OPERATORS}.arguments(items_)", a.value, items_=a.value)
-        operator = "call_spread" if spread else "call_starred" if starred else "call"
+        if spread:
+            return with_keywords(self, node)
+        operator = "call_starred" if starred else "call"
         made = self.expression(f"{OPERATORS}.{operator}(f_)", node, f_=node.func)
         made.args += node.args
-        for keyword in node.keywords:
-            if keyword.arg is None and not isinstance(keyword.value, gast.Dict):
-                text = f"{OPERATORS}.spread(items_)"
-                keyword.value = self.expression(text, keyword.value, items_=keyword.value)
         made.keywords = node.keywords
         return made
 

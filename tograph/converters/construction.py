@@ -107,23 +107,25 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     raised = issubclass(cls, BaseException) and isinstance(cls.__new__, types.BuiltinMethodType)
     plain = cls.__new__ is (base_container(cls) or object).__new__
     simple = plain or raised or is_user_function(cls.__new__)
-    if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
-        cls.__module__ or ""
-    ):
+    written = [f for f in (init, cls.__new__) if is_user_function(f)]
+    if not (simple and is_tracing() and written) or not module_rule(cls.__module__ or ""):
         outside_world.called(cls, args, kwargs)
         reads.passed([a for a in args if hasattr(type(a), "__next__")])
         made = _of_library(cls, args, kwargs)
         gives_items(made)
         return noted(made)
-    if not _is_written(init.__code__) or issubclass(cls, torch.nn.Module):
+    if not all(_is_written(f.__code__) for f in written) or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))
     if raised:  # its arguments are kept before ``__init__`` says otherwise
         made = cls.__new__(cls, *args, **kwargs)
     else:
         made = blank(cls) if plain else call(cls.__new__, cls, *args, **kwargs)
-    if isinstance(made, cls):
+    made = (
+        made if is_user_function(cls.__new__) else noted(made)
+    )  # what a user's gives may have been there before
+    if isinstance(made, cls) and is_user_function(init):
         special_results.initialised(call(init, made, *args, **kwargs))
-    return noted(made)
+    return made
 
 
 def _of_library(cls: type, args, kwargs):

@@ -74,5 +74,6 @@ class group_stmt:
             )
 
     def _handlers(self) -> list[tuple[Any, Any]]:
-        named = () if self.final else self.kinds()
+        """What the clauses take: a class or a tuple of them each, and any group, which may hold one of theirs."""
+        named = () if self.final else (*self.kinds(), BaseExceptionGroup)
         return [(lambda found=found: found, None) for found in named] or [(None, None)]

@@ -335,6 +335,9 @@ class Generator:
             self._running = False
 
 
+Generator.__name__ = "generator"  # in messages of Python
+
+
 def is_generator_function(f: Any) -> bool:
     return (
         isinstance(f, types.FunctionType)

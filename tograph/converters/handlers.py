@@ -85,7 +85,7 @@ def _names_own(wanted: tuple[type, ...]) -> bool:
 
 
 # What ops do not raise when the graph runs: only a ``raise`` that was recorded, or code of the user's.
-_PYTHONS_OWN = (TypeError, AttributeError, ImportError, NameError, KeyError, StopIteration)
+_PYTHONS_OWN = (TypeError, AttributeError, ImportError, NameError, KeyError, StopIteration, BaseExceptionGroup)  # fmt: skip
 
 
 _OF_SIZES = (RuntimeError, IndexError)  # what they raise where sizes do not fit

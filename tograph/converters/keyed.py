@@ -286,6 +286,7 @@ def new_set(*items: Any) -> set:
     if is_tracing() and any(map(is_staged_key, items)):
         table: Any = tables.kind_of(set)()
         call(table.update, items)
+        table.only_added = True
         return table
     return tables.made(set(items))
 

@@ -40,7 +40,7 @@ from .patterns import (
     match_value,
 )
 from .recursion import as_loop, deeper, tail_call
-from .spread import call_spread, spread
+from .spread import call_keywords, call_spread, spread
 from .star_arguments import arguments, call_starred, rest_of
 from .strings import fstring
 from .subscripts import augment, delitem, getitem, setitem, slice_, store
@@ -88,6 +88,7 @@ __all__ = [
     "bit_xor",
     "both",
     "call",
+    "call_keywords",
     "call_spread",
     "call_starred",
     "caught",

@@ -30,10 +30,12 @@ class _OneOf:
 
 def spread(items: Any) -> Any:
     """``**items``"""
+    if is_tracing() and is_union(items):
+        return {f"**{id(items)}": _OneOf(items)}
+    if not hasattr(items, "keys"):
+        raise TypeError(f"argument after ** must be a mapping, not {type(items).__name__}")
     if not is_tracing():
         return items
-    if is_union(items):
-        return {f"**{id(items)}": _OneOf(items)}
     reads.passed((items,))
     if type(items) is dict and not conditional_items.is_unordered(items):
         return {k: _Perhaps(x) if may_miss(x) else x for k, x in items.items()}
@@ -57,9 +59,24 @@ def call_spread(f, /, *args, **kwargs):
     )
 
 
+def call_keywords(f, /, args, *parts):
+    """The same, with keywords in parts: pairs of a name and a value, and of None and what ``spread`` gave."""
+    kwargs: dict[str, Any] = {}
+    for name, x in parts:
+        kwargs = _joined(f, kwargs, x if name is None else {name: x})
+    return call_spread(f, *args, **kwargs)
+
+
 def _joined(f: Any, kwargs: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     for name in more:
         if name in kwargs:
-            called = getattr(f, "__qualname__", type(f).__name__).rpartition(".")[2]
-            raise TypeError(f"{called}() got multiple values for keyword argument {name!r}")
+            raise TypeError(f"{_called(f)} got multiple values for keyword argument {name!r}")
     return {**kwargs, **more}
+
+
+def _called(f: Any) -> str:
+    """A function in errors of Python about its arguments."""
+    name, module = getattr(f, "__qualname__", None), getattr(f, "__module__", None)
+    if name is None:
+        return str(f)
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from ..runtime import control_flow
@@ -18,6 +17,7 @@ from ..runtime.traces.shown import parts_shown, shows_staged
 from ..runtime.values import conditional_items
 from ..runtime.values.dict_views import of_view
 from ..runtime.values.structure import is_union
+from ..runtime.values.tables import StagedSet
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import special_results, text_options
@@ -130,15 +130,14 @@ def outside(value: Any, graph) -> Any:
         return graph.emit("py.dict_view", outside(viewed[0], graph), viewed[1], type=types.OBJECT)
     conditional_items.need_order(value)
     _shows_now(value)
-    if isinstance(value, (dict, set)) and not shows_staged(value):
-        value = copy.copy(value)  # a text shows it as it is now
     return control_flow.outside_value(value, graph)
 
 
 def _shows_now(value: Any) -> None:
     """A text shows what a value holds while tracing: where it holds something else, a call is traced anew.
 
-    Of an object that holds staged values, the text is made of its fields when the graph runs.
+    Of an object that holds staged values, the text is made of its fields when the graph runs. That of a set has its items in the order of
+    Python, which is that of a set to which they came one after the other.
     """
     waiting, seen = [value], set()
     while waiting:
@@ -146,6 +145,8 @@ def _shows_now(value: Any) -> None:
         if id(x) in seen or not (isinstance(x, _CONTAINERS) or not shows_staged(x)):
             continue
         seen.add(id(x))
+        if isinstance(x, StagedSet) and not x.only_added:
+            x.in_order()
         reads.passed((x,))
         waiting += parts_shown(x)
 

@@ -78,8 +78,6 @@ class Subscripts(Converter):
 
     def visit_Dict(self, node):
         node = self.generic_visit(node)
-        if node.keys and all(map(_is_text, node.keys)):
-            return node
         parts = [
             gast.Tuple([v] if k is None else [k, v], gast.Load())
             for k, v in zip(node.keys, node.values)
@@ -146,10 +144,6 @@ class Subscripts(Converter):
             else:
                 out.append(gast.copy_location(gast.Delete([target]), node))
         return out
-
-
-def _is_text(key) -> bool:
-    return isinstance(key, gast.Constant) and isinstance(key.value, str)
 
 
 def getitem(x, key):
@@ -315,6 +309,8 @@ def delitem(x, key) -> None:
     if isinstance(x, (dict, list, deque, bytearray)) and journal.active():
         shrinks(x)
         journal.record(locations.contents(x))
+    if isinstance(x, StagedList) and x.handle is None and not x and is_staged(key):
+        raise IndexError("list assignment index out of range")
     if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
         at, n = as_place(key), x.length()

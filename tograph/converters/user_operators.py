@@ -324,6 +324,7 @@ def holds_staged(x: Any) -> bool:
     return any(
         is_staged(i)
         or is_union(i)
+        or isinstance(i, StagedString)
         or defines_operators(type(i))
         or (isinstance(i, (list, tuple, dict)) and holds_staged(i))
         for i in items

@@ -4,86 +4,35 @@ What a stream is given while it captures becomes a node of a graph, with what it
 nodes run their bodies as the driver does: by the value of their handle, which the setter kernels write. Node functions have the
 signatures of the bindings of CUDA 12 or of CUDA 13.
 
-Nodes wait for what their stream has captured, and for events; a replay runs them in any order that keeps to that, another one each time.
+What a real driver refuses is an error: see ``fake_graphs`` too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import random
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from tests.runtime.gpu.fake_graphs import (
+    CONDITIONAL,
+    KERNEL,
+    MEMCPY,
+    CUDAGraph,
+    Event,
+    Graph,
+    Stream,
+)
 from tests.runtime.kernels.cubins import parameter_sizes
 from tograph.runtime.gpu import capture, fused_code, planner, program
 from tograph.runtime.gpu.plan import Copy, Run
 from tograph.runtime.kernels import device, driver, images, recording, setter
 from tograph.runtime.kernels.triton_text import ERROR
 
-KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
 ELF = b"\x7fELF"  # of a Triton kernel; the setters are text
-
-
-class Graph:
-    """``nodes``: (kind, action, the numbers of the nodes before it). ``parameters``: of the kernels and copies, addresses."""
-
-    numbered: weakref.WeakValueDictionary[int, Graph] = weakref.WeakValueDictionary()
-
-    def __init__(self) -> None:
-        self.parameters: dict[int, list[int]] = {}
-        self.kept: list[Any] = []
-        self.nodes: list[tuple[str, Callable[[], None], set[int]]] = []
-        self.random = random.Random(0)
-        Graph.numbered[int(self)] = self
-
-    def __int__(self) -> int:
-        return id(self)
-
-    def run(self) -> None:
-        waiting = dict(enumerate(self.nodes))
-        while waiting:
-            ready = [i for i, node in waiting.items() if waiting.keys().isdisjoint(node[2])]
-            waiting.pop(i := self.random.choice(ready))
-            self.nodes[i][1]()
-
-    def behind(self, ends: set[int]) -> set[int]:
-        """Nodes, and all that come before them."""
-        return ends | {j for i in ends for j in self.behind(self.nodes[i][2])}
-
-
-class Stream:
-    count = 0
-
-    def __init__(self, device: Any = None):
-        Stream.count += 1
-        self.cuda_stream = Stream.count
-
-    @staticmethod
-    def external(number: int, device: Any = None) -> Stream:
-        made = Stream.__new__(Stream)
-        made.cuda_stream = number
-        return made
-
-    def wait_stream(self, other: Stream) -> None: ...
-
-    def wait_event(self, event: Event) -> None:
-        if event.graph is None:
-            return
-        assert event.cuda.capturing.setdefault(self.cuda_stream, event.graph) is event.graph
-        event.cuda.tails.setdefault(self.cuda_stream, set()).update(event.tails)
-
-
-class Event:
-    cuda: Cuda
-
-    def record(self, stream: Stream) -> None:
-        self.graph = self.cuda.capturing.get(stream.cuda_stream)
-        self.tails = set(self.cuda.tails.get(stream.cuda_stream, ()))
 
 
 class Status(int):
@@ -108,7 +57,6 @@ class Cuda:
         self.calls: list[str] = []
         self.capturing: dict[int, Graph] = {}
         self.tails: dict[int, set[int]] = {}  # what the next node of a stream comes after
-        self.handles: list[int] = []
         self.owners: list[Graph] = []  # of the handles: the graph that each was made for
         self.nodes: set[int] = set()  # the handles that a node has
         self.current = [Stream()]
@@ -142,7 +90,7 @@ class Cuda:
 
     def cuGraphLaunch(self, instance, stream):
         assert not self.capturing
-        instance.run()
+        instance.launch()
         return OK
 
     def cuDriverGetVersion(self):
@@ -201,20 +149,21 @@ class Cuda:
         """What the PTX of ``setter`` does."""
         if name == setter.SET_INDEX:
             index = ctypes.c_uint64.from_address(cell).value
-            self.handles[handle] = min(index, third)
+            self.owners[handle].handles[handle] = min(index, third)
             return
         truth = bool(ctypes.c_uint8.from_address(cell).value) != (name == setter.INVERTED)
         failed = third and ctypes.c_int32.from_address(third).value
-        self.handles[handle] = int(truth and not failed)
+        self.owners[handle].handles[handle] = int(truth and not failed)
 
     # ---- graphs
 
     def cuGraphConditionalHandleCreate(self, graph, context, value, flags):
         assert isinstance(graph, Graph) and context is CONTEXT
         assert (value, flags) == (0, 0)  # set by a kernel ahead of the node
-        self.handles.append(value)
+        assert graph in self.capturing.values()
         self.owners.append(graph)
-        return (*OK, len(self.handles) - 1)
+        graph.handles[len(self.owners) - 1] = None
+        return (*OK, len(self.owners) - 1)
 
     def cuStreamGetCaptureInfo(self, stream):
         graph = self.capturing.get(stream)
@@ -226,8 +175,8 @@ class Cuda:
         *edges, count, params = rest
         assert len(edges) == self.edges and count == len(before)
         given = params.conditional
-        given.phGraph_out = [Graph() for _ in range(given.size)]
-        action = lambda: self._conditional(given.type, given.handle, given.phGraph_out)  # noqa: E731
+        given.phGraph_out = [Graph(graph) for _ in range(given.size)]
+        action = lambda: graph.conditional(given.type, given.handle, given.phGraph_out)  # noqa: E731
         assert all(g is graph for g, _ in before)
         assert self.owners[given.handle] is graph and given.handle not in self.nodes
         assert given.size == 1 or given.type == "SWITCH"
@@ -235,24 +184,16 @@ class Cuda:
         graph.nodes.append((CONDITIONAL, action, {i for _, i in before}))
         return (*OK, (graph, len(graph.nodes) - 1))
 
-    def _conditional(self, kind: str, handle: int, bodies: list[Graph]) -> None:
-        if kind == "WHILE":
-            while self.handles[handle]:
-                bodies[0].run()
-        elif kind == "IF":
-            if self.handles[handle]:
-                bodies[0].run()
-        elif self.handles[handle] < len(bodies):
-            bodies[self.handles[handle]].run()
-
     def cuStreamUpdateCaptureDependencies(self, stream, nodes, *rest):
         *edges, count, _ = rest
         assert len(edges) == self.edges and count == 1 == len(nodes)
+        assert all(graph is self.capturing[stream] for graph, _ in nodes)
         self.tails[stream] = {i for _, i in nodes}
         return OK
 
     def cuStreamBeginCaptureToGraph(self, stream, graph, before, data, count, mode):
         assert stream not in self.capturing and count == 0
+        assert graph.around in self.capturing.values() and not graph.nodes
         self.capturing[stream] = graph
         return OK
 
@@ -344,10 +285,15 @@ class Cuda:
     def begin(self, made: CUDAGraph, pool: Any, mode: str) -> None:
         assert mode == "relaxed" and pool is not None and self.pools
         stream = self.current[-1]
+        assert stream is not self.current[0], "a capture on the default stream"
+        assert stream.cuda_stream not in self.capturing
         made.root = self.capturing[stream.cuda_stream] = Graph()
         made.stream, self.underway = stream, {*self.underway, pool}
-        made.first = len(self.handles)
+        made.first = len(self.owners)
         made.held = pool
+
+    def synchronize(self, device: Any = None) -> None:
+        assert not self.capturing, "a wait for the whole device ends a capture"
 
     def end(self, made: CUDAGraph) -> None:
         assert made.stream is self.current[-1]
@@ -356,7 +302,7 @@ class Cuda:
             raise RuntimeError(UNJOINED.name)
         self.underway = self.underway - {made.held}
         # "Handles not associated with a conditional node may cause graph instantiation to fail."
-        assert self.nodes.issuperset(range(made.first, len(self.handles)))
+        assert self.nodes.issuperset(range(made.first, len(self.owners)))
 
     @contextlib.contextmanager
     def pool(self, pool: Any):
@@ -376,28 +322,9 @@ class Cuda:
         self.underway = self.underway - {pool}
 
 
-class CUDAGraph:
-    """torch's."""
-
-    cuda: Cuda
-
-    def __init__(self, keep_graph: bool = False):
-        self.keep_graph = keep_graph
-
-    def capture_begin(self, pool: Any, capture_error_mode: str) -> None:
-        self.cuda.begin(self, pool, capture_error_mode)
-
-    def capture_end(self) -> None:
-        self.cuda.end(self)
-
-    def replay(self) -> None:
-        self.root.run()
-
-    def instantiate(self) -> None:
-        assert self.keep_graph
-
-    def raw_cuda_graph_exec(self) -> Graph:
-        return self.root
+def startable(source: Any) -> None:
+    """Whether a grid and its blocks are of sizes that a device takes."""
+    assert 0 <= source.programs < 1 << 31 and 0 < 32 * source.warps <= 1024, source.name
 
 
 def parameters(step: Any) -> list[Any]:
@@ -440,6 +367,8 @@ def settings(cuda: Cuda) -> type:
             self.step = step
 
         def start(self, given, handles, stream):
+            startable(self.step.source)
+            assert self.step.source.programs == 1, "each program would set the handle"
             cuda.add(stream, KERNEL, lambda: self._run(given, handles))
 
         def _run(self, given, handles):
@@ -477,6 +406,7 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
             self.memory.of = now
 
         def _run(self, step):
+            startable(step.source)
             self._leaf(step, super()._run, KERNEL)
 
         def _call(self, step):
@@ -485,6 +415,7 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
         def _copy(self, step):
             self._leaf(step, super()._copy, MEMCPY)
 
+    monkeypatch.setattr(Stream, "cuda", cuda, raising=False)
     monkeypatch.setattr(images, "architecture", lambda index: "sm_90")
     monkeypatch.setattr(fused_code, "image", lambda *_: (b"", 0, 1))
     monkeypatch.setattr(fused_code, "Kernel", settings(cuda))
@@ -495,7 +426,7 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     for name, value in {
         "is_available": lambda: True, "is_current_stream_capturing": lambda: False, "Stream": Stream, "ExternalStream": Stream.external, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
         "MemPool": object, "use_mem_pool": cuda.pool, "graph_pool_handle": object,
-        "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda device=None: None,
+        "Event": Event, "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": cuda.synchronize,
         "device": lambda device: contextlib.nullcontext(),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)

@@ -24,16 +24,18 @@ from tograph.runtime.kernels import device
 class Generator:
     """In the place of torch's generator of a device."""
 
-    def __init__(self) -> None:
-        self.seed, self.offset = 1234, 0
+    def __init__(self, cuda: Cuda) -> None:
+        self.cuda, self.seed, self.offset = cuda, 1234, 0
 
     def initial_seed(self) -> int:
         return self.seed
 
     def get_offset(self) -> int:
+        assert not self.cuda.capturing
         return self.offset
 
     def set_offset(self, offset: int) -> None:
+        assert not self.cuda.capturing and offset % 4 == 0
         self.offset = offset
 
 
@@ -59,7 +61,7 @@ def simulate(monkeypatch: Any, whole: bool = True, version: int = 13000) -> Simu
     """Put the device in the place of a GPU. ``whole``: loops that fit become kernels; ``version``: of the driver."""
     made = Simulated(Cuda(version))
     install(monkeypatch, made.cuda)
-    monkeypatch.setattr(torch.cuda, "default_generators", [Generator()])
+    monkeypatch.setattr(torch.cuda, "default_generators", [Generator(made.cuda)])
     monkeypatch.setattr(device, "launch", launch)
     plan = planner.plan
 
@@ -76,7 +78,7 @@ def simulate(monkeypatch: Any, whole: bool = True, version: int = 13000) -> Simu
 
     def compile(self: Any) -> None:
         try:
-            self._native = program.Program(retarget(self.graph, "cuda:0"))
+            self._native = program.Program(retarget(self.graph, "cuda:0"), self._leaving.visible)
             self.level, self.reason = "device", "; ".join(self._native.notes)
         except program.Unsupported as why:
             self.reason = str(why)

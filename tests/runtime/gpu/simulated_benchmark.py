@@ -24,10 +24,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.runtime.gpu.fake_driver import Graph
+from tests.runtime.gpu.fake_graphs import Graph
 from tests.runtime.gpu.simulated import Simulated, launch, simulate
 from tograph.bench import programs, workloads
-from tograph.runtime.gpu import draws, planner
+from tograph.runtime.gpu import draws, hazards, planner
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device, driver, images, triton_jit, tuning
@@ -58,6 +58,21 @@ def small() -> dict[str, Any]:
     return given
 
 
+def smaller(module: Any) -> Any:
+    """A sample that the interpreter gets through in seconds: with a few steps of training, on less data."""
+    if hasattr(module, "STEPS"):
+        module.STEPS = 2
+    if (cut := SMALLER.get(module.__name__)) is not None:
+        module.example_inputs = functools.partial(cut, *module.example_inputs())
+    return module
+
+
+SMALLER: dict[str, Any] = {
+    "language_model": lambda weights, lines, lengths, steps: (weights, lines[:4, :3], torch.tensor([4, 3, 2]), torch.tensor(2)),
+    "reinforce": lambda policy, noise: (policy, noise[:2, :4]),
+}  # fmt: skip
+
+
 def formula(q: Any, k: Any, v: Any, **given: Any) -> Any:
     """Attention as it is recorded on a GPU."""
     return torch.ops.aten._scaled_dot_product_attention_math(q, k, v, **given)[0]
@@ -79,12 +94,18 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     made = simulate(monkeypatch)
     gpu = importlib.import_module("gpu")
-    monkeypatch.setattr(gpu.gpu_sections, "TRIPS", (2, 4))
-    monkeypatch.setattr(gpu.gpu_sections, "SIDE", 64)
-    monkeypatch.setattr(gpu.gpu_sections, "ACTIVITIES", [torch.profiler.ProfilerActivity.CPU])
-    assumptions = importlib.import_module("gpu_assumptions")
-    for name, value in {"SIZES": ((1002,), (5,), (7, 100)), "PRINTS": 700, "LONG": (32, 3)}.items():
-        monkeypatch.setattr(assumptions, name, value)
+    monkeypatch.setattr(sys.modules["gpu_measures"], "TRIPS", (2, 4))
+    monkeypatch.setattr(
+        sys.modules["gpu_correctness"], "CALLS", 4
+    )  # the fourth one reads inputs where they are
+    monkeypatch.setattr(sys.modules["gpu_correctness"], "reference", lambda make, cpu: make(cpu, plain=True))  # all else is on the device  # fmt: skip
+    monkeypatch.setattr(sys.modules["gpu_measures"], "SIDE", 64)
+    monkeypatch.setattr(
+        sys.modules["gpu_measures"], "ACTIVITIES", [torch.profiler.ProfilerActivity.CPU]
+    )
+    monkeypatch.setattr(sys.modules["gpu_correctness"], "sample", lambda path, load=sys.modules["gpu_correctness"].sample: smaller(load(path)))  # fmt: skip
+    for place, name, value in (("gpu_draws", "SIZES", ((1002,), (5,), (7, 100))), ("gpu_nodes", "SIDE", 64), ("gpu_calls", "PRINTS", 700), ("gpu_calls", "LONG", (32, 3))):  # fmt: skip
+        monkeypatch.setattr(sys.modules[place], name, value)
     monkeypatch.setattr(
         torch.nn.functional, "scaled_dot_product_attention", formula
     )  # torch has one kernel for it on a CPU
@@ -96,13 +117,13 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
         (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
         (torch.cuda, "get_device_capability", lambda device=None: (9, 0)), (torch.cuda, "is_current_stream_capturing", lambda: False),
         (torch.cuda, "set_sync_debug_mode", lambda mode: None), (torch.cuda, "graph", recorded),
-        (draws, "blocks", lambda device: 512),
+        (draws, "blocks", lambda device: 512), (hazards, "LEAST", 0.0),
     ):  # fmt: skip
         monkeypatch.setattr(place, name, value)
     plan = planner.plan
     monkeypatch.setattr(planner, "plan", lambda graph, *rest, **kw: plan(retarget(graph, "cuda:0"), **dict(zip(("whole",), rest)), **kw))  # fmt: skip
     before = Chunked.__init__
-    monkeypatch.setattr(Chunked, "__init__", lambda self, plan, where=None, **kw: before(self, plan, "cpu", **kw))  # fmt: skip
+    monkeypatch.setattr(Chunked, "__init__", lambda self, plan, where=None, **kw: before(self, plan, "cpu", **{"chunk": 2, **kw}))  # fmt: skip
     return gpu, made
 
 
@@ -110,7 +131,7 @@ class Bench:
     """``gpu_bench.Bench`` of the device; one call is enough for a time."""
 
     def __new__(cls, gpu: Any, row: Any) -> Any:
-        made = gpu.gpu_sections.Bench("cpu", row)
+        made = sys.modules["gpu_bench"].Bench("cpu", row)
         made.gpu = True
         made.latency = made.throughput = functools.partial(_once, made)
         return made
@@ -159,7 +180,7 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         gpu, made = prepare(monkeypatch)
         if options.cases:
-            monkeypatch.setattr(gpu.gpu_sections, "CASES", [options.cases])
+            monkeypatch.setattr(sys.modules["gpu_correctness"], "CASES", [options.cases])
         for name in options.sections or gpu.gpu_sections.SECTIONS:
             section(gpu, name, lambda section=name, **fields: print(section, fields, flush=True), options.parts, options.seconds)  # fmt: skip
         for level in made.levels:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, plan_on_cpu
+from tests.runtime.gpu.fake_driver import plan_on_cpu
+from tests.runtime.gpu.fake_graphs import Graph
 from tests.runtime.kernels.loop_programs import halve
 from tograph import cli, disk
 from tograph.runtime.execution import scheduler
@@ -169,7 +170,7 @@ def test_too_little_memory_for_one_call_is_that_calls_error(cuda, monkeypatch):
 
 
 def test_a_probe_with_a_wrong_answer_means_chunks(cuda, monkeypatch):
-    monkeypatch.setattr(Cuda, "_conditional", lambda self, kind, handle, bodies: None)
+    monkeypatch.setattr(Graph, "conditional", lambda self, kind, handle, bodies: None)
     runner, seen = compiled(halve, X)
     assert runner.native.tier == 2 and len(seen) == 1
     assert "a WHILE node gave [0, 0, 0] for [15, 0, 6]" in runner.reason

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, Graph, install
+from tests.runtime.gpu.fake_driver import Cuda, install
+from tests.runtime.gpu.fake_graphs import Graph
 from tests.runtime.kernels.loop_programs import divide, halve, nested
 from tograph.runtime.execution import scheduler
 from tograph.runtime.gpu import capture, planner, pointers, program

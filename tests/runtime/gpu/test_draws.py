@@ -464,3 +464,13 @@ def test_samples_in_a_plan(generator):
 def test_other_draws_stay_on_the_host(fn):
     with pytest.raises(Unsupported, match=r"test_draws.py:\d+: .*draws random numbers"):
         plan_of(lambda x: fn(x) + 0, torch.full((3,), 0.5))
+
+
+@pytest.mark.parametrize("fn, most", [(torch.rand_like, 4), (lambda x: torch.randint_like(x, 9, dtype=torch.int64), 8)])  # fmt: skip
+def test_torch_draws_more_than_two_gigabytes_in_several_goes(fn, most):
+    sizes = ((1 << 31) - 8) // most, (1 << 31) // most
+    specs = [tg.TensorSpec([n], torch.float32, device="cuda:0") for n in sizes]
+    graphs = [tg.function(lambda x: fn(x)).get_concrete_function(spec).value_graph for spec in specs]  # fmt: skip
+    assert planner.plan(graphs[0]).generator is not None
+    with pytest.raises(Unsupported, match="draws more than 2 GiB of random numbers"):
+        planner.plan(graphs[1])

@@ -123,6 +123,30 @@ def test_a_start_packs_addresses_and_handles(monkeypatch):
         kernel.start(given | {"error": given["x"]}, {f"handle{i}": i for i in range(3)}, 5)
 
 
+@pytest.mark.parametrize("refused", ["made", "finished"])
+def test_a_driver_that_refuses_machine_code_is_given_the_text(refused, monkeypatch):
+    """When the module is loaded, or, by a lazy one, when the kernel is."""
+    tried = []
+
+    class Function:
+        def __init__(self, image, name, shared):
+            tried.append(image)
+            self._refuse("made")
+
+        def finish(self):
+            self._refuse("finished")
+
+        def _refuse(self, when):
+            if tried[-1] == b"code" and when == refused:
+                raise driver.DriverError("CUDA driver: CUDA_ERROR_INVALID_IMAGE")
+
+    monkeypatch.setattr(driver, "Function", Function)
+    monkeypatch.setattr(images, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(fused_code, "image", lambda *_: ((b"code", b"text"), 0, 4))
+    fused_code.Kernel(setting(), {"x": torch.zeros(256), "go": torch.zeros(1, dtype=torch.bool), "at": torch.zeros(1, dtype=torch.int64), "error": torch.zeros(1, dtype=torch.int32)})  # fmt: skip
+    assert tried == [b"code", b"text"]
+
+
 # ---- what the instructions do
 
 

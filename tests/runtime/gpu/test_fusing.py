@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.gpu.fake_graphs import Graph
 from tests.runtime.kernels.loop_programs import divide, halve, nested
 from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.gpu.coalescing import coalesced
@@ -196,7 +197,10 @@ def test_a_kernel_that_sets_nothing_is_found_without_a_loop_that_never_ends(cuda
 
     monkeypatch.setattr(fused_code.Kernel, "_run", without)
     monkeypatch.setattr(cuda, "_set", by_setter)
-    assert capture.fuses("cuda:0").startswith("a WHILE node gave [0, 0, 0]")
+    for undefined, found in ((0, [0, 0, 0]), (1, [5, 0, 3])):
+        monkeypatch.setattr(Graph, "undefined", undefined)
+        capture.fuses.cache_clear()
+        assert capture.fuses("cuda:0").startswith(f"a WHILE node gave {found}")
 
 
 def test_a_guard_is_a_step_of_each_loop():

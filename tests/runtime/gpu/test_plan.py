@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tograph as tg
 from tests.runtime.kernels.loop_programs import divide, halve_each, one_slow
@@ -16,7 +17,7 @@ from tograph.runtime.graph import interp
 from tograph.runtime.graph.ir import Value
 from tograph.runtime.graph.types import TensorType
 from tograph.runtime.kernels import split_rows, triton_jit, triton_loops
-from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.kernels.loop_ir import ASSERTED, Unsupported
 from tograph.runtime.kernels.loop_numbers import FULL
 
 pytest.importorskip("triton")
@@ -403,3 +404,22 @@ def test_the_check_finds_what_is_forbidden():
     problems = check(made)
     assert any("does not set its handle" in p for p in problems)
     assert sum("no memory" in p for p in problems) == 3
+
+
+def pixels(x, target):
+    x = x.detach().requires_grad_()
+    loss = F.cross_entropy(x, target, ignore_index=1)
+    return loss.detach(), torch.autograd.grad(loss, x)[0]
+
+
+def test_losses_over_images_are_kernels_and_assert_nothing():
+    x, target = torch.randn(2, 3, 4, 5), torch.arange(40).reshape(2, 4, 5) % 3
+    graph = tg.function(pixels).get_concrete_function(x, target).value_graph
+    plan = planner.plan(retarget(graph, "cuda:0"))
+    assert {*plan.nodes()} == {"kernel"} and plan.asserted is not None
+    runner = Stepwise(plan, "cpu")
+    for got, want in zip(runner.run(x, target), pixels(x, target), strict=True):
+        torch.testing.assert_close(got, want)
+    with pytest.raises(Failed) as failed:
+        runner.run(x, target + 1)
+    assert failed.value.code == ASSERTED

@@ -1,8 +1,11 @@
 """How often the host waits for the device in a call of each workload, once its inputs are known."""
 
+import importlib
+
 import pytest
 import torch
 
+import tograph as tg
 from tests.runtime.gpu import simulated_benchmark
 from tograph.bench import workloads
 from tograph.runtime.gpu.block import Block
@@ -25,9 +28,8 @@ def test_calls_of_workloads_do_not_wait(key, monkeypatch):
         return found
 
     monkeypatch.setattr(Block, "fetch", fetched)
-    call = gpu.gpu_sections.prepared(
-        workloads.WORKLOADS[key], gpu.gpu_sections.tg.function, torch.device("cpu")
-    )
+    prepared = importlib.import_module("gpu_bench").prepared
+    call = prepared(workloads.WORKLOADS[key], tg.function, torch.device("cpu"))
     for _ in range(2):
         call()
     seen.clear()

@@ -34,7 +34,12 @@ def test_value_and_gradient(f, dtype):
     for _ in range(3):
         torch.testing.assert_close(run(x, g), step(x, g), rtol=near[0], atol=near[1])
     program = run.concrete_functions[-1].scheduled
-    assert program.level == "native" and not program.native.low.asked
+    asked = {
+        c.node.op for c in program.native.low.asked
+    }  # of halves, torch rounds the steps of a logit
+    assert program.level == "native" and asked <= (
+        {"aten.logit.default"} if dtype == torch.bfloat16 else set()
+    )
 
 
 def test_the_slope_of_a_prelu():

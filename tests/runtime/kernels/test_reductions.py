@@ -42,8 +42,10 @@ def cases(op, x):  # noqa: C901
         weight = torch.linspace(-1, 2, x.shape[-1]).to(x.dtype)
         return [((x, [x.shape[-1]], None, None, 1e-5), {}), ((x, [x.shape[-1]], weight, weight * 2, 1e-5), {}),
                 ((x, list(x.shape[1:]), None, None, 1e-5), {})]  # fmt: skip
-    if base == "mse_loss":
+    if base in ("mse_loss", "soft_margin_loss"):
         return [((x, y, r), {}) for r in (0, 1, 2)]
+    if base == "binary_cross_entropy_with_logits":
+        return [((x, y, w, p, r), {}) for r in (0, 1, 2) for w, p in ((None, None), (y, x * x))]
     if base in ("smooth_l1_loss", "huber_loss"):
         return [((x, y, r, n), {}) for r in (0, 1, 2) for n in (1.0, 0.3)]
     if base == "nll_loss_forward":

@@ -137,12 +137,13 @@ def test_of_a_row_of_several_dims_one_is_cut(shape, parts, start, monkeypatch):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     graph = op_graph([("aten.sum.dim_IntList", (x, [0, 2]), {}), ("aten.amax.default", (x, [0, 2]), {})], [x])  # fmt: skip
     loops, outputs = loops_of(graph, [x])
-    made = split(loops)
+    made, even = split(loops), split(loops, 5, first=True, equal=True)
     assert made.partial.outer[-1].size == parts and len(made.partial.row) == 2
-    after = folded(made, {"p0": flat(x)} | {f"o{i}": flat(o) for i, o in enumerate(outputs)}, start)
-    for i, want in enumerate(interp.run(graph, [x])):
-        torch.testing.assert_close(after[f"o{i}"].reshape(want.shape), want)
-    assert split(loops, 5, True, True) is None
+    assert even.partial.outer[0].size == 5 and len(even.partial.row) == 2
+    for found in (made, even):
+        after = folded(found, {"p0": flat(x)} | {f"o{i}": flat(o) for i, o in enumerate(outputs)}, start)  # fmt: skip
+        for i, want in enumerate(interp.run(graph, [x])):
+            torch.testing.assert_close(after[f"o{i}"].reshape(want.shape), want)
 
 
 def test_what_is_not_split():

@@ -122,6 +122,41 @@ def test_losses_over_classes(size, dtype, weighted, reduction):
         f(x, target, weight)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (1, 17, 3, 1), (3, 2, 40), (2, 4, 3, 2, 5)])
+def test_losses_over_classes_of_images(size, dtype, weighted, reduction):
+    def step(x, target, weight):
+        x = x.detach().requires_grad_()
+        loss = F.cross_entropy(x * 2, target, weight if weighted else None, reduction=reduction)
+        return loss.detach(), torch.autograd.grad((loss * loss).sum(), x)[0]
+
+    x, weight = torch.randn(size, dtype=dtype), torch.rand(size[1], dtype=dtype)
+    target = torch.randint(0, size[1], (size[0], *size[2:]))
+    target[0, 0] = -100
+    f = tg.function(step)
+    for got, want in zip(native(f, x, target, weight), step(x, target, weight), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        assert got.stride() == want.stride()
+    target.view(-1)[-1] = size[1]
+    with pytest.raises(IndexError, match=f"Target {size[1]} is out of bounds"):
+        f(x, target, weight)
+
+
+@pytest.mark.parametrize("change", [lambda x, t, w: (x, t[:, :3], w), lambda x, t, w: (x, t, w[:2]), lambda x, t, w: (x, t.int(), w), lambda x, t, w: (x, t, w.double())])  # fmt: skip
+def test_what_a_loss_over_images_is_not_given(change):
+    def loss(x, target, weight):
+        return F.nll_loss(x, target, weight)
+
+    given = change(torch.randn(2, 3, 4, 5), torch.randint(0, 3, (2, 4, 5)), torch.rand(3))
+    with pytest.raises(RuntimeError) as want:
+        loss(*given)
+    with pytest.raises(RuntimeError) as got:
+        tg.function(loss)(*given)
+    assert str(want.value) in str(got.value)
+
+
 def test_all_classes_ignored():
     def loss(x, target):
         return F.nll_loss(x, target, ignore_index=3)

@@ -124,3 +124,25 @@ def test_a_fold_that_takes_a_number_of_the_run():
     x = torch.randn(4, 6)
     for n in (2, 3, 1, 2):
         torch.testing.assert_close(f(x, torch.tensor(n)), x.norm(n) + x.norm(n, 1).sum())
+
+
+@pytest.mark.parametrize("shape", [(300, 1001), (3, 130, 257), (257, 1024)], ids=str)
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x[..., 1:] - x[..., :-1]).abs().sum(),
+        lambda x: (x[:, 1:] * x[:, :-1]).mean(),
+        lambda x: ((x - x[:1]) ** 2).mean(),
+        lambda x: (x - torch.arange(float(x.shape[-1]))).amax(),
+    ],
+)
+def test_parts_of_tensors_are_folded_where_they_lie(f, shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    _, nests = native(lambda x: (f(x),), x)
+    assert not writes_all(nests, x[..., 1:, 1:])
+
+
+def test_columns_of_a_view_are_computed_before_they_are_folded():
+    x = torch.randn(300, 1000, generator=torch.Generator().manual_seed(0))
+    _, nests = native(lambda x: ((x[:, ::2] * 2).sum(), (x.t() * 3).mean()), x)
+    assert writes_all(nests, x[:, ::2])

@@ -72,8 +72,7 @@ def _one_hot(x, num_classes=-1):
         num_classes = x.max().item() + 1
     elif (x >= num_classes).any():
         raise RuntimeError("Class values must be smaller than num_classes.")
-    out = torch.zeros((*x.shape, num_classes), dtype=torch.int64, device=x.device)
-    return out.scatter(-1, x.unsqueeze(-1), 1)
+    return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).long()
 
 
 @handles(F.one_hot)

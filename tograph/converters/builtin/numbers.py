@@ -114,12 +114,24 @@ def ord_(c):
 @unless_staged(divmod)
 def divmod_(a, b):
     a, b = own(a), own(b)
-    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):  # torch has no ``__divmod__``
+    if isinstance(a, _NO_NUMBERS) or isinstance(b, _NO_NUMBERS):
         kinds = [_kind_name(x) for x in (a, b)]
         raise TypeError("unsupported operand type(s) for divmod(): {!r} and {!r}".format(*kinds))
     if (zero := _zero_division(a, b)) is not None:
         require(b != 0, ZeroDivisionError(zero))
     return a // b, a % b
+
+
+_NO_NUMBERS = (
+    torch.Tensor,
+    str,
+    StagedString,
+    list,
+    tuple,
+    dict,
+    set,
+    type(None),
+)  # without ``__divmod__``
 
 
 def _kind_name(x) -> str:

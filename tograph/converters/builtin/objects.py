@@ -24,6 +24,7 @@ from ...runtime.values.structure import is_union
 from .. import attribute_writes, attributes, standard, union
 from ..call_rules import DECIDING
 from ..calls import call
+from ..construction import noted
 from ..iterables import (
     StagedRange,
 )
@@ -131,6 +132,11 @@ def type_(x, *rest, **kwargs):
         return StagedClass(x)
     # A size that torch made stays torch.SymInt: ``type(n) is int`` asks whether a size is static.
     return type(x) if type(x) is torch.SymInt else _kind_of(x) or type(x)
+
+
+@handles(object.__new__)
+def new_(cls, /, *args, **kwargs):
+    return noted(object.__new__(cls, *args, **kwargs))
 
 
 @handles(dataclasses.replace)

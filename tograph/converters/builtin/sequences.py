@@ -29,7 +29,6 @@ from ..consumers import gathered
 from ..for_stmt import for_stmt
 from ..generators import Generator
 from ..growing_lists import in_order, is_growing
-from ..if_stmt import if_stmt
 from ..iter_call import iterator_of
 from ..iterables import (
     Enumerated,
@@ -53,7 +52,7 @@ from ..tensor_index import as_place
 from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
 from .forms import unless_staged
 from .reductions import tensor0
-from .zipping import listed, with_generator
+from .zipping import listed, with_generator, zipped
 
 
 @handles(len)
@@ -133,23 +132,13 @@ def zip_(*iterables, strict=False):
         if strict:
             return advancing(zip(*iterables, strict=True))
         return over(iterables, lambda i, *items: items, lambda: zip(*iterables))
-    if strict:
-        lengths = [s.length() for s in sources]
-        for i, n in enumerate(lengths[1:], 1):
-            for which, differs in (("shorter", n < lengths[0]), ("longer", n > lengths[0])):
-                if_stmt(differs, lambda i=i, w=which: _different_lengths(i, w), None, ())
-    return Zipped(sources)
+    return zipped(sources, strict)
 
 
 def _items_of(x: Any) -> Any:
     """What Python can go over: the items of a staged sequence of known length one by one."""
     source = staged_source(x)
     return steady(x) if source is None else iter(source)
-
-
-def _different_lengths(i, which):
-    others = "argument 1" if i == 1 else f"arguments 1-{i}"
-    raise ValueError(f"zip() argument {i + 1} is {which} than {others}")
 
 
 @handles(map)

@@ -15,7 +15,7 @@ from ..call_rules import DECIDING
 from ..calls import call
 from ..consumers import gathered
 from ..generators import Generator
-from ..iterables import Indexed, staged_source
+from ..iterables import Enumerated, Indexed, Mapped, StagedSequence, Zipped, staged_source
 from ..iterators import Counting
 from ..members import Listing
 from ..one_by_one import has_item, item_at, source_of
@@ -41,20 +41,57 @@ def _singles(items):
 
 def _joined(rows, items, strict, number):
     """Rows, each with the next of ``items`` behind it; ``number``: of the argument that gives these."""
-    before = "argument 1" if number == 2 else f"arguments 1-{number - 1}"
     at = 0
     for row in rows:
         if not has_item(items, at):
             if strict:
-                raise ValueError(f"zip() argument {number} is shorter than {before}")
+                _differs(number, "shorter")
             return
         yield *row, item_at(items, at)
         at += 1
     if strict and has_item(items, at):
-        raise ValueError(f"zip() argument {number} is longer than {before}")
+        _differs(number, "longer")
 
 
-DECIDING.update((_zipped, _singles, _joined))
+def _to_the_end(rows, strict):
+    """The rows; where another is asked for behind the last one, what comes before the argument that has no more is computed, as Python does."""
+    yield from rows
+    least = rows.length()
+    for number, source in enumerate(rows.sources, 1):
+        if source.length() == least:
+            if strict and number > 1:
+                _differs(number, "shorter")
+            break
+        if _acts(source):
+            source.item(least)
+    if strict and rows.sources[0].length() == least:
+        for number, source in enumerate(rows.sources, 1):
+            if source.length() > least:
+                _differs(number, "longer")
+
+
+DECIDING.update((_zipped, _singles, _joined, _to_the_end))
+
+
+def _differs(number: int, which: str) -> None:
+    others = "argument 1" if number == 2 else f"arguments 1-{number - 1}"
+    raise ValueError(f"zip() argument {number} is {which} than {others}")
+
+
+def _acts(source: StagedSequence) -> bool:
+    """Whether code of the user's gives an item when it is asked for."""
+    if isinstance(source, Zipped):
+        return any(map(_acts, source.sources))
+    return _acts(source.source) if isinstance(source, Enumerated) else isinstance(source, Mapped)
+
+
+def zipped(sources: list[StagedSequence], strict: bool) -> Any:
+    """The tuples of items at the same places."""
+    rows, lengths = Zipped(sources), [s.length() for s in sources]
+    differ = [n != lengths[0] for n in lengths[1:]]
+    if not any(d if type(d) is bool else True for d in differ):
+        return rows
+    return call(_to_the_end, rows, strict) if strict or any(map(_acts, sources[:-1])) else rows
 
 
 def _one_by_one(iterables: tuple[Any, ...], strict: bool) -> Any:

@@ -6,14 +6,14 @@ Each op that gives a list has one beside it that gives its flags; a region gives
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
 from ..graph.rewrite import ALTERNATIVES, add_input, add_state, lead
 from ..graph.types import BOOL, ListType
 from ..symbols.funcgraph import FuncGraph
-from .made_leaves import NotFollowed
+from .made_leaves import NotFollowed, first_of
 from .passing import Flag, Flags
 
 _LIST = ListType(BOOL)
@@ -28,7 +28,7 @@ def item_flags(v: Value, graph: FuncGraph) -> Value | None:
     leaves = (*root.leaves, *root.left_leaves)
     if not leaves:
         return None
-    made = _ItemFlags(dict.fromkeys(leaves, True))
+    made = _ItemFlags(dict.fromkeys(leaves, True), root.starts)
     try:
         found = made.of(graph.graph, v)
     except NotFollowed:
@@ -39,7 +39,7 @@ def item_flags(v: Value, graph: FuncGraph) -> Value | None:
 def is_leaf(v: Value, graph: FuncGraph) -> Flag:
     """Whether what a node with regions gives, or a list holds, is a leaf that the code made."""
     leaves: dict[Value, Flag] = dict.fromkeys((*graph.root.leaves, *graph.root.left_leaves), True)
-    made = _ItemFlags(dict(leaves))
+    made = _ItemFlags(dict(leaves), graph.root.starts)
     try:
         flag = made.leaves.of(graph.graph, v)
     except NotFollowed:
@@ -50,10 +50,10 @@ def is_leaf(v: Value, graph: FuncGraph) -> Flag:
 class _ItemFlags:
     """``known``: the flags of lists; ``around``: of a region the graph with its node; ``open``: the flags of loops' state that are looked for. ``some``: an item may be a leaf."""
 
-    def __init__(self, leaves: dict[Value, Flag]):
+    def __init__(self, leaves: dict[Value, Flag], tokens: Collection[Value]):
         self.known: dict[Value, Value] = {}
         self.around: dict[Graph, tuple[Graph, Node]] = {}
-        self.leaves = _Leaves(leaves, self)
+        self.leaves = _Leaves(leaves, self, tokens)
         self.open: dict[Graph, dict[int, Value]] = {}
         self.some = False
 
@@ -133,17 +133,51 @@ class _ItemFlags:
 class _Leaves(Flags):
     """Which values are leaves, those that a region takes as they are around it, and those that are read from ``lists``."""
 
-    def __init__(self, leaves: dict[Value, Flag], lists: _ItemFlags):
+    def __init__(self, leaves: dict[Value, Flag], lists: _ItemFlags, tokens: Collection[Value]):
         super().__init__(leaves)
-        self.lists = lists
+        self.lists, self.tokens = lists, tokens
 
     def found(self, graph: Graph, v: Value) -> Flag:
         for region in v.node.regions.values() if v.node is not None else ():
             self.lists.around.setdefault(region, (graph, v.node))
+        if v.node is not None and v.node.op == "tg.written":
+            return self._of_written(graph, *v.node.args)
+        if v.node is not None and v.node.op == "tg.choose":
+            return self._of_choice(graph, v.node)
         if v.node is None or v.node.op not in READS:
             return super().found(graph, v)
         flags = self.lists.of(graph, v.node.args[0])
         return _behind(graph, v.node, [flags, *v.node.args[1:]], v.index)
+
+    def _of_written(self, graph: Graph, old: Value, new: Value) -> Flag:
+        """A write leaves a leaf one. Behind a token, the value is what it is without."""
+        return self.of(graph, new if self._is_token(graph, first_of(old)) else old)
+
+    def _of_choice(self, graph: Graph, node: Node) -> Flag:
+        """A name that is one of several tensors is a leaf where that one is; the flag stands right behind the choice."""
+        which, flags = node.args[0], [self.of(graph, x) for x in node.args[1]]
+        if isinstance(which, int) or all(f is flags[0] for f in flags):
+            return flags[which] if isinstance(which, int) else flags[0]
+        at, found = graph.nodes.index(node) + 1, None
+        for i, flag in enumerate(flags):
+            if flag is False:
+                continue
+            steps = [Node("py.eq", (which, i), {}, [BOOL], location=node.location)]
+            here = steps[0].outputs[0]
+            for op, other in (("py.and_", flag), ("py.or_", found)):
+                if isinstance(other, Value):
+                    steps.append(Node(op, (here, other), {}, [BOOL], location=node.location))
+                    here = steps[-1].outputs[0]
+            graph.nodes[at:at], at, found = steps, at + len(steps), here
+        return found
+
+    def _is_token(self, graph: Graph, v: Value) -> bool:
+        """Whether a value is one that a region takes for the history of a leaf which it makes (``made_leaves``)."""
+        while v.node is None and graph in self.lists.around:
+            k = graph.inputs.index(v)
+            graph, node = self.lists.around[graph]
+            v = node.args[lead(node) + k]
+        return v in self.tokens
 
     def given(self, graph: Graph, v: Value) -> Flag:
         if graph not in self.lists.around:

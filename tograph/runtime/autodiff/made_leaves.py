@@ -156,7 +156,7 @@ class MadeLeaves:
         """Whether a value has the history of a token of the node: that of a leaf, also where a body is recorded anew."""
         if v.node is None or v.node.op != "tg.written":
             return False
-        token = _first_of(v.node.args[0])
+        token = first_of(v.node.args[0])
         for graph, owner in reversed(scopes):
             if token not in graph.inputs:
                 return False
@@ -254,7 +254,7 @@ class MadeLeaves:
         return next(given[k] for k, r in self.node.regions.items() if r is region)
 
 
-def _first_of(token: Any) -> Any:
+def first_of(token: Any) -> Any:
     """The first of the histories that a leaf has."""
     while (
         isinstance(token, Value) and token.node is not None and token.node.op == "aten.add.Tensor"

@@ -84,7 +84,7 @@ def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
     found = []
     for v in dict.fromkeys(v for v in _origins(value) if v in graph.sources):
         x = graph.sources[v]
-        if x.requires_grad and _may_be_leaf(x) and hasattr(x, "grad"):
+        if x.requires_grad and _may_be_leaf(x):
             flag = Flags({v: True}).of(graph.graph, value)
             if isinstance(flag, Value):
                 found.append((getattr(x, "shown_", x), Ref(flag, graph)))

@@ -14,7 +14,7 @@ from ..values import flattening, joins, structure
 from .holes import fill
 from .identity import Key, Option, own_option
 from .leaves import NEW, Among, leaf_objects, noting
-from .picking import Lost, Which, become, fresh_view
+from .picking import Lost, Picked, Which, become, fresh_view
 
 
 def attach(
@@ -44,11 +44,14 @@ def attach(
         lost = Lost(x.meta, x.ref, [b for b in bases if b is not None], names[key], graph)
         return SymTensor(x.meta, lost, (), x.ref)
 
+    holders = {id(storage): made[key] for key, storage in slots.items()}
     found = {key: [tensor(x, key, o) for o in options.get(key, ())] for key, x in made.items()}
     for key, x in made.items():
         own = [o.key for o in options.get(key, ())] in ([], [own_option(key).key])
         if not own:
             become(x, which(key), found[key], graph, variable=key in variable)
+            assert isinstance(x.storage_, Picked)
+            x.storage_.holders = holders
     return {id(storage): key for key, storage in slots.items()}
 
 

@@ -71,6 +71,8 @@ def has_own(x: Any) -> bool:
 
 def content_of(x: torch.Tensor) -> Any:
     """What the field of a tensor holds, which may be a leaf that it stands for."""
+    if grad_fields.SHARED(x):
+        return grad_fields.by_state(x, content_of, own_content)
     return grad_fields.by_leaf(x, content_of, own_content)
 
 

@@ -1,8 +1,8 @@
 """The ``.grad`` of leaves that a loop carries, where one may have a gradient when an iteration begins or when the loop ends.
 
 Each is state beside the variable: before the loop what the tensor there has, in the body what the placeholder has, behind the loop what the tensor that the
-loop gives has. In the first iteration the placeholder is a tensor from before the loop. Gradients that are taken go to both (``iterations``);
-what else changes the field is seen by one name only, so that is refused, and so is reading where two variables begin with one tensor.
+loop gives has. In an iteration that begins with a tensor from before the loop, gradients that are taken go to the field of both (``iterations``), and what is
+written to the one is to the other (``held_leaves``). What else changes it, a write in place or by another name, is seen there only: then the placeholder asks that tensor (``Told.by_leaf``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..symbols.funcgraph import current_graph
 from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor
 from ..values.structure import Choice, Leaf, Spec, spec_of
-from ..writes import iterations
+from .held_leaves import held
 from .joining import as_value
 from .leaf_fields import Field, content_of, has_own, own_content
 from .loop_contents import Name, tensors_of
@@ -55,6 +55,9 @@ class Fields:
 
     def __init__(self) -> None:
         self.known: dict[Name, LoopField] = {}
+        self.written: set[Name] = (
+            set()
+        )  # those that iterations change in place, or ask for by another name
 
     def _more(
         self, state: Sequence[Place], contents: Sequence[Any], graded: Collection[int]
@@ -82,27 +85,31 @@ class Fields:
         for field in made:
             rounds.before[field.key] = _apart(spec_of(field.get()))
             rounds.add(field, rounds.before[field.key])
-        rounds.history.fields = self._readable(rounds.state)
-        return bool(made)
+        rounds.history.fields = set(self.known)
+        by_leaf = self._shared(rounds.state) | (self.written & self.known.keys())
+        again = by_leaf != rounds.history.by_leaf
+        rounds.history.by_leaf = by_leaf
+        return bool(made) or again
 
     def keys_of(self, places: Collection[Any]) -> set[Any]:
         """The keys of the fields of what is in places."""
         return {f.key for f in self.known.values() if f.place.key in places}
 
-    def _readable(self, state: Sequence[Place]) -> set[Name]:
-        """The names by which an iteration may read them: no other one begins with the same tensor."""
+    def _shared(self, state: Sequence[Place]) -> set[Name]:
+        """The names that begin the loop with a tensor which another one begins with, too."""
         places = [p for p in state if not isinstance(p, Field)]
         count = Counter(id(x) for p in places for x in tensors_of(as_value(p.get())))
-        return {n for n, f in self.known.items() if f.begin is None or count[id(f.begin)] < 2}
+        return {n for n, f in self.known.items() if f.begin is not None and count[id(f.begin)] > 1}
 
     def leave(self, loop: StateRegion) -> None:
         """Have the body leave what the fields hold at its end."""
-        for field in self.known.values():
+        for name, field in self.known.items():
             found = tensors_of(as_value(loop.content(field.place)))
             with recording(loop.graph), replayed(loop):
                 left = content_of(found[field.number]) if field.number < len(found) else None
             loop.changed[field.key] = field, left
-            _check(field, loop)
+            if name not in self.written and (_is_named(field, loop) or _is_written(field, loop)):
+                self.written.add(name)
 
 
 def without_fields(state: Sequence[Place], specs: Sequence[Spec]) -> tuple[list[Place], list[Spec]]:
@@ -139,18 +146,25 @@ def _aligned(place: Place, content: Any) -> bool:
     return not before or len(before) == len(tensors_of(content))
 
 
-def _check(field: LoopField, loop: StateRegion) -> None:
-    """An error where an iteration writes the gradient that the placeholder begins with in place, otherwise than by adding one to it."""
-    if field.before is None or field.key not in loop.entered:
-        return
+def _is_named(field: LoopField, loop: StateRegion) -> bool:
+    """Whether an iteration asks for the gradient of a leaf from before the loop, which the placeholder may be, by another name."""
+    owners = tensors_of(as_value(loop.entered.get(field.place.key)))
+    if field.number >= len(owners) or not loop.graph.named:
+        return False
+    with recording(loop.graph), replayed(loop):
+        return any(id(x) in loop.graph.named for x, _ in held(owners[field.number]))
+
+
+def _is_written(field: LoopField, loop: StateRegion) -> bool:
+    """Whether an iteration writes the gradient that the placeholder begins with in place, otherwise than by adding one to it."""
+    if field.key not in loop.entered:
+        return False
     owners = tensors_of(as_value(loop.entered[field.place.key]))
     if field.number >= len(owners):  # what was in a list is one of the graph in the body
-        return
+        return False
     slot = current_graph().root.slots.get(id(owners[field.number]))
-    for x in _tensors(loop.entered[field.key]):
-        added = 0 if slot is None else slot.summed.count(x.storage_)
-        if x.storage_.version != added:
-            raise iterations.not_followed()
+    written = [(x, 0 if slot is None else slot.summed.count(x.storage_)) for x in _tensors(loop.entered[field.key])]  # fmt: skip
+    return any(x.storage_.version != added for x, added in written)
 
 
 def _apart(spec: Spec) -> Spec:

@@ -43,7 +43,6 @@ class LoopHistories:
         self.leaves: set[Name] = set()  # what may be a leaf in some iteration
         self.began_leaves: set[Name] = set()  # and is one before the loop
         self.graded: set[Any] = set()
-        self.held: set[Any] = set()  # those that one has which is from before the loop
         self.plain: set[Name] = set()  # what requires no gradient in some iteration
         self.depends: set[tuple[Name, Name]] = set()
         self.outside: list[torch.Tensor] = []
@@ -57,6 +56,9 @@ class LoopHistories:
         self.again = False  # see ``iterations.Earlier``
         self.hopeless: set[Name] = set()  # see ``recomputed``
         self.fields: set[Name] = set()  # whose ``.grad`` is state, too
+        self.by_leaf: set[Name] = (
+            set()
+        )  # those of them that are asked of the leaf from before the loop
         self.told: dict[Name, reaching.Reached] = {}
         self.steps: dict[Name, frozenset[Any]] | None = None  # see ``reaching.Surely``
         for place, content in zip(state, contents):
@@ -82,7 +84,6 @@ class LoopHistories:
         self.leaves |= self.began_leaves
         if loop_contents.graded(content):
             self.graded.add(key)
-            self.held.add(key)
         known = set(map(reaching.identity, self.outside))
         self.outside += [x for x in found if reaching.identity(x) not in known]
 
@@ -178,10 +179,9 @@ class LoopHistories:
             name = (place.key, next(numbers)) if isinstance(x, torch.Tensor) else None
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 graded = place.key in self.graded and name not in self.fields
-                held = place.key in self.held
                 entry, leaf = self._entry(name), name not in self.computed
                 sure = entry is not None and name not in self.plain
-                told = iterations.Told(name, leaf, graded, entry, held, sure)
+                told = iterations.Told(name, leaf, graded, entry, sure, name in self.by_leaf)
                 made = self.earlier.state(x, graph.graph.inputs.index(value), told)
                 if not leaf and name in self.leaves:  # its field is not followed behind a gradient
                     graph.root.halves.append(made)
@@ -233,9 +233,6 @@ class LoopHistories:
             *(loop_contents.computed_in(k, c, loop.graph) for k, c in contents)
         )
         graded = self.graded | {k for k, c in contents if loop_contents.graded(c)}
-        held = self.held | {
-            k for k, c in contents if any(map(iterations.is_held, loop_contents.tensors_of(c)))
-        }
         self.foreign = set().union(
             *(loop_contents.foreign_in(k, c, loop.graph) for k, c in contents)
         )
@@ -252,25 +249,24 @@ class LoopHistories:
             for v, x in wholes
             if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
         ]
+        carried += [x for _, c in contents for x in loop_contents.tensors_of(c)]  # left as they are
         seen = set(map(reaching.identity, (*self.outside, *self.owners.values())))
         written = {
             id(p.keep) for p, _ in loop.changed.values() if isinstance(p.keep, Storage)
         }  # see ``owners``
         found = {reaching.identity(x): x for x in carried if x.requires_grad and loop_contents.outside(x, loop.graph) and not (x.grad_fn and _memory(x) in written)}  # fmt: skip
         new = [x for key, x in found.items() if key not in seen]
-        told = (keys, computed, graded, held, plain, leaves, depends)
+        told = (keys, computed, graded, plain, leaves, depends)
         rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
         told_more = self._tell(contents)
-        known = self.keys, self.computed, self.graded, self.held, self.plain, self.leaves & computed, self.depends  # fmt: skip
+        known = self.keys, self.computed, self.graded, self.plain, self.leaves & computed, self.depends  # fmt: skip
         same = told == known and not told_more
         carries = keys or self.owners  # a history from one iteration to the next
         if same and not (carries and new) and rewritten.keys() == self.rewritten.keys():
             return False
         self.outside += new
         self.rewritten = dict(rewritten)
-        self.keys, self.computed, self.graded, self.held, self.plain, self.leaves, self.depends = (
-            told
-        )
+        self.keys, self.computed, self.graded, self.plain, self.leaves, self.depends = told
         return True
 
 

@@ -11,7 +11,7 @@ long as nothing that it may share memory with is written; anything else is an er
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,9 @@ class Picked(Storage):
         self, meta: Meta, ref: Ref, which: Which, options: Sequence[SymTensor], home: FuncGraph
     ):
         self.which, self.options = which, tuple(options)
+        self.holders: Mapping[
+            int, SymTensor
+        ] = {}  # the variables by the ids of the memories that they have as their own
         for x in self.options:
             x.picked_ = True
         self._asked: tuple[Any, Any, int] = (None, None, 0)

@@ -6,7 +6,9 @@ When every path raises, what follows cannot be reached: ``Unreachable`` unwinds 
 from __future__ import annotations
 
 import builtins
+import copy
 import dis
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -248,7 +250,7 @@ def _is_staged(x: Any, seen: set[int]) -> bool:
 
 
 def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) -> Any:
-    """An argument of an effect: a value, a plain constant, or an opaque Python object."""
+    """An argument of an effect: a value, a plain constant, or an opaque Python object; a container with what it holds now."""
     if isinstance(x, torch.Tensor):
         return symbolic.value_of(x, graph)
     if isinstance(x, SYMBOLS):
@@ -272,7 +274,10 @@ def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) 
         parts = [outside_value(p, graph, seen) for p in found[1]]
         maker = OpaqueObject(Rebuild(type(x), found[0]), f"make {type(x).__name__}")
         return graph.emit("py.apply_opaque", maker, *parts, type=types.OBJECT)
-    return OpaqueObject(x, type(x).__name__)
+    return OpaqueObject(copy.copy(x) if issubclass(type(x), _CHANGING) else x, type(x).__name__)
+
+
+_CHANGING = (list, dict, set, deque, bytearray)
 
 
 def shown_by(error: BaseException) -> tuple[tuple[str, ...], list[Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from ... import settings
 from ...errors import Location, TographError, show_location
 from ..graph.ir import Graph, Node
+from ..graph.item_errors import in_words_of_indexing
 from ..graph.text import line_of
 from ..symbols.funcgraph import USER_CODE
 from .advice import advice_on
@@ -42,6 +43,7 @@ def shown(error: BaseException) -> BaseException:
 
 def at_run_time(error: BaseException, node: Node | None, graph: Graph) -> None:
     """Note the user's lines that made the node that failed, the node, and the types of its inputs."""
+    in_words_of_indexing(error)
     if node is None or node.location is None or _noted(error):
         return
     line, kinds = line_of(graph, node)

@@ -247,7 +247,7 @@ class Program:
     def _on_device(self) -> None:
         """Whatever goes wrong in a driver, its bindings or a compiler of the machine costs this level, not the call."""
         try:
-            self._native, self.level = gpu.Program(self.graph), "device"
+            self._native, self.level = gpu.Program(self.graph, self._leaving.visible), "device"
             self.reason = "; ".join(self._native.notes)
         except Unsupported:
             raise

@@ -10,5 +10,5 @@
   ``refresh``, ``pointers``), chunks or steps
   (``execute``), or kernels one by one (``direct``); ``resume`` lets the host go on, ``loop_tuning`` measures. What the host does in loops: ``messages``
   (``message_kernels``, ``ring``) and ``visits``.
-* The device: ``storage``, ``block``, ``uploads`` and ``downloads`` for what goes between it and the host.
+* The device: ``storage``, ``block``, ``uploads`` and ``downloads`` for what goes between it and the host, ``result_strides`` for how results lie.
 """

@@ -30,6 +30,9 @@ _WHOLE = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uin
 # The types of elements whose words torch takes as the kernels here do.
 TYPES = {"uniform": REAL, "normal": REAL, "exponential": REAL, "integers": _WHOLE, "kept": {torch.bool},
          "bernoulli": {torch.float16, torch.bfloat16, torch.float32}, "chances": REAL | _WHOLE | {torch.bool}}  # fmt: skip
+IN_TURN = ("uniform", "normal", "exponential", "bernoulli", "integers")
+# Of more bytes torch draws those in several goes, each behind an offset of its own.
+LONGEST = (1 << 31) - 1
 BLOCKS = 132 * (2048 // THREADS)  # of an H200, for plans that are made without a GPU
 
 
@@ -60,6 +63,8 @@ def draw_of(node: Node) -> Draw:
     draw = made(*(a for a in args if not isinstance(a, torch.Generator)), **_numbers(node.kwargs))
     if kind.dtype not in TYPES[draw.kind] or any(isinstance(p, Value) for p in (draw.first, draw.second)):  # fmt: skip
         raise Unsupported(f"{node.op} draws random numbers of type {kind.dtype}")
+    if draw.kind in IN_TURN and math.prod(kind.shape) * kind.dtype.itemsize > LONGEST:
+        raise Unsupported(f"{node.op} draws more than 2 GiB of random numbers")
     return draw
 
 

@@ -114,12 +114,15 @@ class Kernel:
         place = images.architecture(device.index or 0)
         self.source, code, shared, self.warps = _code(step, place, self.misaligned)
         try:
-            self.function = driver.Function(code[0], self.source.name, shared)
-        except (
-            driver.DriverError
-        ):  # one that binds the undefined name only in what it assembles itself
-            self.function = driver.Function(code[1], self.source.name, shared)
-        self.function.finish()
+            self.function = self._loaded(code[0], shared)
+        # One that binds the undefined name only in what it assembles itself; with lazy loading it says so late.
+        except driver.DriverError:
+            self.function = self._loaded(code[1], shared)
+
+    def _loaded(self, image: bytes, shared: int) -> driver.Function:
+        made = driver.Function(image, self.source.name, shared)
+        made.finish()
+        return made
 
     def start(self, given: Mapping[str, torch.Tensor], handles: Mapping[str, int], stream: int) -> None:  # fmt: skip
         """Start it on a stream that captures. ``handles``: by the name of their parameter."""

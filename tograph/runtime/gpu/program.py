@@ -29,7 +29,7 @@ from ..kernels.triton_text import ERROR
 from ..kernels.tuning import estimate
 from ..recording.variables import Variable
 from ..values.keys import user_modes
-from . import capture, direct, library, message_kernels, planner
+from . import capture, direct, library, message_kernels, planner, result_strides
 from .coalescing import coalesced
 from .compacting import compact
 from .execute import Chunked, Stepwise
@@ -49,12 +49,14 @@ from .visits import visited
 PATIENCE = 3  # failures in a row before a graph is left to the host
 GROWTH = 4  # how many times more items there is room for after a list was full
 MOST_ROOM = 1 << 20
+KEPT = 256  # combinations of strides of the inputs, whose results' strides are known
 
 
 class Program:
     """``run(inputs)`` gives the outputs, or None where the host must run the graph. ``tier``: 1 or 2."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, visible: int | None = None):
+        """``visible``: the outputs behind so many go to other programs only; all leave where it is None."""
         if why := triton_jit.available():
             raise Unsupported(why)
         if not torch.cuda.is_available():
@@ -62,13 +64,17 @@ class Program:
             raise Unsupported("there is no CUDA device")
         if _captured():
             raise Unsupported("its first call is in a CUDA graph that the caller captures")
-        self.graph = graph
+        self.graph, self._visible = graph, visible
         self._mutex, self._running = threading.RLock(), False
         self.notes: list[str] = []
         self._types = [v.type for v in graph.inputs]
         given = {v: i for i, v in enumerate(graph.inputs)}
         self._given = {k: given[v] for k, v in enumerate(graph.outputs) if v in given}
         self._failures = 0
+        self._strides: dict[Any, list[Any]] = {}  # of the outputs, by those of the inputs
+        self._wide = [
+            i for i, t in enumerate(self._types) if len(getattr(t, "shape", None) or ()) > 1
+        ]
         self.loops: Loops | None = None
         self._room = Room()
         with _own_devices():
@@ -214,13 +220,26 @@ class Program:
 
     def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the plan; where a list has no room, another one with more. A plan that fails has changed nothing."""
+        strides = self._strides_of(inputs)
         while True:
             try:
                 self._bound(inputs)
+                self._runner.memory.strides = strides
                 return self._tuning(inputs) if self.plan.trials else self._runner.run(*inputs)
             except Failed as error:
                 if error.log or not self._more(error.code):
                     raise
+
+    def _strides_of(self, inputs: Sequence[Any]) -> list[Any]:
+        """Those of the outputs that leave the library."""
+        key = tuple([(inputs[i].shape, inputs[i].stride()) for i in self._wide])
+        if key not in self._strides:
+            if len(self._strides) == KEPT:
+                self._strides.clear()
+            found = result_strides.strides_of(self.graph, inputs)
+            kept = len(found) if self._visible is None else self._visible
+            self._strides[key] = [s if i < kept else None for i, s in enumerate(found)]
+        return self._strides[key]
 
     def _tuning(self, inputs: Sequence[Any]) -> list[Any]:
         """A run behind which loops are measured that go block by block; the graph is planned again where that pays."""

@@ -8,6 +8,7 @@ there is nothing to read, a call does not wait for the device. Tensors of the de
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from .doubts import Passed
 from .downloads import Downloads
 from .forms import Full, Plain
 from .plan import Cell, Place, Plan
+from .result_strides import alike
 from .steps import size_of
 from .uploads import SMALL, Uploads
 
@@ -65,6 +67,9 @@ class Memory:
         self.plan, self.device = plan, torch.device(where)
         self.bound = dict.fromkeys(bound or ())
         self.own: frozenset[Place] = frozenset()  # outputs that are given away, not copied
+        self.strides: Sequence[
+            Any
+        ] = ()  # of the outputs of the next run; None, or (), for what they are in the plan
         self.moving: frozenset[Place] = frozenset()  # bound, and elsewhere in each call
         self.generator = draws.Generator(self.device) if plan.generator is not None else None
         own = {*plan.buffers, *plan.constants} - self.bound.keys()
@@ -193,6 +198,13 @@ class Memory:
         )  # last: what fails before has changed nothing
         return outputs
 
+    def _strides(self, count: int) -> Iterator[Any]:
+        """Of each part of the first outputs."""
+        if not self.strides:
+            return itertools.repeat(None, count)
+        pairs = zip(self.plan.form.outputs, self.strides, strict=True)
+        return (s if isinstance(form, Plain) else None for form, s in pairs for _ in form.types)
+
     def _look(self, found: torch.Tensor | None) -> None:
         """Failed where a kernel has reported an error, as far as it is looked at now."""
         if self.plan.error is None:
@@ -237,25 +249,49 @@ class Memory:
         made, sources = [], []
         taken: set[Any] = set()
         back = {*to_host(self.plan)}
-        for v in places:
+        for v, stride in zip(places, self._strides(len(places))):
             if is_number(v):
                 number = self._block.got(found, v) if self._block.fetches(v) else self.of[v]
                 parts.append(v.type.kind(number.item()))
             elif self._block.fetches(v):
-                parts.append(self._block.got(found, v).clone())
+                parts.append(_laid(self._block.got(found, v), stride))
             elif v in self.downloads:
-                parts.append(self.downloads.take(v))
+                parts.append(_laid(self.downloads.take(v), stride))
             elif v in back:
-                parts.append(self.of[v].clone())
-            elif v in self.own and v not in taken:
+                parts.append(_laid(self.of[v], stride))
+            elif v in self.own and v not in taken and alike(self.of[v], stride):
                 taken.add(v)
-                parts.append(self.of[v])
+                parts.append(_restrided(self.of[v], stride))
             else:
-                parts.append(torch.empty_like(self.of[v]))
+                parts.append(_room(self.of[v], stride))
                 made.append(parts[-1])
                 sources.append(self.of[v])
         copy_all(made, sources)
         return parts
+
+
+def _room(x: torch.Tensor, stride: Any) -> torch.Tensor:
+    """New memory for a copy of a tensor."""
+    if _kept(x, stride):
+        return torch.empty_like(x)
+    return torch.empty_strided(x.shape, stride, dtype=x.dtype, device=x.device)
+
+
+def _restrided(x: torch.Tensor, stride: Any) -> torch.Tensor:
+    """A tensor with other strides of dims of one element."""
+    if stride is None or stride == x.stride():
+        return x
+    return x.new_empty(0).set_(x.untyped_storage(), x.storage_offset(), x.shape, stride)
+
+
+def _laid(x: torch.Tensor, stride: Any) -> torch.Tensor:
+    """A copy of a tensor."""
+    return x.clone() if _kept(x, stride) else _room(x, stride).copy_(x)
+
+
+def _kept(x: torch.Tensor, stride: Any) -> bool:
+    """Whether a new tensor like another one has these strides: gaps are not kept."""
+    return stride is None or (stride == x.stride() and x.is_contiguous())
 
 
 def from_host(plan: Plan) -> Iterator[Place]:

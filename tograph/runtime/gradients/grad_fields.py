@@ -10,7 +10,7 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,7 +96,28 @@ def read(owner: torch.Tensor) -> Any:
     if known is not None and known.stands:
         return known.content
     _asked(owner)
-    return by_leaf(owner, read, own)
+    return _read(owner)
+
+
+def _read(owner: torch.Tensor, named: bool = True) -> Any:
+    if _is_by_leaf(owner):
+        return _by(HELD(owner), owner, lambda x: _read(x, False), own)
+    if named:
+        note_named([owner])
+    return by_leaf(owner, lambda x: _read(x, named), own)
+
+
+def note_named(owners: Iterable[torch.Tensor]) -> None:
+    """The fields of tensors from before a loop are read or changed in its body otherwise than by the loop's state."""
+    found = {id(x) for x in owners if not iterations.is_state(x.grad_fn)}
+    graph: FuncGraph | None = current_graph()
+    while graph is not None:
+        graph.named |= found
+        graph = graph.outer
+
+
+def _is_by_leaf(owner: torch.Tensor) -> bool:
+    return iterations.is_by_leaf(owner) or bool(SHARED(owner))
 
 
 def _asked(owner: torch.Tensor) -> None:
@@ -107,20 +128,43 @@ def _asked(owner: torch.Tensor) -> None:
 
 def by_leaf(owner: Any, of_other: Callable[[Any], Any], of_own: Callable[[Any], Any]) -> Any:
     """What ``of_other`` gives of the leaf that a tensor is in a run, ``of_own`` where it is none from before the construct that gives it."""
+    stands = STANDS_FOR(owner) if isinstance(owner, SymTensor) else ()
+    return _by(stands, owner, of_other, of_own)
 
-    def rest(stands: Sequence[tuple[Any, Any]]) -> Any:
-        if not stands:
-            return of_own(owner)
-        *others, (leaf, flag) = stands
-        test = scalar(current_graph().resolve(flag), current_graph())
-        return outer_gradients.EITHER(test, lambda: of_other(leaf), lambda: rest(others))
 
-    return rest(STANDS_FOR(owner) if isinstance(owner, SymTensor) else ())
+def _by(
+    stands: Sequence[tuple[Any, Any]],
+    owner: Any,
+    of_other: Callable[[Any], Any],
+    of_own: Callable[[Any], Any],
+) -> Any:
+    if not stands:
+        return of_own(owner)
+    *others, (leaf, flag) = stands
+    test = scalar(current_graph().resolve(flag), current_graph())
+    return outer_gradients.EITHER(
+        test, lambda: of_other(leaf), lambda: _by(others, owner, of_other, of_own)
+    )
 
 
 def STANDS_FOR(owner: Any) -> Sequence[tuple[Any, Any]]:
     """The leaves that a tensor which a staged construct gives may be, each with the value that says whether it is. Set by ``autodiff``."""
     return ()
+
+
+def HELD(owner: Any) -> Sequence[tuple[Any, Any]]:
+    """The leaves from before its loop that state may be, and other state that is the same tensor, each with the value that says whether it is. Set by ``control_flow``."""
+    return ()
+
+
+def SHARED(owner: Any) -> Sequence[tuple[Any, Any]]:
+    """Other state of a loop that is the same tensor of an earlier iteration, with the value that says whether it is. Set by ``control_flow``."""
+    return ()
+
+
+def by_state(owner: Any, of_other: Callable[[Any], Any], of_own: Callable[[Any], Any]) -> Any:
+    """What ``of_other`` gives of the state that holds the field of what an earlier iteration made."""
+    return _by(SHARED(owner), owner, of_other, of_own)
 
 
 def IS_MADE(owner: Any) -> Any:
@@ -143,8 +187,13 @@ def left(x: Any) -> Any:
 
 def own(owner: torch.Tensor) -> Any:
     """``owner.grad`` of a tensor that is no other one."""
-    iterations.check_graded(owner)
-    found = slot(owner)
+    if not _is_by_leaf(owner):
+        iterations.check_graded(owner)
+    return _content(slot(owner))
+
+
+def _content(found: Slot) -> Any:
+    """What a field holds for the code."""
     content = found.content
     options = content.options_ if is_union(content) else [content]
     kept = any(o is MISSING for o in options)
@@ -187,9 +236,25 @@ def write(owner: torch.Tensor, value: Any) -> None:
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
     _asked(owner)
-    iterations.check_written(owner)
+    if not _is_by_leaf(owner):
+        iterations.check_written(owner)
+    note_named([owner])
+    _write(owner, value)
+
+
+def _write(owner: torch.Tensor, value: Any) -> None:
     put(owner, value)  # which counts where it is no other one
     by_leaf(owner, lambda x: write(x, value), lambda x: None)
+    held = [(x, flag) for x, flag in HELD(owner) if value is not None or _may_hold(x)]
+    _by(held, owner, lambda x: _write(x, value), lambda x: None)
+
+
+def _may_hold(owner: torch.Tensor) -> bool:
+    """Whether there may be something in a field, or in those of the tensors that the owner may be."""
+    known = slot(owner)
+    return known.content is not None or (
+        isinstance(owner, SymTensor) and any(_may_hold(x) for x, _ in STANDS_FOR(owner))
+    )
 
 
 def put(owner: torch.Tensor, value: Any) -> None:

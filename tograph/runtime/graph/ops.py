@@ -50,6 +50,7 @@ from ...errors import (  # fmt: skip
 )
 from . import collectives, outside, prints
 from .arranged import arranged, in_format_of, is_arranged
+from .item_errors import in_words_of_indexing
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -646,7 +647,9 @@ def catching(kinds: tuple[type, ...]) -> tuple[type, ...]:
 
     What tograph refuses is no exception of the program: only a handler that names a class of ``tg.errors`` takes it.
     """
-    return tuple(k for k in kinds if issubclass(k, TographError)) if refused(sys.exc_info()[1]) else kinds  # fmt: skip
+    error = sys.exc_info()[1]
+    in_words_of_indexing(error)
+    return tuple(k for k in kinds if issubclass(k, TographError)) if refused(error) else kinds
 
 
 def _caught():

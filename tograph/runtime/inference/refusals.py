@@ -30,7 +30,7 @@ _OTHERS = frozenset((
     "huber_loss", "binary_cross_entropy", "glu", "arange", "native_layer_norm", "complex", "polar",
 ))  # fmt: skip
 # Ops that take positions from a tensor: small ones hold zeros for them.
-_INDEXED = frozenset(("nll_loss_forward", "index_copy", "index_fill"))
+_INDEXED = frozenset(("nll_loss_forward", "nll_loss2d_forward", "index_copy", "index_fill"))
 # Ops that are torch's own at run time, too, but whose kernels have no form for bools or complex numbers: what runs before and behind one has to know it.
 _NOT_OF_ALL = frozenset((
     "sort", "topk", "kthvalue", "mode", "nanmedian", "_unique2", "unique_dim", "unique_consecutive", "searchsorted", "bucketize", "trace",
@@ -80,11 +80,13 @@ def _of_some(x: Any) -> bool:
 
 
 class _Elsewhere(Exception):
-    """A tensor that is not on a CPU."""
+    """A tensor that is not on a CPU, or an op that says more of other sizes."""
 
 
 def _short(base: str, args: tuple) -> tuple:
     """The arguments with sizes as ``_small`` makes them, where an op takes them as numbers."""
+    if base == "nll_loss2d_forward" and args[0].size[:1] + args[0].size[2:] != args[1].size:
+        raise _Elsewhere  # what torch says of sizes is said of those that are given
     if base == "native_layer_norm":
         return (args[0], _sizes(args[1]), *args[2:])
     if base == "index_copy" and not all(a.static for a in (args[0], *args[2:4])) and args[2].rank:

@@ -27,7 +27,7 @@ def _mish_backward(grad: Term, x: Term) -> Term:
 
 
 def _hardswish_backward(grad: Term, x: Term) -> Term:
-    return (x <= -3).where(0, (x < 3).where(grad * (x / 3 + 0.5), grad))
+    return (x <= -3).where(0, (x >= 3).where(grad, grad * (x / 3 + 0.5)))
 
 
 def _hardsigmoid_backward(grad: Term, x: Term) -> Term:
@@ -55,7 +55,8 @@ def _entropy(x: Term) -> Term:
     return x.isnan().where(x, found)
 
 
-rows("promote", 1, {"celu": _celu, "logit": _logit, "special_entr": _entropy})
+rows("promote", 1, {"celu": _celu, "special_entr": _entropy})
+rows("exact", 1, {"logit": _logit})
 rows("promote", 2, {
     "mish_backward": _mish_backward,
     "hardswish_backward": _hardswish_backward,

@@ -21,7 +21,7 @@ Gather = Callable[[Elements, Node, int, Index], Term]
 GATHERS: dict[str, Gather] = {}
 SOURCES: dict[str, tuple[int, ...]] = {}
 # Those that cannot fail and read each operand a few times at most: a kernel with others costs less than one of its own.
-PLACED = frozenset(f"aten.{n}" for n in ["roll.default", "copy.default", "fill.Scalar", "fill.Tensor", "nll_loss_backward.default", "huber_loss_backward.default",
+PLACED = frozenset(f"aten.{n}" for n in ["roll.default", "copy.default", "fill.Scalar", "fill.Tensor", "nll_loss_backward.default", "nll_loss2d_backward.default", "huber_loss_backward.default",
     "smooth_l1_loss_backward.default", "mse_loss_backward.default", "tril.default", "triu.default", "flip.default", "diagonal_copy.default", "diag_embed.default",
     "slice_backward.default", "select_backward.default", "soft_margin_loss_backward.default", "_prelu_kernel_backward.default", "elu_backward.default",
     "log_sigmoid_forward.default", "log_sigmoid_backward.default"])  # fmt: skip
@@ -187,15 +187,33 @@ def _nll_dims(node: Node, rank: int) -> tuple[int, ...]:
     return tuple(range(rank)) if node.args[3] else ()
 
 
+def _images(node: Node) -> bool:
+    """Whether the classes are dim 1, before those of an image, and not the last dim."""
+    return "nll_loss2d" in node.op
+
+
+def _classes(b: Elements, node: Node, x: Value, target: Value, weight: Value | None) -> int:
+    """How many there are. Torch raises for what is given where the sizes of images do not fit."""
+    size = b.size(x)
+    if not _images(node):
+        if len(size) != len(b.size(target)) + 1:
+            raise Unsupported("a loss over other dimensions")
+        return size[-1]
+    fits = len(size) == 4 and (size[0], *size[2:]) == tuple(b.size(target))
+    known = all(type(n) is int for n in (*size, *b.size(target)))
+    if not (fits and known) or (weight is not None and tuple(b.size(weight)) != (size[1],)):
+        raise Unsupported("a loss over images of other sizes")
+    return size[1]
+
+
 def _nll_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, target, weight, reduction, ignored = node.args
-    size, classes = b.size(target), b.size(x)[-1]
-    if len(b.size(x)) != len(size) + 1:
-        raise Unsupported("a loss over other dimensions")
+    size, classes = b.size(target), _classes(b, node, x, target, weight)
+    first = 1 if _images(node) else len(size)  # dims before the classes
 
     def parts(at: Index) -> tuple[Term, Term]:
         place, counts = _target(b, target, at, ignored, classes)
-        likelihood = _kept(b.compute_at(x, (*at, located(place))), place)
+        likelihood = _kept(b.compute_at(x, (*at[:first], located(place), *at[first:])), place)
         w = _weight(b, weight, place, likelihood.dtype)
         return counts.where(-(w * likelihood), 0), counts.where(w, 0)
 
@@ -210,16 +228,19 @@ def _nll_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
     return loss / total if reduction == 1 else loss
 
 
-REDUCERS["aten.nll_loss_forward.default"] = Reducer(_nll_dims, _nll_loss, space=1)
-SOURCES["aten.nll_loss_forward.default"] = (0,)
+LIKELIHOODS = ("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
+REDUCERS |= dict.fromkeys(LIKELIHOODS, Reducer(_nll_dims, _nll_loss, space=1))
+SOURCES |= dict.fromkeys(LIKELIHOODS, (0,))
 
 
+@row("aten.nll_loss2d_backward.default", 2, 3)
 @row("aten.nll_loss_backward.default", 2, 3)
 def _nll_loss_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
     grad, x, target, weight, reduction, ignored, total = node.args
-    *at, own = index
-    place, counts = _target(b, target, tuple(at), ignored, b.size(x)[-1])
-    g = b.compute_at(grad, broadcast(tuple(at), b.size(grad)))
+    d = 1 if _images(node) else len(index) - 1
+    at, own = (*index[:d], *index[d + 1 :]), index[d]
+    place, counts = _target(b, target, at, ignored, _classes(b, node, x, target, weight))
+    g = b.compute_at(grad, broadcast(at, b.size(grad)))
     if reduction == 1:
         g = g / b.compute_at(total, ())
     here = counts & (place == b.maker.index(own))
@@ -229,7 +250,7 @@ def _nll_loss_backward(b: Elements, node: Node, which: int, index: Index) -> Ter
 def settled(value: Value) -> float | None:
     """What a one-element output always is: the weight of all classes counts only where a loss folds."""
     node = value.node
-    if node is None or node.op != "aten.nll_loss_forward.default" or node.args[3]:
+    if node is None or node.op not in LIKELIHOODS or node.args[3]:
         return None
     return 0.0 if value.index == 1 else None
 

@@ -46,9 +46,9 @@ def split(kernel: Kernel, parts: int = 0, first: bool = False, equal: bool = Fal
     """The two kernels, or None where one is as good or the row is needed after a fold.
 
     ``parts``: so many, whether or not they are estimated to be worth it. ``first``: the parts are the outermost loop, not the
-    innermost of the outer ones. ``equal``: these are of one length, and what they leave of the row, which has one dim, is a part more.
+    innermost of the outer ones. ``equal``: these are of one length, and what they leave of the dim that is cut is a part more.
     """
-    if not kernel.row or (equal and len(kernel.row) > 1):
+    if not kernel.row:
         return None
     columns = down(kernel)
     if not parts and not columns and (product(kernel.outer) > FEW or product(kernel.row) < LONG):

@@ -227,6 +227,7 @@ def backward(
     outs = _several(tensors)
     cotangents = _cotangents(outs, grad_tensors)
     wrt = leaves(outs) if inputs is None else list(_several(inputs))
+    grad_fields.note_named(iterations.named(outs) if inputs is None else wrt)
     if inputs is None:
         outer_histories.check_backward(wrt)
     if inputs is not None and not wrt:

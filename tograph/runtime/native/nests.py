@@ -15,7 +15,7 @@ from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
 from ..kernels.kernel import WORK_PER_THREAD, make, work_of
 from ..kernels.loop_ir import BINARY, ITEM_SIZES, LONGEST, TERNARY, UNARY, Expr, Kernel, Unsupported
-from ..kernels.split_rows import Split, split
+from ..kernels.split_rows import Split, cut, split
 from . import followed, threading
 from .code import REGISTER, Code
 from .loops import Place, emit
@@ -120,7 +120,7 @@ def _in_parts(kernel: Kernel) -> Split | None:
     few = numel(tuple(d.size for d in kernel.outer)) <= FEW
     if most < 2 or not few:
         return None
-    length = kernel.row[0].size
+    length = cut(kernel, most).size
     whole = [n for n in range(most, most // 2, -1) if length % n == 0]
     return split(kernel, whole[0] if whole else most, first=True, equal=True)
 

@@ -22,6 +22,7 @@ from .views import VIEWS
 if TYPE_CHECKING:
     from .groups import Group
 
+INNER = 128  # elements of an inner loop that costs no more than a part of one loop
 FEW = 64  # results of a reduction from which on there is work for all threads
 _TWICE = frozenset(f"aten.{n}.correction" for n in ["std", "std_mean", "var", "var_mean"])
 _ONCE = frozenset(
@@ -94,7 +95,23 @@ def _kept(target: Group) -> int:
 
 
 def _whole(v: Value, target: Group) -> bool:
-    """Whether an operand has the whole shape by itself, or one element: then the loops of the nest are one, which threads share in parts."""
+    """Whether an operand has the whole shape by itself, or one element: then the loops of the nest are one, which threads share in parts.
+
+    Where the inner loop is long, so are parts of several loops: an operand may be a part of a tensor, or the same for all rows.
+    """
     if not isinstance(v.type, TensorType) or all(n == 1 for n in v.type.shape):
         return True
-    return v.type.shape == target.shape and (v.node is None or v.node.op not in VIEWS)
+    if v.node is None or v.node.op not in VIEWS:
+        return v.type.shape == target.shape or target.shape[-1] >= INNER
+    return target.shape[-1] >= INNER and _side_by_side(v.node) and _whole(v.node.args[0], target)
+
+
+def _side_by_side(node: Node) -> bool:
+    """Whether a view leaves elements of the last dim beside each other."""
+    if node.op == "aten.unsqueeze.default":
+        return True
+    if node.op not in ("aten.slice.Tensor", "aten.select.int"):
+        return False
+    last = len(node.args[0].type.shape) - 1
+    inside = (node.args[1] if len(node.args) > 1 else 0) % (last + 1) == last
+    return not inside or (node.op == "aten.slice.Tensor" and (len(node.args) < 5 or node.args[4] == 1))  # fmt: skip

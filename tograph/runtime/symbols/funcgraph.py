@@ -160,6 +160,9 @@ class FuncGraph:
         self.loop: Any = None  # of a loop's body: ``proofs.LoopFacts``
         self.frees = False  # of a loop: a gradient frees what was computed before it
         self.shares = False  # of a loop: a gradient is another one in the first iteration
+        self.named: set[int] = (
+            set()
+        )  # the ids of the tensors whose ``.grad`` code has read or changed by a name of their own
         # A tensor with a later number was made while it was recorded, or since.
         self.born = next(_versions)
         self.looking: dict[Storage, Value] | None = None  # see ``control_flow.picking``

@@ -22,6 +22,7 @@ from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, value_of
 from ..values.deques import bounded
 from ..values.growing import StagedList
+from ..values.listed import parts
 from ..values.staged_tuples import StagedTuple
 from ..values.structure import Handle, Spec, Tree, leaf_types
 from ..writes import freed
@@ -172,13 +173,14 @@ def form(
     leave: Callable[[Any], Any],
 ) -> Any:
     """The form of a tensor of the trace. ``chosen`` gives that of its content; ``leave``: that of anything, such as what its ``.grad`` holds."""
-    if x.mixed_ or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
+    mixed = x.mixed_ and not _may_be_callers(x)
+    if mixed or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
         return MadeLeaf(x, leave(grad_fields.left(x)))
     made = chosen(x)
     if not own.any or not (x.is_floating_point() or x.is_complex()):
         return made
     value = value_of(x, root)
-    flag = False if x.chain else autodiff.is_made_leaf(value, root)
+    flag = False if x.chain else autodiff.is_made_leaf(_begun(x, root), root)
     if flag is not False:
         made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
     ended = x.became_ is not None and not x.requires_grad  # by ``requires_grad_(False)``
@@ -186,6 +188,17 @@ def form(
     if way is False:
         return made
     return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
+
+
+def _may_be_callers(x: SymTensor) -> bool:
+    """Whether iterations may have moved a tensor of the caller's to where a leaf of the code's was."""
+    return any(s.external is not None or s.argument is not None for s in parts(x.storage_))
+
+
+def _begun(x: SymTensor, root: FuncGraph) -> Value:
+    """What a tensor was before it was written in place: a write leaves a leaf one, and makes none."""
+    first = x.storage_.first
+    return value_of(x, root) if first is None else root.resolve(first)
 
 
 def _staged(flag: bool | Value, root: FuncGraph) -> Any:

@@ -16,6 +16,7 @@ from ..values import conditional_items, pytrees
 from ..values.dict_views import of_view
 from ..values.growing import StagedList
 from ..values.structure import is_union
+from ..values.tables import is_table
 
 _PLAIN = (str, int, float, complex, bytes, type(None))
 
@@ -47,6 +48,8 @@ def parts_shown(x: Any) -> list[Any]:
     if isinstance(x, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_union(x) or _of_the_run(x):  # fmt: skip
         return []
     if isinstance(x, set):
+        if is_table(x):
+            return []
         return [*x, *conditional_items.conditional(x).values()] if type(x) is set else list(x)
     if isinstance(x, BaseException):
         return list(x.args)

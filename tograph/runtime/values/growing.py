@@ -20,6 +20,7 @@ from typing import Any
 from ...errors import StructureError
 from ..graph.ir import Value
 from ..graph.types import ListType
+from ..inference.shapes import SYMBOLS
 from ..symbols import funcgraph
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from . import inner_lists, listed, structure
@@ -184,12 +185,14 @@ class StagedList(ListContent):
         made.extend(self)
         return made
 
-    @staticmethod
-    def _not_joined(other: Any) -> Any:
+    def _not_joined(self, other: Any) -> Any:
         """What ``+`` gives with something that is no list: what that makes of it, or Python's TypeError."""
-        if hasattr(type(other), "__radd__") and type(other) not in (bool, int, float, complex):
-            return NotImplemented
-        name = other.__class__.__name__
+        kind = other.node.kind if isinstance(other, SYMBOLS) else other.__class__
+        if hasattr(type(other), "__radd__") and kind not in (bool, int, float, complex):
+            made = type(other).__radd__(other, self)
+            if made is not NotImplemented:
+                return made
+        name = kind.__name__
         raise TypeError(f'can only concatenate list (not "{name}") to list')
 
     def __iadd__(self, other: Any) -> Any:

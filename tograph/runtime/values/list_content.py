@@ -171,7 +171,8 @@ class ListContent(list):
     def take(self, index: Any) -> Any:
         """The item at an index, which leaves the list."""
         if self.handle is None:
-            return list.pop(self, index)
+            unknown = not list.__len__(self) and isinstance(as_index(index), Value)
+            return list.pop(self, -1 if unknown else index)
         graph, spec = current_graph(), self._typed()
         self.moves = next(_moves)
         nodes = [

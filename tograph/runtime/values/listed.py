@@ -22,7 +22,7 @@ from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic
 from . import pytrees
 from .flattening import flatten
-from .structure import Spec
+from .structure import Spec, is_union
 
 _ADVICE = "Append a copy (`x.clone()`), or make a new tensor instead of a write (`x = x + 1`)"
 
@@ -126,9 +126,11 @@ def _storages(x: torch.Tensor) -> list[Storage]:
 
 
 def tensors_in(content: Any) -> list[torch.Tensor]:
-    """The tensors in a content."""
+    """The tensors in a content, and those that it may be."""
     if isinstance(content, torch.Tensor):
         return [content]
+    if is_union(content):
+        return [x for option in content.options_ for x in tensors_in(option)]
     found = pytrees.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
     return [x for p in found[1] for x in tensors_in(p)] if found else []
 

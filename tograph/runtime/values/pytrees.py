@@ -9,6 +9,7 @@ Invariant: ``rebuild(type(x), *parts_of(x))`` equals ``x``, and neither runs cod
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import sys
 from collections import OrderedDict, defaultdict, deque
@@ -236,9 +237,12 @@ def _is_attributes(cls: type) -> bool:
         cls, (type, BaseException, torch.nn.Module)
     ):
         return False
-    return all(
-        c.__flags__ & (HEAP | _IN_C) == HEAP and "__new__" not in vars(c) for c in _classes(cls)
-    )
+    return all(c.__flags__ & (HEAP | _IN_C) == HEAP and _makes_plainly(c) for c in _classes(cls))
+
+
+def _makes_plainly(cls: type) -> bool:
+    """Whether objects that a class makes by itself are those of ``object.__new__``: a user's ``__new__`` chooses among these, or sets attributes."""
+    return "__new__" not in vars(cls) or not (_standard(cls) or issubclass(cls, enum.Enum))
 
 
 def _classes(cls: type) -> list[type]:

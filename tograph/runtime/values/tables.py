@@ -244,10 +244,18 @@ def made(x: Any) -> Any:
     if site in root.tabled:
         table = table_of(x)
         if isinstance(table, StagedSet):
-            table.only_added = not x
+            table.only_added = _is_free(x)
         return table
     root.tables[id(x)] = x, site
     return x
+
+
+_SMALL = set().__sizeof__()
+
+
+def _is_free(x: set) -> bool:
+    """Whether each item of a set is at the place that its hash tells, in a table of Python's smallest size: it is there in whatever order they came."""
+    return x.__sizeof__() == _SMALL and len({hash(i) % 8 for i in x}) == len(x)
 
 
 def site_of(x: Any) -> Location | None:

@@ -44,8 +44,10 @@ class Told(NamedTuple):
     leaf: bool
     graded: bool
     entry: Any = None  # what was there before the loop
-    held: bool = False  # whether that has a gradient then
     sure: bool = True  # it requires one whenever an iteration begins
+    by_leaf: bool = (
+        False  # its field is that of the leaf from before the loop that it is, if it is one
+    )
 
 
 @dataclass(frozen=True)
@@ -216,16 +218,23 @@ def _result(value: Value, meta: Meta, graph: FuncGraph) -> Any:
     return wrap(value, meta, graph) if found is None else found
 
 
-def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
-    """The nodes of torch's autograd that ``outs`` lead to, in the order of a walk."""
+def behind(outs: Sequence[torch.Tensor], past: bool = True) -> dict[Any, None]:
+    """The nodes of torch's autograd that ``outs`` lead to, in the order of a walk; not by way of the ``past`` iterations of a loop, if not asked for."""
     seen: dict[Any, None] = {}
     todo = [o.grad_fn for o in outs if o.grad_fn is not None]
     while todo:
         node = todo.pop()
-        if node not in seen:
+        if node not in seen and (past or past_of(node) is None):
             seen[node] = None
             todo += [n for n, _ in node.next_functions if n is not None]
     return seen
+
+
+def named(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves that ``outs`` were computed from by a name of their own, not as the state of a loop."""
+    found = [getattr(n, "variable", None) for n in behind(outs, past=False)]
+    leaves = [getattr(x, "shown_", x) for x in found if x is not None]
+    return [*(o for o in outs if o.requires_grad and o.is_leaf), *leaves]
 
 
 def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
@@ -259,14 +268,14 @@ def is_leaf(x: torch.Tensor) -> bool:
     return x.is_leaf or (is_state(x.grad_fn) and x.grad_fn.told.leaf)
 
 
-def is_held(x: torch.Tensor) -> bool:
-    """Whether a tensor is state that may have a gradient from before the loop."""
-    return is_state(x.grad_fn) and x.grad_fn.told.held
-
-
 def is_sure(x: torch.Tensor) -> bool:
     """Whether a tensor is no state that may require no gradient in some iteration."""
     return not is_state(x.grad_fn) or x.grad_fn.told.sure
+
+
+def is_by_leaf(x: Any) -> bool:
+    """Whether the field of a tensor is that of the leaf from before a loop that it is, where it is one."""
+    return is_state(x.grad_fn) and x.grad_fn.told.by_leaf
 
 
 def check_graded(x: torch.Tensor) -> None:
@@ -289,14 +298,11 @@ def check_graded(x: torch.Tensor) -> None:
 
 
 def check_written(x: torch.Tensor) -> None:
-    """An error for a write of the ``.grad`` of state that in the first iteration is a tensor of the caller's, or that has a gradient which is not followed."""
+    """An error for a write of the ``.grad`` of state that has a gradient which is not followed."""
     if not is_state(x.grad_fn):
         return
     told = x.grad_fn.told
-    outside = isinstance(told.entry, torch.Tensor) and (
-        not isinstance(told.entry, SymTensor) or told.entry.given_
-    )
-    if told.graded or told.held or outside:
+    if told.graded and not told.by_leaf:
         raise not_followed()
 
 
