@@ -483,3 +483,36 @@ def test_a_backward_whose_handler_has_a_name_of_its_own():
     tg.function(lambda x, w: Halved.apply(x, w))(x, w).sum().backward()
     assert x.grad.tolist() == [1.5, 1.5]
     assert "None, None, ('found',))" in tg.to_code(halved)
+
+
+class Asking(torch.autograd.Function):
+    """A gradient that depends on what the saved tensors require."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        y, k = x * w, (x > 0).sum()
+        ctx.mark_non_differentiable(k)
+        ctx.save_for_backward(x, w, y, k)
+        return y, k
+
+    @staticmethod
+    def backward(ctx, g, _):
+        x, w, y, k = ctx.saved_tensors
+        s = 1.0
+        for i, saved in enumerate((x, w, y, k)):
+            if saved.requires_grad:
+                s += 10**i
+        with torch.enable_grad():
+            z = torch.sin(y)
+        (d,) = torch.autograd.grad(z, y, g)
+        return d * w * s, d * x * s
+
+
+@pytest.mark.parametrize("asked", [(True, False), (False, True), (True, True)])
+def test_what_a_saved_result_requires(asked):
+    grads = []
+    for convert in (lambda f: f, tg.function):
+        x, w = (torch.tensor([2.0, 3.0], requires_grad=a) for a in asked)
+        convert(lambda x, w: Asking.apply(x, w)[0])(x, w).sum().backward()
+        grads.append([x.grad, w.grad])
+    torch.testing.assert_close(*grads)

@@ -155,7 +155,7 @@ def gradient_region(
         cotangents.extend(flattening.symbolic(graph.input(v.type), graph) for v in values)
         there.extend(scalar(graph.input(BOOL), graph) for v in values if told)
         if results is not None:
-            results(*(flattening.symbolic(graph.input(v.type), graph) for v in values))
+            results(*(_saved(flattening.symbolic(graph.input(v.type), graph)) for v in values))
 
     given: dict[tuple[bool, ...], set[int]] = {}
 
@@ -189,6 +189,11 @@ def gradient_region(
     own = len(cotangents) + len(there) + (0 if results is None else len(values))
     control_flow.close(region.graph, list(region.graph.arguments), outputs, own)
     return region
+
+
+def _saved(x: Any) -> Any:
+    """A result as the gradient function sees it, which runs only where results require a gradient."""
+    return torch.Tensor.requires_grad_(x) if is_differentiable(x) else x
 
 
 def _computing(function: Callable[[], Any], before: Callable[[FuncGraph], None]) -> Any:
