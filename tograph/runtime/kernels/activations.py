@@ -47,7 +47,8 @@ def _logit(x: Term, eps: float | None = None) -> Term:
 def _logit_backward(grad: Term, x: Term, eps: float | None = None) -> Term:
     low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
     outside = (x < low) | (x > high)
-    return outside.where(math.nan if eps is None else 0.0, grad / (x * (1 - x)))
+    slope = ((x == 0) | (x == 1)).where(grad * math.inf, grad / (x * (1 - x)))
+    return outside.where(math.nan if eps is None else 0.0, slope)
 
 
 def _entropy(x: Term) -> Term:

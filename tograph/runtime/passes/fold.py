@@ -82,19 +82,19 @@ def _fold(graph: Graph, known: Known, shared: Container[Node] = ()) -> None:
 
 # ---- ops
 
-_LIKE = {"aten.ones_like.default": 1, "aten.zeros_like.default": 0}
-
 
 def _let_go(node: Node) -> None:
-    """Ones like another tensor, as a gradient begins with ones like the loss, do not wait for it: its type says what is needed."""
-    if node.op not in _LIKE or node.kwargs.get("memory_format") not in (None, torch.preserve_format):  # fmt: skip
+    """Ones like another tensor, as a gradient begins with ones like the loss, do not wait for it: its type says what is needed.
+
+    Plans for a GPU compute once what is the same in every call, and keep them.
+    """
+    if node.op != "aten.ones_like.default" or node.kwargs.get("memory_format") not in (None, torch.preserve_format):  # fmt: skip
         return
     kind = node.outputs[0].type
-    if not isinstance(kind, TensorType) or None in kind.shape or len(kind.shape) > 1:
+    if not isinstance(kind, TensorType) or kind.device != "cpu" or None in kind.shape or len(kind.shape) > 1:  # fmt: skip
         return  # strides follow those of the other tensor
-    value = bool(_LIKE[node.op]) if kind.dtype == torch.bool else _LIKE[node.op]
-    options = {"dtype": kind.dtype, "device": torch.device(kind.device)}
-    node.op, node.args, node.kwargs = "aten.full.default", (list(kind.shape), value), options
+    options = {"dtype": kind.dtype, "device": torch.device("cpu")}
+    node.op, node.args, node.kwargs = "aten.full.default", (list(kind.shape), 1), options
 
 
 def _compute(node: Node, names: Renaming, nodes: list[Node], known: Known) -> bool:
