@@ -285,7 +285,7 @@ def line_search(net, xs, ys, n):
 
 def line_search_of_leaves(net, xs, ys, n):
     """A loop in the body makes the leaf, and its iterations compute other state from that of the one before."""
-    net, w = net.requires_grad_(False), xs[0, 0].clone().requires_grad_()
+    w = xs[0, 0].clone().requires_grad_()
     loss = value(w, net)
     for _ in range(n):
         loss.backward()
