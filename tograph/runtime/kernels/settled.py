@@ -103,7 +103,7 @@ def _filled(v: Value) -> Any:
     node = v.node
     if node is None:
         return None
-    if node.op in _ONES:
+    if node.op in _ONES or (node.op == "aten.full.default" and node.args[1] == 1):
         return True if dtype_of(v) == "bool" else 1
     if node.op in _ZEROS:
         return False if dtype_of(v) == "bool" else 0
