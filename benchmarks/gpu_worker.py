@@ -82,7 +82,9 @@ def parts(section: str, bench: Bench) -> Iterator[tuple[str, Callable[[], None]]
     """The parts of a section; what goes wrong while they are named is one more of them, which raises it."""
     try:
         yield from gpu_sections.SECTIONS[section](bench)
-    except Exception as error:
+    except (
+        Exception
+    ) as error:  # of whatever kind: the part that is made of it raises it, and its row tells
         yield "its parts", functools.partial(_raise, error)
 
 

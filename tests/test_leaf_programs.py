@@ -41,7 +41,7 @@ def outcome(f, p, args):
     p.grad = None
     try:
         outs = f(*args)
-    except Exception as error:
+    except Exception as error:  # any error is an outcome, which is compared with eager PyTorch's
         return error
     named = [*args[:2], p]
     tensors = [x for out in outs for x in (out if isinstance(out, list) else [out])]

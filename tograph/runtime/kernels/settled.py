@@ -103,12 +103,14 @@ def _filled(v: Value) -> Any:
     node = v.node
     if node is None:
         return None
-    if node.op in _ONES or (node.op == "aten.full.default" and node.args[1] == 1):
+    if node.op in _ONES:
         return True if dtype_of(v) == "bool" else 1
     if node.op in _ZEROS:
         return False if dtype_of(v) == "bool" else 0
     filled = node.op in ("aten.full.default", "aten.full_like.default")
-    return node.args[1] if filled and str(node.args[1]) != "-0.0" else None
+    if not filled or isinstance(node.args[1], Value) or str(node.args[1]) == "-0.0":
+        return None
+    return bool(node.args[1]) if dtype_of(v) == "bool" else node.args[1]
 
 
 def expression(value: Any, known: Known) -> Any:
