@@ -235,6 +235,16 @@ def types_of_python_values(x):
     return isinstance(x, int), isinstance(x, (float, str)), type(x) is int, type(x).__name__
 
 
+@cases((7,))
+def no_class(x):
+    return isinstance(1, (str, int(x)))
+
+
+@cases((7,))
+def no_class_either(x):
+    return issubclass(int, int(x))
+
+
 @cases.tensors((torch.tensor(7),))
 def types_of_tensors(x):
     return isinstance(x, torch.Tensor), isinstance(x, int), callable(x)

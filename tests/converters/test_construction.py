@@ -116,5 +116,5 @@ def test_they_leave_the_function():
 
 @pytest.mark.parametrize("kind", [bytes, bytearray])
 def test_bytes_of_numbers_of_the_run_are_refused(kind):
-    with pytest.raises(StagingError, match=rf"{kind.__name__}\(\) takes numbers that Python knows"):
+    with pytest.raises(StagingError, match=rf"{kind.__name__}\(\) takes what Python knows"):
         tg.function(lambda x: kind([1, x.item()]))(torch.tensor(3))

@@ -69,3 +69,12 @@ def test_steps_are_refused():
 
     with pytest.raises(StagingError, match="a slice with a step"):
         f(torch.ones(2))
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_bound_that_is_no_number(n):
+    for read in (lambda n: [1, 2, 3][n:"x"], lambda n: "abc"[n:"x"], lambda n: (1, 2)["a" : n + 1]):
+        staged = tg.function(read)
+        for _ in range(2):
+            with pytest.raises(TypeError, match="slice indices must be integers or None"):
+                staged(torch.tensor(n))

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import StagingError
 
 
 class Keep(logging.Handler):
@@ -162,3 +163,37 @@ def test_redirected_streams():
         return out.getvalue(), err.getvalue(), x + 1
 
     assert tg.function(redirected)(1) == ("out\n", "err\n", 2)
+
+
+def test_warnings_of_a_branch_under_filters_of_the_function():
+    def ignored(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            if x > 1:
+                warnings.warn("large", stacklevel=1)
+        if x > 2:
+            warnings.warn("huge", stacklevel=1)
+        return x + 1
+
+    def recorded(x):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            if x > 1:
+                warnings.warn("large", stacklevel=1)
+        return len(found)
+
+    def raised(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            if x > 1:
+                warnings.warn("large", stacklevel=1)
+
+    f = tg.function(ignored)
+    for x, texts in ((3.0, ["huge"]), (2.0, []), (0.0, []), (4.0, ["huge"])):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            f(torch.tensor(x))
+        assert [str(w.message) for w in found] == texts
+    for plain in (recorded, raised):
+        with pytest.raises(StagingError, match="write that around the call of the function"):
+            tg.function(plain)(torch.tensor(0.0))

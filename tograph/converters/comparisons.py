@@ -31,7 +31,7 @@ from ..runtime.values.structure import is_union, may_miss
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import growing_lists, members, tables, text_options
+from . import growing_lists, members, staged_bytes, tables, text_options
 from .call_rules import DECIDING
 from .calls import call
 from .context import OPERATORS, Converter
@@ -162,7 +162,8 @@ def _contains(x, items):
         return growing_lists.contains(items, x)
     if staged:
         reads.whole(items)
-    return _among(x, items)
+    form = staged_bytes.within if staged and isinstance(items, (bytes, bytearray)) else _among
+    return form(x, items)
 
 
 def _by_method(items, x):

@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
-from ..errors import GraphBoolError, StagingError
 from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.values.pytrees import base_container, blank, has_identity
-from . import outside_world, progress, special_results, standard, union
+from . import outside_world, progress, special_results, staged_bytes, standard, union
 from .call_rules import is_user_function, module_rule
 from .iterators import advancing, gives_items
 from .left_alone import shows_staged
@@ -134,16 +133,10 @@ def _of_library(cls: type, args, kwargs):
 
     One that has no use for what is of several kinds (``functools.partial(f)``) is made of each of these; others hold it.
     """
+    if cls in (bytes, bytearray):
+        staged_bytes.refuse(f"{cls.__name__}()", *args)
     try:
         return cls(*args, **kwargs)
-    except GraphBoolError as error:
-        if cls not in (bytes, bytearray):
-            raise
-        raise StagingError(
-            f"{cls.__name__}() takes numbers that Python knows, and was given one that is known only when the graph runs: use a list or tensor of "
-            "them, or make the bytes outside of the function",
-            error.location,
-        ) from None
     except (TypeError, ValueError) as error:
         if union.holds_union(args, kwargs):
             return union.apply(lambda *a, **k: _of_library(cls, a, k), *args, **kwargs)

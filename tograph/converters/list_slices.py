@@ -13,6 +13,7 @@ from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.staged_tuples import as_tuple
+from . import staged_bytes
 from .calls import call
 from .generators import Generator
 from .tensor_index import as_place, check_bounds, staged_parts
@@ -69,6 +70,8 @@ def _largest(a: Any, b: Any) -> Any:
 
 def sliced(x, key):
     """A list, tuple or string by bounds of the graph."""
+    if isinstance(x, (bytes, bytearray)):
+        staged_bytes.refuse("a slice of bytes", key.start, key.stop, key.step)
     if isinstance(x, str):
         return text_op("slice", str, x, key.start, key.stop, key.step)
     found = as_staged(StagedList(x))[key]

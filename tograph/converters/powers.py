@@ -15,6 +15,7 @@ from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import text_op
 from ..runtime.values.growing import StagedList
 from ..runtime.values.staged_tuples import as_tuple
+from . import staged_bytes
 from .call_rules import DECIDING
 from .calls import call
 from .registry import TENSOR_METHODS, handles
@@ -50,7 +51,7 @@ TENSOR_METHODS["pow"] = _method
 def times(a: Any, b: Any) -> Any:
     """``a * b``"""
     for items, n in ((a, b), (b, a)):
-        if isinstance(items, (list, tuple, str)) and is_staged(n):
+        if isinstance(items, (list, tuple, str, bytes, bytearray)) and is_staged(n):
             if isinstance(n, torch.SymFloat):
                 raise TypeError("can't multiply sequence by non-int of type 'float'")
             n = n + 0 if isinstance(n, torch.SymBool) else as_place(n)
@@ -62,6 +63,8 @@ def times(a: Any, b: Any) -> Any:
 
 
 def _many(items: Any, n: Any) -> Any:
+    if isinstance(items, (bytes, bytearray)):
+        staged_bytes.refuse("bytes * number", n)
     if isinstance(items, str):
         return text_op("__mul__", str, items, n)
     found = call(_repeated, items, n)

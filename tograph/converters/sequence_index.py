@@ -7,6 +7,7 @@ Out of range is the IndexError of Python, when the graph runs.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,21 +92,16 @@ def select(items, index):
     n = len(items)
     if isinstance(items, np.ndarray):
         return _select_array(items, n, index)
-    kind = (
-        "list"
-        if isinstance(items, list)
-        else "string"
-        if isinstance(items, str)
-        else type(items).__name__
-    )
+    beyond = IndexError(_beyond(items))
+    items = list(items) if isinstance(items, (bytes, bytearray)) else items
     table = exact_dtype(items) if n > 2 else None
     if table is not None:
         index = scalar_of(index) if isinstance(index, torch.Tensor) else index
-        require((index >= -n) & (index < n), IndexError(f"{kind} index out of range"))
+        require((index >= -n) & (index < n), beyond)
         return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
     if n > 2 and all(type(item) is str for item in items):
         index = scalar_of(index) if isinstance(index, torch.Tensor) else index
-        require((index >= -n) & (index < n), IndexError(f"{kind} index out of range"))
+        require((index >= -n) & (index < n), beyond)
         return one_of(items, index % n)
     at = index % n if n else index
 
@@ -118,10 +114,19 @@ def select(items, index):
         )
 
     def outside():
-        raise IndexError(f"{kind} index out of range")
+        raise beyond
 
     inside = (index >= -n) & (index < n)
     return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
+
+
+def _beyond(items: Any) -> str:
+    """What Python says of an index out of the range of a sequence."""
+    kind = type(items).__name__
+    for plain, name in ((list, "list "), (str, "string "), (bytes, "")):
+        if isinstance(items, plain):
+            return f"{name}index out of range"
+    return f"{kind} index out of range"
 
 
 def takes_place(x) -> bool:

@@ -20,7 +20,7 @@ from ..runtime.values.structure import is_union
 from ..runtime.values.tables import StagedSet
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import special_results, text_options
+from . import special_results, staged_bytes, text_options
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
@@ -165,6 +165,8 @@ def percent(text: str, values: Any) -> Any:
     if is_union(text) or is_union(values):
         return apply(percent, text, values)
     staged = isinstance(text, StagedString)
+    if isinstance(text, (bytes, bytearray)):
+        staged_bytes.refuse("bytes % values", values)
     if not (staged or (isinstance(text, str) and shows_staged(values))):
         return text % values
     graph = current_graph()

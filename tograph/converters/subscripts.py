@@ -28,6 +28,7 @@ from .attributes import augmented
 from .call_rules import is_user_function, missing_method
 from .calls import call
 from .context import OPERATORS, Converter
+from .index_objects import numbered
 from .iterables import StagedRange, StagedSequence
 from .iterators import from_outside
 from .keyed import dict_pop, lookup, no_key, set_staged, write_key
@@ -52,6 +53,7 @@ from .union_keys import each_key, holds_union
 from .user_operators import BY_NAME, in_place
 
 slice_ = slice
+_SLICED = (list, tuple, str, bytes, bytearray)
 
 
 class Subscripts(Converter):
@@ -163,6 +165,7 @@ def getitem(x, key):
 
 def _at_place(x, key):
     """An item of what is no list of keys, nor counted in the graph."""
+    key = numbered(x, key)
     check_float(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return x[plain_bounds(as_place(key))]
@@ -172,9 +175,9 @@ def _at_place(x, key):
         reads.whole(x)
     if isinstance(x, range) and staged_parts(key):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
-    if is_staged(key) and (isinstance(x, (list, tuple, str, deque)) or takes_place(x)):
+    if is_staged(key) and (isinstance(x, (*_SLICED, deque)) or takes_place(x)):
         return select(x, as_place(key))
-    if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
+    if isinstance(key, slice) and isinstance(x, _SLICED) and staged_parts(key):
         return sliced(x, plain_bounds(key))
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
@@ -240,6 +243,7 @@ def setitem(x, key, value) -> None:
             raise TypeError("'set' object does not support item assignment")
         tables.setitem(x, key, value)
         return
+    key = numbered(x, key)
     check_float(x, key)
     method = _users(x, "__setitem__")
     if method is not None:
@@ -296,6 +300,7 @@ def delitem(x, key) -> None:
             raise TypeError("'set' object doesn't support item deletion")
         tables.delitem(x, key)
         return
+    key = numbered(x, key)
     check_float(x, key)
     method = _users(x, "__delitem__")
     if method is not None:

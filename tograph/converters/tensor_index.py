@@ -59,7 +59,8 @@ def check_float(x: Any, key: Any) -> None:
 
 def check_bounds(key: slice) -> None:
     """TypeError for a slice that is not between whole numbers."""
-    if any(isinstance(p, (float, torch.SymFloat)) for p in (key.start, key.stop, key.step)):
+    bounds = (p for p in (key.start, key.stop, key.step) if p is not None)
+    if any(not hasattr(p, "__index__") and not isinstance(p, torch.SymBool) for p in bounds):
         raise TypeError("slice indices must be integers or None or have an __index__ method")
 
 

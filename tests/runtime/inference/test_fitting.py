@@ -200,3 +200,24 @@ def test_without_a_try_writes_before_it_stay_and_those_after_it_do_not_come(f):
         assert found[0] == found[1]
         torch.testing.assert_close(v, w, rtol=0, atol=0)
     assert g.trace_count == 2
+
+
+@pytest.mark.parametrize("n", [5, 2, 0, -1])
+def test_expand_to_a_negative_size(n):
+    def expanded(n):
+        try:
+            return X[:, :1].expand(3, n - 1)
+        except RuntimeError:
+            return "caught"
+
+    def in_front(n):
+        try:
+            return X[0].expand(n - 1, 4)
+        except RuntimeError:
+            return "caught"
+
+    for plain in (expanded, in_front):
+        staged = tg.function(plain)
+        for k in (5, n, n):
+            found, expected = staged(torch.tensor(k)), plain(torch.tensor(k))
+            assert str(found) == str(expected)

@@ -46,6 +46,7 @@ REFUSED = {
     ),
     "embedding of a table of three dims": (lambda i, x: F.embedding(i, x), (INTS, ROWS[None])),
     "eigenvalues of integers": (torch.linalg.eigvals, (ROWS[:, :2].long(),)),
+    "avg_pool2d by 0": (lambda x: F.avg_pool2d(x[None], 2, divisor_override=0), (ROWS,)),
     "bmm of bools and bytes": (lambda x, y: torch.bmm(x, y), (BOOLS.view(1, 1, 3), BOOLS.byte().view(1, 3, 1))),
 }  # fmt: skip
 

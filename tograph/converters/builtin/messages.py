@@ -1,7 +1,8 @@
 """Text that goes out when the graph runs: ``logging``, ``warnings.warn`` and ``warn_explicit``, and ``write`` of text files.
 
 Each is a print into a sink: it acts whenever the graph runs, in order with other prints. A record carries the line of the user's call.
-A log call whose level is off while tracing is left out. A warning outside of staged branches and loops is given once, while tracing.
+A log call whose level is off while tracing is left out. A warning outside of staged branches and loops is given once, while tracing. The filters that
+``warnings.catch_warnings`` sets in the function are gone when the graph runs: there a warning of the run is left out (``"ignore"``) or refused.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from ...errors import StagingError
 from ...runtime.library.staged_string import StagedString
 from ...runtime.symbols import journal
-from ...runtime.symbols.funcgraph import is_tracing, user_location
+from ...runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from .. import union
 from ..outside_world import is_opened_here, plain_text
 from ..registry import STREAM_METHODS, handles
@@ -145,6 +148,36 @@ def _stack_level(wanted: int) -> int:
     return level + 1
 
 
+_CAUGHT: WeakKeyDictionary[Any, list[warnings.catch_warnings]] = WeakKeyDictionary()
+
+
+@handles(warnings.catch_warnings)
+def catch_warnings(**options):
+    made = warnings.catch_warnings(**options)
+    if is_tracing():
+        _CAUGHT.setdefault(current_graph().root, []).append(made)
+    return made
+
+
+def _is_left_out(text: Any, kind: type) -> bool:
+    """Whether filters that the function itself has set ignore a warning of the run; StagingError where they do something else with it."""
+    made, current = _CAUGHT.get(current_graph().root, ()), warnings.filters
+    if all(vars(m).get("_filters", current) is current for m in made):
+        return False  # none of those is entered
+    for action, message, category, module, line in current:
+        if not issubclass(kind, category):
+            continue
+        if message is None and module is None and not line and action == "ignore":
+            return True
+        if message is None or not isinstance(text, str) or message.match(text):
+            break
+    raise StagingError(
+        "a warning by a condition or with a text that is known only when the graph runs cannot be caught, or made an error, by "
+        "`with warnings.catch_warnings():` in the function: write that around the call of the function",
+        user_location(),
+    )
+
+
 @handles(warnings.warn_explicit)
 def warn_explicit(message, category, filename, lineno, *rest, **options):
     if not is_tracing() or (journal.depth() < 2 and not _of_the_run(message)):
@@ -160,6 +193,8 @@ def _warn(message: Any, category: Any, file: str, line: int, options: dict[str, 
         message, category = message.args[0], type(message)  # which makes it again of the text
     given = isinstance(message, Warning)
     kind = type(message) if given else category
+    if _is_left_out(message, kind):
+        return
 
     def take(text: str) -> None:
         warnings.warn_explicit(message if given else text, kind, file, line, **options)

@@ -41,6 +41,7 @@ def _kind_of(x: Any) -> type | None:
 
 @handles(isinstance)
 def isinstance_(x, classes):
+    classes = _classes(classes)
     if is_union(x):
         if any(isinstance(option, StagedException) for option in x.options_):
             return union.distribute(lambda v: isinstance_(v, classes), x)
@@ -49,7 +50,7 @@ def isinstance_(x, classes):
         return StagedClass(x).within(classes)
     kind = _kind_of(x)
     if kind is not None:
-        return issubclass(kind, classes) or isinstance(x, classes)
+        return isinstance(x, classes) or issubclass(kind, classes)
     if isinstance(x, StagedRange):
         return isinstance(range(0), classes)
     if isinstance(x, StagedArray):
@@ -94,7 +95,14 @@ def dir_(*x):
 def issubclass_(x, classes):
     if type(x) is StagedClass:
         return x.within(classes)
-    return issubclass(x, classes)
+    return issubclass(0 if is_staged(x) else x, _classes(classes))
+
+
+def _classes(classes: Any) -> Any:
+    """``classes``, with numbers in the place of staged ones, for which Python has an error."""
+    if isinstance(classes, tuple):
+        return tuple(map(_classes, classes)) if any(map(is_staged, classes)) else classes
+    return 0 if is_staged(classes) else classes
 
 
 def _module_here() -> str | None:

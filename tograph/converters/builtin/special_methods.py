@@ -24,6 +24,20 @@ handles(operator.getitem)(getitem)
 handles(operator.setitem)(setitem)
 handles(operator.delitem)(delitem)
 
+
+@handles(operator.countOf)
+def count_of(items: Any, x: Any) -> Any:
+    return call(sum, [BY_NAME["eq"](item, x) for item in call(list, items)])
+
+
+@handles(operator.indexOf)
+def index_of(items: Any, x: Any) -> Any:
+    try:
+        return call(list.index, call(list, items), x)
+    except ValueError:
+        raise ValueError("sequence.index(x): x not in sequence") from None
+
+
 _IN_PLACE = ("iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "ilshift", "irshift", "ior", "ixor", "iand")  # fmt: skip
 for _name in _IN_PLACE:
     handles(getattr(operator, _name))(functools.partial(augment, _name))

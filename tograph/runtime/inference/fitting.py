@@ -144,7 +144,7 @@ def _normed(x: Meta, shape: Sequence, *rest: Any) -> bool:
 
 
 def _made(*args: Any) -> bool:
-    """Whether the sizes of a new tensor are known not to be negative: those of other tensors."""
+    """Whether the sizes that are asked for are known not to be negative: those of other tensors."""
     return all(_counts(n) for a in args for n in (a if isinstance(a, (list, tuple)) else (a,)))
 
 
@@ -162,6 +162,6 @@ _RULES: dict[str, Callable[..., bool]] = {
     **dict.fromkeys(_FACTORIES, _made),
     "cat": _concatenated,
     "stack": _stacked,
-    "expand": lambda x, size, *rest: _expands(x.size, size),
+    "expand": lambda x, size, *rest: _expands(x.size, size) and _made(size),
     "native_layer_norm": _normed,
 }

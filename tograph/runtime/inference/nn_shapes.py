@@ -130,7 +130,8 @@ def _max_pool(x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
 def _avg_pool(
     x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
 ):
-    return _pooled(x, kernel, stride, padding, 1, ceil_mode)
+    refused = divisor_override is not None and divisor_override == 0
+    return None if refused else _pooled(x, kernel, stride, padding, 1, ceil_mode)
 
 
 def _pooled(x, kernel, stride, padding, dilation, ceil) -> Meta | None:
