@@ -31,7 +31,7 @@ from ..runtime.values.structure import is_union, may_miss
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import growing_lists, members, staged_bytes, tables, text_options
+from . import growing_lists, members, staged_bytes, tables, tensor_keys, text_options
 from .call_rules import DECIDING
 from .calls import call
 from .context import OPERATORS, Converter
@@ -134,6 +134,7 @@ MANY = 8  # a longer range is compared with by its ends
 
 def _contains(x, items):
     reads.identified(x)
+    tensor_keys.identify(items, x)
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
     if isinstance(items, StagedRange) or (
@@ -186,7 +187,7 @@ def _among(x, items, by_method=True):
         items = list(items)
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
         # tensors are hashed by identity
-        found = any(item is x for item in items)
+        found = tensor_keys.is_among(x, items)
         return found and (isinstance(items, frozenset) or members.present(items, x))
     if isinstance(items, (list, tuple, deque, dict, set, frozenset, range)) and (
         type(x) is StagedClass
@@ -194,12 +195,15 @@ def _among(x, items, by_method=True):
         or is_staged_key(x)
         or (
             not isinstance(items, range)
-            and any(is_staged(i) or is_staged_key(i) or is_union(i) for i in items)
+            and any(
+                is_staged(i) or is_staged_key(i) or is_union(i)
+                for i in tensor_keys.equal_by_value(items)
+            )
         )
         or (isinstance(items, (list, tuple, deque)) and holds_staged((x, *items)))
     ):
         found = False
-        for item in items:
+        for item in tensor_keys.equal_by_value(items):
             if item is x:
                 return True
             there = type(items) is not set or members.present(items, item)

@@ -11,6 +11,7 @@ from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import conditional_items, locations
 from ..runtime.values.reserved import shrinks
 from ..runtime.values.structure import may_miss
+from . import tensor_keys
 from .registry import hashable
 
 
@@ -39,6 +40,7 @@ def record_key(x: dict, key: Any) -> None:
     """A key of a dict is about to be set."""
     if not journal.active():
         return
+    tensor_keys.refuse_new(x, key)
     if not dict.__contains__(x, key) and journal.removed(x, key):
         journal.record(locations.contents(x))  # it comes back as the last key
     elif may_miss(dict.get(x, key)) and key not in {next(reversed(x)): None}:  # as a dict asks

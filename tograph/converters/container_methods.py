@@ -10,7 +10,7 @@ from ..runtime.guarding import outer_lists, reads
 from ..runtime.symbols import journal
 from ..runtime.values import inner_lists
 from ..runtime.values.structure import is_union
-from . import union
+from . import tensor_keys, union
 from .call_rules import missing_method
 from .container_changes import CHANGING, note_look, record_change
 from .left_alone import leave_alone
@@ -30,6 +30,8 @@ def container_method(
                 owner, args if f.__name__ == "append" else args[0], reads.current()
             )
             return call(getattr(grown, f.__name__), *args, **kwargs)
+    if args:
+        tensor_keys.identify(owner, args[0])
     if (
         args
         and is_union(args[0])

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+import torch
+
 from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.guarding import reads
@@ -21,6 +23,7 @@ from ..runtime.values import facts, inner_lists, locations, tables
 from ..runtime.values.growing import StagedList
 from ..runtime.values.reserved import reserve, shrinks
 from ..runtime.values.structure import holds_missing, is_union, may_miss
+from . import tensor_keys
 from .call_rules import is_user_function
 from .calls import call
 from .container_changes import check_default, record_key
@@ -37,6 +40,8 @@ def same_key(k, key):
         return key == k if isinstance(k, (int, float, *SYMBOLS)) else False
     if isinstance(key, StagedString):
         return key == k if isinstance(k, (str, StagedString)) else False
+    if isinstance(key, torch.Tensor):
+        return isinstance(k, torch.Tensor) and tensor_keys.is_among(key, [k])
     if not is_staged_key(key):
         return k == key
     if type(k) is not tuple or len(k) != len(key):

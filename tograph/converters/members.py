@@ -21,6 +21,7 @@ from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, tables
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import holds_missing, may_miss
+from . import tensor_keys
 from .logical import and_, not_, or_
 from .new_keys import need_table
 from .staging import is_staged, is_staged_key
@@ -65,6 +66,7 @@ def _is_plain(x: Any) -> bool:
 
 
 def _put(x: set, item: Any) -> None:
+    tensor_keys.refuse_new(x, item)
     home = item.storage_.home if isinstance(item, SymTensor) else None
     if home is not None and home.outer is not None:
         raise StagingError(

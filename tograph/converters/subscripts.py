@@ -23,7 +23,7 @@ from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import members, table_algebra, tables, text_options
+from . import members, table_algebra, tables, tensor_keys, text_options
 from .attributes import augmented
 from .call_rules import is_user_function, missing_method
 from .calls import call
@@ -156,6 +156,7 @@ def getitem(x, key):
         found = text_options.item(getitem, x, key)
         return each_key(getitem, x, key) if found is NotImplemented else found
     key = listed(x, key)
+    tensor_keys.identify(x, key)
     if is_table(x) and x.handle is not None:
         return tables.getitem(x, key)
     if isinstance(x, StagedSequence):
@@ -243,6 +244,7 @@ def setitem(x, key, value) -> None:
             raise TypeError("'set' object does not support item assignment")
         tables.setitem(x, key, value)
         return
+    tensor_keys.identify(x, key)
     key = numbered(x, key)
     check_float(x, key)
     method = _users(x, "__setitem__")
@@ -300,6 +302,7 @@ def delitem(x, key) -> None:
             raise TypeError("'set' object doesn't support item deletion")
         tables.delitem(x, key)
         return
+    tensor_keys.identify(x, key)
     key = numbered(x, key)
     check_float(x, key)
     method = _users(x, "__delitem__")

@@ -31,7 +31,8 @@ from ..inference.shapes import SYMBOLS
 from ..symbols import journal, symbolic
 from ..symbols.funcgraph import USER_CODE, FuncGraph, current_graph, user_location
 from ..symbols.journal import MISSING
-from ..values import conditional_items, pytrees, structure
+from ..values import pytrees, structure
+from ..values.keyed_parts import keyed
 from ..values.structure import (
     Handle,
 )
@@ -244,7 +245,7 @@ def _is_staged(x: Any, seen: set[int]) -> bool:
         return True
     if isinstance(getattr(x, "handle_", None), Handle):
         return True
-    found = pytrees.parts_of(x) if id(x) not in seen else None
+    found = (keyed(x) or pytrees.parts_of(x)) if id(x) not in seen else None
     seen.add(id(x))
     return found is not None and any(_is_staged(part, seen) for part in found[1])
 
@@ -265,9 +266,11 @@ def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) 
         return graph.resolve(handle.ref)
     if x is None or type(x) in (bool, int, float, str, complex):
         return x
-    if type(x) is set and conditional_items.conditional(x):
-        parts = [outside_value(conditional_items.member(x, item), graph) for item in x]
-        return graph.emit("py.apply_opaque", OpaqueObject(_Members(tuple(x)), "make set"), *parts, type=types.OBJECT)  # fmt: skip
+    by_key = keyed(x) if id(x) not in seen else None
+    if by_key is not None:
+        parts = [outside_value(p, graph, seen | {id(x)}) for p in by_key[1]]
+        maker = OpaqueObject(_Keyed(by_key[0]), f"make {type(x).__name__}")
+        return graph.emit("py.apply_opaque", maker, *parts, type=types.OBJECT)
     found = shown_by(x) if isinstance(x, BaseException) else pytrees.parts_of(x)
     if found is not None and found[1] and id(x) not in seen:
         seen |= {id(x)}
@@ -286,12 +289,11 @@ def shown_by(error: BaseException) -> tuple[tuple[str, ...], list[Any]]:
 
 
 @dataclass
-class _Members:
-    items: tuple
+class _Keyed:
+    make: Any
 
     def __call__(self, *parts):
-        there = [plain(p) is not MISSING for p in parts]
-        return {item for item, part in zip(self.items, there) if part}
+        return self.make([plain(p) for p in parts])
 
 
 @dataclass

@@ -21,6 +21,7 @@ from .guards import (
     NO_HOOKS,
     OF_TENSORS,
     OFFSET,
+    OTHER,
     PARAMETER,
     STRIDES,
     Check,
@@ -40,6 +41,7 @@ WORDS = {
     PARAMETER[True]: "is a parameter",
     PARAMETER[False]: "is no parameter",
     CAPTURED: "is the very tensor that the function also uses by another name",
+    OTHER: "is not a tensor of the function that it was compared with",
     APART: "shares memory with no other one, since it is written",
     CLEAR: "(and others) shares no memory with tensors that the function uses, since one of both is written",
 }  # fmt: skip
@@ -102,7 +104,7 @@ def record(found: Iterable[Check], captured: Sequence[Any]) -> list[tuple[int, s
         if c.test == CLEAR:
             pairs = [(get(), places) for get, places in c.old]
             extra = [(x, places) for x, places in pairs if any(x is y for y in captured)]
-        if c.test == CAPTURED:
+        if c.test in (CAPTURED, OTHER):
             extra = c.old()
             if not any(extra is y for y in captured):
                 continue
@@ -123,7 +125,7 @@ def of_record(i: Any, test: Any, extra: Any, count: int) -> Check | None:
         old = NO_HOOKS
     if test in PARAMETER.values():
         old = torch.nn.Parameter
-    if test == CAPTURED:
+    if test in (CAPTURED, OTHER):
         old = holder(extra)
     if test == CLEAR:
         old = [(holder(x), tuple(places)) for x, places in extra]
@@ -148,5 +150,6 @@ _EXTRA: Mapping[str, Callable[[Any, int], bool]] = {
     STRIDES: lambda x, count: isinstance(x, tuple) and all(type(n) is int for n in x),
     OFFSET: lambda x, count: type(x) is int,
     CAPTURED: lambda x, count: isinstance(x, torch.Tensor),
+    OTHER: lambda x, count: isinstance(x, torch.Tensor),
     CLEAR: _pairs,
 }

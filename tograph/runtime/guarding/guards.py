@@ -292,9 +292,10 @@ IN_ORDER = "{0}.is_contiguous()"
 STRIDES, OFFSET = "{0}.stride() == {1}", "{0}.storage_offset() == {1}"
 PARAMETER = {found: f"(type({{0}}) is {{1}}) is {found}" for found in (True, False)}
 CAPTURED = "{0} is {1}()"  # an argument that is also a captured tensor
+OTHER = "{0} is not {1}()"  # an argument that was compared with a captured tensor
 APART = "apart({0}, tensors)"  # one that is written; the text stands in saved files
 CLEAR = "clear(tensors, {1})"
-_OF_CALLS = frozenset((*OF_TENSORS, IN_ORDER, STRIDES, OFFSET, *PARAMETER.values(), CAPTURED, APART, CLEAR))  # fmt: skip
+_OF_CALLS = frozenset((*OF_TENSORS, IN_ORDER, STRIDES, OFFSET, *PARAMETER.values(), CAPTURED, OTHER, APART, CLEAR))  # fmt: skip
 
 
 def _compiled(checks: list[Check], parameters: str = "tensors=()") -> Callable[..., bool]:

@@ -13,10 +13,10 @@ import torch
 from ...errors import StagingError
 from ..symbols import contents, journal, switched
 from ..symbols.descriptions import given_attributes
-from ..symbols.funcgraph import current_graph, user_location
+from ..symbols.funcgraph import Storage, current_graph, user_location
 from ..symbols.journal import MISSING, Location
 from ..symbols.retrace import Retrace
-from ..symbols.symbolic import SymTensor
+from ..symbols.symbolic import SymTensor, found_outside
 from ..values.pytrees import slots_of
 from ..values.structure import OUTSIDE
 from . import questions
@@ -127,7 +127,25 @@ def compared(*xs: torch.Tensor) -> None:
     if any(isinstance(x, SymTensor) and x.storage_.reshaped for x in xs):
         layout()
     if _state.watches:
-        _state.watches[-1].compared.update(map(id, xs))
+        watch = _state.watches[-1]
+        watch.compared.update(map(id, xs))
+        if any(isinstance(x, SymTensor) and _may_be_argument(x) for x in xs):
+            for x in xs:
+                if not isinstance(x, SymTensor):
+                    _told_from(watch, x)
+
+
+def _may_be_argument(x: SymTensor) -> bool:
+    made = type(x.storage_) is Storage and x.storage_.argument is None  # in the function
+    return not made and not x.chain
+
+
+def _told_from(watch: Watch, real: torch.Tensor) -> None:
+    """A captured tensor was compared with what may be an argument: that it is none is a check, one that it is begins the trace anew."""
+    found_outside(real, current_graph().root)
+    for i, given in enumerate(watch.given):
+        if isinstance(given, torch.Tensor) and given is not real:
+            watch.other(i, real)
 
 
 def identified(*xs: Any) -> None:

@@ -13,7 +13,18 @@ from ..symbols.funcgraph import Storage
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
 from . import sources
-from .guards import APART, ATOMS, CAPTURED, CLEAR, HOOKS, IN_ORDER, OFFSET, PARAMETER, STRIDES
+from .guards import (
+    APART,
+    ATOMS,
+    CAPTURED,
+    CLEAR,
+    HOOKS,
+    IN_ORDER,
+    OFFSET,
+    OTHER,
+    PARAMETER,
+    STRIDES,
+)
 from .place_checks import PlaceChecks
 from .sources import Source, holder
 from .tensor_facts import hooks_of, unconnected
@@ -32,6 +43,11 @@ class TensorChecks(PlaceChecks):
     def argument(self, i: int, x: torch.Tensor) -> None:
         """The ``i``-th tensor of the arguments is also one that was captured."""
         self.check(Source(None, "tensor", i, f"tensor {i}"), "same", CAPTURED, holder(x))
+
+    def other(self, i: int, x: torch.Tensor) -> None:
+        """The ``i``-th tensor of the arguments was asked whether it is this captured one: it is not."""
+        source = Source(None, "tensor", i, f"tensor {i}")
+        self.check(source, ("other", id(x)), OTHER, holder(x))
 
     def stand_in(self, x: torch.Tensor, i: int) -> None:
         """``x`` stands for the ``i``-th tensor of the arguments, or is that tensor."""

@@ -14,24 +14,17 @@ from typing import Any
 import torch
 
 from ...errors import ScopeError
-from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import user_location
-from ..symbols.symbolic import SymTensor
 from ..values import structure
-
-
-def is_symbolic(x: Any) -> bool:
-    """Whether something is a tensor or number of a graph, or a tuple of such."""
-    return isinstance(x, (SymTensor, *SYMBOLS)) or (
-        isinstance(x, tuple) and any(map(is_symbolic, x))
-    )
+from ..values.keyed_parts import is_symbolic
 
 
 def holds(x: Any) -> bool:
     """Whether a value that something keeps is symbolic, or a container of such."""
     if isinstance(x, (list, tuple, set, frozenset)):
         return any(map(holds, list.__iter__(x) if isinstance(x, list) else x))
-    return any(map(holds, x.values())) if isinstance(x, dict) else is_symbolic(x)
+    held = [*dict.keys(x), *dict.values(x)] if isinstance(x, dict) else []
+    return any(map(holds, held)) or is_symbolic(x)
 
 
 def check(x: Any) -> None:

@@ -33,9 +33,10 @@ from ..inference.shapes import SYMBOLS
 from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
-from ..values import conditional_items, pytrees, structure
+from ..values import pytrees, structure
+from ..values.keyed_parts import DictOf, keyed
 from . import keeping, made_tensors
-from .rebuilding import Attributed, DictOf, Made, ObjectOf, Rebuilt, SetOf
+from .rebuilding import Attributed, Made, ObjectOf, Rebuilt
 
 Outer = tuple[Storage, tuple[View, ...]]  # a tensor of the caller's, or a view of one
 
@@ -275,15 +276,10 @@ def _itself(x: Any) -> Any:
 
 
 def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
-    if kind is set and conditional_items.conditional(x):
-        return Rebuilt(SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
-    if kind in (set, frozenset) and any(map(keeping.is_symbolic, x)):
-        return Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
-    if issubclass(type(x), dict) and any(map(keeping.is_symbolic, x)):
-        return Rebuilt(
-            DictOf(kind, getattr(x, "default_factory", None)),
-            [*x, *(_leaving(v, seen, tensor) for v in x.values())],
-        )
+    by_key = keyed(x)
+    if by_key is not None:
+        make, parts = by_key
+        return Rebuilt(make, [_leaving(v, seen, tensor) for v in parts])
     if isinstance(x, structure.STAGED.lists):
         return tensor(x) if x.handle is not None else _container(x, None, list(x), seen, tensor)
     if kind is Counter and not structure.OUTSIDE[0](x):

@@ -12,9 +12,10 @@ from ..inference.shapes import SYMBOLS
 from ..library.staged_string import StagedString
 from ..symbols.funcgraph import is_tracing
 from ..symbols.symbolic import SymTensor
-from ..values import conditional_items, pytrees
+from ..values import pytrees
 from ..values.dict_views import of_view
 from ..values.growing import StagedList
+from ..values.keyed_parts import keyed
 from ..values.structure import is_union
 from ..values.tables import is_table
 
@@ -47,10 +48,12 @@ def parts_shown(x: Any) -> list[Any]:
     """What the text of a value shows of other values; nothing of one that only the run knows."""
     if isinstance(x, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_union(x) or _of_the_run(x):  # fmt: skip
         return []
+    if isinstance(x, set) and is_table(x):
+        return []
+    if (by_key := keyed(x)) is not None:
+        return by_key[1]
     if isinstance(x, set):
-        if is_table(x):
-            return []
-        return [*x, *conditional_items.conditional(x).values()] if type(x) is set else list(x)
+        return list(x)
     if isinstance(x, BaseException):
         return list(x.args)
     if (viewed := of_view(x)) is not None:
