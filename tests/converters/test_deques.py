@@ -23,6 +23,19 @@ def branch(x):
     return d is held, list(held), len(d), d.maxlen
 
 
+@cases((2,), (0,), (-4,))
+def rotated(n):
+    d, e, one = deque([1, 2, 3], maxlen=3), deque([n, "x", 2.5]), deque([4])
+    d.rotate(n)
+    e.rotate(n - 1)
+    one.rotate(n)
+    if n > 0:
+        d.rotate(n)
+        e.append(n)
+    e.rotate(n)
+    return d, e, one
+
+
 @cases((5,), (1,), (0,))
 def window(n):
     w, sums = deque(maxlen=3), []

@@ -345,3 +345,30 @@ def test_a_list_from_outside_that_a_body_changes_in_two_ways_before_it_fails():
         kept.rows = [torch.zeros(2)]
         found.append([g(x).tolist() for x in (torch.ones(2), -torch.ones(2))] + kept.rows)
     assert str(found[0]) == str(found[1])
+
+
+class Fault(Exception):
+    def __init__(self, code, text):
+        super().__init__(code, text)
+        self.code = code
+
+
+def test_what_an_inner_handler_knew_is_nothing_to_those_around():
+    def f(n):
+        k = n.item()
+        try:
+            try:
+                try:
+                    if n > 1:
+                        raise Fault(k, str(k))
+                except Fault as error:
+                    raise RuntimeError(f"from {error.code}") from error
+            except RuntimeError as error:
+                k = str(error)
+        except ValueError:
+            k = 0
+        return k
+
+    staged = tg.function(f)
+    for n in (2, 0, 3):
+        assert staged(torch.tensor(n)) == f(torch.tensor(n))

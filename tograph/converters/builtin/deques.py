@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from typing import Any
 
+from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.values import locations
 from ...runtime.values.deques import StagedDeque, bounded
+from ...runtime.values.growing import StagedList
 from ..calls import call
 from ..for_stmt import for_stmt
 from ..if_stmt import if_stmt
-from ..registry import GROWING, handles
+from ..registry import GROWING, METHODS, handles
+from ..sequence_index import select
+from ..staging import is_staged
 
 
 @handles(deque)
@@ -38,5 +44,20 @@ def _rotate(items: StagedDeque, n: Any = 1) -> None:
     if_stmt(items.length() > 0, turn, None, ())
 
 
+def _turned(items: Any, n: Any = 1) -> Any:
+    """``items.rotate(n)`` by a number of the graph, of as many items as are known."""
+    if not is_staged(n):
+        return NotImplemented
+    n = call(operator.index, n)
+    held = list(items)
+    places = [(i - n) % len(held) for i in range(len(held))] if held[1:] else []
+    new = [select(held, at) for at in places]
+    journal.record(locations.contents(items))
+    for i, item in enumerate(new):
+        items[i] = item
+    return None
+
+
+METHODS[StagedList, "rotate"] = METHODS[deque, "rotate"] = _turned
 GROWING["extendleft"] = _extendleft
 GROWING["rotate"] = _rotate

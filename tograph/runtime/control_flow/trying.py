@@ -59,6 +59,7 @@ class _Progress:
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.bound: list[Bound | None] = [None]
         self.depth = journal.depth()
+        self.raised = {p.key for p in graph.root.raised}  # of the ``try`` statements around
 
     def __call__(self, graph: FuncGraph) -> None:
         self._add_changed()
@@ -149,7 +150,7 @@ class _Progress:
             undone = isinstance(old, structure.Ref) and old.value in old.graph.undone
             return home is not None and self.outer.within(home) and not undone
         if place.key[0] == "raised":
-            return True
+            return place.key in self.raised
         if place.key[0] not in ("cell", "attr", "key", "contents"):
             return False
         # what stands for a list from outside, which the body reaches
