@@ -124,6 +124,56 @@ def test_a_dict_argument_gets_the_tensor_of_the_caller():
     assert d == {1: 2}
 
 
+def test_a_name_for_one_of_several_tensors():
+    def asked(n, x):
+        y = x if n > 1 else x + 1
+        z = x
+        for _ in range(n):
+            if z in {x}:
+                z = z + 1
+        own = {y: 1, n: 2}
+        own[y] += 1
+        return y in {x}, y in {x: 1, n: 2}, z, own[y], y in own, n in {y}
+
+    f, x = tg.function(asked), torch.ones(2)
+    for n in (2, 0, 1, 3):
+        assert str(f(torch.tensor(n), x)) == str(asked(torch.tensor(n), x))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, y: {x, y},
+        lambda x, y: set([x, y]),
+        lambda x, y: {x: 1, y: 2},
+        lambda x, y: {x: 1}.get(y),
+        lambda x, y: {x: 1}[y],
+        lambda x, y: {x} & {y},
+        lambda x, y: {x}.union({y}),
+        lambda x, y: ("k", y) in {("k", x)},
+    ],
+)
+def test_a_key_that_may_be_one_of_several_tensors_is_refused(use):
+    def f(n, x):
+        return use(x, x if n > 1 else x + 1)
+
+    with pytest.raises(StagingError, match="whether a tensor is a key or item here"):
+        tg.function(f)(torch.tensor(1), torch.ones(2))
+
+
+def test_items_that_are_one_tensor_in_some_calls():
+    def counted(n):
+        s, d = set(), {W: 1}
+        s.add(n)
+        s.add(W)
+        d[n] = 2
+        return len({n, W}), len(s), len(d), len({n} & {W}), {n} <= {W}, len({n: 1, W: 2})
+
+    f = tg.function(counted)
+    for n in (W, torch.tensor(3), W, torch.tensor(3)):
+        assert f(n) == counted(n)
+
+
 @pytest.mark.parametrize("conditional", [False, True])
 def test_new_tensors_are_no_keys_outside(conditional):
     state, seen = {}, set()

@@ -92,6 +92,8 @@ def contains(x, items):
     if isinstance(items, members.Listing) and items.kind == "keys":
         items = items.x
     items = from_outside(items)
+    if type(x) is tuple:
+        tensor_keys.identify(items, x)
     found = tables.contains(items, x) if is_table(items) else _contains(x, items)
     return scalar_of(found) if isinstance(found, torch.Tensor) else found
 
@@ -134,7 +136,6 @@ MANY = 8  # a longer range is compared with by its ends
 
 def _contains(x, items):
     reads.identified(x)
-    tensor_keys.identify(items, x)
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
     if isinstance(items, StagedRange) or (
@@ -187,8 +188,8 @@ def _among(x, items, by_method=True):
         items = list(items)
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
         # tensors are hashed by identity
-        found = tensor_keys.is_among(x, items)
-        return found and (isinstance(items, frozenset) or members.present(items, x))
+        fixed = isinstance(items, frozenset)
+        return tensor_keys.is_among(x, items, lambda item: fixed or members.present(items, item))
     if isinstance(items, (list, tuple, deque, dict, set, frozenset, range)) and (
         type(x) is StagedClass
         or is_staged(x)

@@ -41,7 +41,7 @@ def same_key(k, key):
     if isinstance(key, StagedString):
         return key == k if isinstance(k, (str, StagedString)) else False
     if isinstance(key, torch.Tensor):
-        return isinstance(k, torch.Tensor) and tensor_keys.is_among(key, [k])
+        return key is k or (isinstance(k, torch.Tensor) and tensor_keys.is_one(k, key))
     if not is_staged_key(key):
         return k == key
     if type(k) is not tuple or len(k) != len(key):
@@ -270,6 +270,7 @@ def new_dict(*parts: tuple) -> dict:
                 call(table.__setitem__, *part)
         return table
     made: dict = {}
+    tensor_keys.apart(part[0] for part in parts if len(part) > 1)
     for part in parts:
         if len(part) == 1:
             reads.passed(part)
@@ -293,6 +294,7 @@ def new_set(*items: Any) -> set:
         call(table.update, items)
         table.only_added = True
         return table
+    tensor_keys.apart(items)
     return tables.made(set(items))
 
 

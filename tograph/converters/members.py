@@ -347,6 +347,7 @@ def as_sets(a: Any, b: Any, compared: bool = False) -> tuple[Any, Any]:
 
     Keys are ``compared`` with sets and keys; the other operators take all that can be gone over, as Python's keys do.
     """
+    tensor_keys.identify(a, b)
     listings = [x for x in (a, b) if isinstance(x, Listing)]
     keys = [x for x in listings if x.kind == "keys"]
     if not listings and any(isinstance(x, _SET_VIEWS) for x in (a, b)):

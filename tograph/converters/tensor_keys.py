@@ -6,11 +6,13 @@ tracing begins anew with that, and a call with another one traces anew. A tensor
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 import torch
 
 from ..errors import StagingError
+from ..runtime import control_flow
 from ..runtime.guarding import reads
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.retrace import Retrace
@@ -18,25 +20,53 @@ from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values.keyed_parts import is_symbolic
 from ..runtime.values.structure import OUTSIDE
 from ..runtime.values.tables import is_table
+from .logical import and_, or_
 
 _KEYED = (dict, set, frozenset)
 
 
 def identify(x: Any, key: Any) -> None:
-    """``key`` is about to be asked for in ``x``, or put there: ``Retrace`` where it is an argument that has to be known by itself."""
-    if isinstance(key, tuple):
-        for part in key:
-            identify(x, part)
-    elif (
-        isinstance(key, SymTensor)
-        and not key.chain
-        and isinstance(x, _KEYED)
-        and not is_table(x)
-        and is_tracing()
-    ):
-        found = reads.argument(key)
-        if found is not None and (_is_from_outside(x) or any(map(_is_real, _parts(x)))):
-            raise Retrace(real=frozenset([found[1]]))
+    """``key`` is about to be asked for in ``x``, or put there: ``Retrace`` where it is an argument that has to be known by itself.
+
+    StagingError where a staged condition decides whether it is one of the tensors that are there. Of a set or dict, each item.
+    """
+    if not is_tracing() or not isinstance(x, _KEYED) or is_table(x) or is_table(key):
+        return
+    for part in _tensors(_parts(key) if isinstance(key, _KEYED) else [key]):
+        _argument(x, part)
+        if any(is_one(part, held) is not False for held in _tensors(_parts(x))):
+            _refuse_staged()
+
+
+def _argument(x: Any, key: torch.Tensor) -> None:
+    found = reads.argument(key) if isinstance(key, SymTensor) and not key.chain else None
+    if found is not None and (_is_from_outside(x) or any(map(_is_real, _tensors(_parts(x))))):
+        raise Retrace(real=frozenset([found[1]]))
+
+
+def apart(keys: Iterable[Any]) -> None:
+    """The keys of a new dict, or items of a new set: StagingError where a staged condition decides whether two are one tensor."""
+    held = _tensors(keys) if is_tracing() else []
+    for i, key in enumerate(held):
+        if any(is_one(key, other) is not False for other in held[:i]):
+            _refuse_staged()
+
+
+def is_one(a: torch.Tensor, b: torch.Tensor) -> Any:
+    """Whether two different keys may be one tensor: False, or a staged bool."""
+    if a is b or not (isinstance(a, SymTensor) or isinstance(b, SymTensor)):
+        return False
+    if _is_real(a) or _is_real(b):
+        reads.compared(a, b)
+    return control_flow.same_tensor(a, b)
+
+
+def _refuse_staged() -> NoReturn:
+    raise StagingError(
+        "whether a tensor is a key or item here is known only when the graph runs, as a staged condition or loop binds its name to one of several: "
+        "compare by `is` or `in`, or use a list",
+        user_location(),
+    )
 
 
 def _is_from_outside(x: Any) -> bool:
@@ -45,21 +75,30 @@ def _is_from_outside(x: Any) -> bool:
 
 
 def _parts(x: Any) -> list[Any]:
-    """The keys of a dict or items of a set, those of tuples apart."""
-    keys = list(dict.keys(x)) if isinstance(x, dict) else list(x)
-    return [part for k in keys for part in (k if isinstance(k, tuple) else (k,))]
+    return list(dict.keys(x)) if isinstance(x, dict) else list(x)
+
+
+def _tensors(keys: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among keys and in those that are tuples."""
+    parts = [p for k in keys for p in (k if type(k) is tuple else (k,))]
+    return [p for p in parts if isinstance(p, torch.Tensor)]
 
 
 def _is_real(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and not isinstance(x, SymTensor)
 
 
-def is_among(x: torch.Tensor, items: Any) -> bool:
-    """Whether a tensor is a key or an item."""
-    for item in items:
+def is_among(x: torch.Tensor, items: Any, there: Callable[[Any], Any]) -> Any:
+    """Whether a tensor is one of some keys or items, of which ``there`` tells whether they are there: a bool, plain or staged."""
+    _argument(items, x)
+    found: Any = False
+    for item in _parts(items):
+        if item is x:
+            return there(item)
         if isinstance(item, torch.Tensor):
-            reads.compared(item, x)
-    return any(item is x for item in items)
+            same = is_one(item, x)
+            found = or_(found, lambda item=item, same=same: and_(same, lambda: there(item)))
+    return found
 
 
 def equal_by_value(items: Any) -> Any:

@@ -18,7 +18,7 @@ from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values import tables
 from ...runtime.values.structure import is_union
 from ...runtime.values.tables import StagedTable, is_table, kind_of
-from .. import members, union
+from .. import members, tensor_keys, union
 from ..calls import call
 from ..construction import instance, noted
 from ..consumers import gathered
@@ -101,6 +101,8 @@ def _of_items(kind: type, items: Any) -> Any:
             made: Any = _filled(kind_of(set)(), items, {})
             made.only_added = not isinstance(items, (set, dict))
             return made
+    if isinstance(items, (list, tuple)):
+        tensor_keys.apart(items)
     return tables.made(noted(unconverted.run(kind, (items,), {})))
 
 
