@@ -466,3 +466,45 @@ def test_deleters_are_converted():
 
     for n in (3.0, 1.0, -1.0):
         compare(f, (torch.tensor(n),))
+
+
+class Computed:
+    """A descriptor without ``__set__``, which leaves what it gives in the object."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, owner, cls=None):
+        made = self.function(owner)
+        owner.__dict__["area"] = made
+        return made
+
+
+class Square:
+    count = 0
+
+    def __init__(self, n):
+        self.n = n
+
+    @Computed
+    def area(self):
+        Square.count += 1
+        print("computed")
+        return self.n**2 if self.n > 1 else self.n
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        Square.count += 10
+        return len(name)
+
+
+def test_attributes_of_some_paths_that_the_class_computes_on_the_others():
+    def f(n):
+        square, Square.count = Square(n), 0
+        if n > 2:
+            square.area  # noqa: B018
+            square.width = n
+        return square.area, square.area + square.width, Square.count
+
+    compare(f, *((torch.tensor(n),) for n in (3, 1, 2)))

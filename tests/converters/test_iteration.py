@@ -103,6 +103,7 @@ def by_a_condition(n):
 def in_tuples(n):
     products = list(itertools.starmap(lambda a, b: a * b, zip(range(n), range(n), strict=True)))
     chosen = list(itertools.compress(range(n), [True, False, True]))
+    chosen += itertools.compress([5, 6, 7], [n > 0, 0, n * 2])
     filled = list(itertools.zip_longest(range(n), range(2), fillvalue=-1))
     return products, chosen, filled, list(itertools.pairwise(range(n)))
 
