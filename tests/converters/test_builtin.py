@@ -235,6 +235,18 @@ def types_of_python_values(x):
     return isinstance(x, int), isinstance(x, (float, str)), type(x) is int, type(x).__name__
 
 
+@cases((7,), (-7,))
+def a_class_by_a_condition(x):
+    c = int if x > 0 else str
+    kinds = (
+        isinstance("x", c),
+        isinstance(int(x), c),
+        isinstance(2.5, (c, float)),
+        isinstance(None, c),
+    )
+    return kinds, issubclass(str, c), issubclass(c, str), issubclass(bool, (str, c))
+
+
 @cases((7,))
 def no_class(x):
     return isinstance(1, (str, int(x)))

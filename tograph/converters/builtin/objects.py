@@ -28,6 +28,7 @@ from ..construction import noted
 from ..iterables import (
     StagedRange,
 )
+from ..logical import or_
 from ..registry import METHODS, SLOT_METHODS, handles
 from ..staged_array import StagedArray
 from ..staged_class import StagedClass
@@ -41,6 +42,8 @@ def _kind_of(x: Any) -> type | None:
 
 @handles(isinstance)
 def isinstance_(x, classes):
+    if is_union(classes) or _has_union(classes):
+        return _of_some(isinstance_, x, classes)
     classes = _classes(classes)
     if is_union(x):
         if any(isinstance(option, StagedException) for option in x.options_):
@@ -95,14 +98,34 @@ def dir_(*x):
 def issubclass_(x, classes):
     if type(x) is StagedClass:
         return x.within(classes)
-    return issubclass(0 if is_staged(x) else x, _classes(classes))
+    if _has_union(classes):
+        return _of_some(issubclass_, x, classes)
+    return issubclass(0 if _is_number(x) else x, _classes(classes))
+
+
+def _has_union(classes: Any) -> bool:
+    return isinstance(classes, tuple) and any(map(is_union, classes))
+
+
+def _of_some(test: Any, x: Any, classes: Any) -> Any:
+    """A test by a class that is one or another by a staged condition, or by several classes with such."""
+    if is_union(classes):
+        return union.distribute(lambda c: test(x, c), classes)
+    found: Any = False
+    for c in classes:
+        found = or_(found, lambda c=c: test(x, c))
+    return found
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (torch.Tensor, *SYMBOLS))
 
 
 def _classes(classes: Any) -> Any:
     """``classes``, with numbers in the place of staged ones, for which Python has an error."""
     if isinstance(classes, tuple):
-        return tuple(map(_classes, classes)) if any(map(is_staged, classes)) else classes
-    return 0 if is_staged(classes) else classes
+        return tuple(map(_classes, classes)) if any(map(_is_number, classes)) else classes
+    return 0 if _is_number(classes) else classes
 
 
 def _module_here() -> str | None:
