@@ -17,7 +17,7 @@ from . import calls, walks
 from .code import REGISTER, literal
 from .fortran import LETTERS, Calls, routines
 from .groups import one_element
-from .values import Decline, Mem, Reg, Span, endless, row_major
+from .values import Decline, Mem, Reg, endless, row_major
 
 if TYPE_CHECKING:
     from .lower import Lowering
