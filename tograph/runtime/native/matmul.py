@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 LONG = 1 << 15  # of a dot product: a fold for all threads
-SHALLOW = 64  # a shared dimension that is short
-MODERATE = 512
 FEW = 4  # rows of the result that a copy of the matrix on the right does not pay for
-SHARED = 192  # rows of A that make up for a copy of B that is contiguous along its columns
+# Rows of A that make up for a copy of B that is contiguous along its columns: one for so many steps of the shared dimension, and the most.
+STEPS, SHARED = 8, 128
+NEAR = 1 << 18  # elements of a copy that stays in a core's own cache
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -68,9 +68,9 @@ def _small(low: Lowering, node: Node, batch: int, left: Matrix, right: Matrix, r
         # x.t() @ v: the row v times x, whose rows are contiguous
         left, right, result = right.turned(), left.turned(), result.turned()
         added = None if added is None else _as_row(added)
-        right = usable(low, left, right, b, batch)
+        right = usable(low, left, right, b)
     else:
-        right = usable(low, left, right, b, batch)
+        right = usable(low, left, right, b)
         kept = masked.look(low, node, b.dtype, left, right, result, added)
     fresh = joined.fresh(low, node.args[-1])
     product(low, b.dtype, batch, left, right, result, added, kept, fresh)
@@ -246,11 +246,14 @@ def broadcast(low: Lowering, x: Operand, size: tuple[int, ...]) -> Mem:
     return Mem(x.pointer, x.dtype, size, tuple(stride), x.owners)
 
 
-def paying(b: Matrix, batch: int) -> int:
-    """The rows of A from which on a copy of ``b`` that is contiguous along its columns costs less than dot products."""
-    if bound(b.rows) < SHALLOW:
-        return 8
-    return SHARED if batch > 1 or bound(b.rows) > MODERATE else 16
+def paying(b: Matrix) -> int:
+    """The rows of A from which on a copy of ``b`` that is contiguous along its columns costs less than dot products.
+
+    A dot product ends with a fold, which is little beside a long one; a large copy has to come back from a far cache.
+    """
+    depth = bound(b.rows)
+    rows = max(FEW, min(depth // STEPS, SHARED))
+    return rows * 2 if depth * bound(b.columns) >= NEAR else rows
 
 
 def turned(a: Matrix, b: Matrix) -> bool:
@@ -258,10 +261,10 @@ def turned(a: Matrix, b: Matrix) -> bool:
     return b.column_stride != 1 and b.columns > 1 and b.row_stride == 1 and a.column_stride == 1
 
 
-def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
+def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
     # folding many short dot products costs more than a copy
-    shallow = a.rows >= paying(b, batch)
+    shallow = a.rows >= paying(b)
     if b.column_stride == 1 or (b.row_stride == 1 and a.column_stride == 1 and not shallow):
         return b
     if b.columns == 1 and b.row_stride == 1 and a.column_stride == 1:
