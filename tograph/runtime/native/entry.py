@@ -207,8 +207,10 @@ def _checkable(inputs: Sequence[Any]) -> bool:
 
 
 def opened(kind: Type) -> bool:
-    """Whether an entry takes tensors of a type of which only the run knows sizes: the first one, or several. Those lie in memory row by row."""
-    return grows(kind) or several(kind)
+    """Whether an entry takes tensors of a type of which only the run knows sizes: several, or the first one that is not 1. They lie in memory row by row."""
+    if not isinstance(kind, TensorType) or None not in kind.shape:
+        return False
+    return several(kind) or set(kind.shape[: kind.shape.index(None)]) <= {1}
 
 
 def grows(kind: Type) -> bool:
