@@ -32,10 +32,17 @@ def identify(x: Any, key: Any) -> None:
     """
     if not is_tracing() or not isinstance(x, _KEYED) or is_table(x) or is_table(key):
         return
+    if isinstance(key, torch.Tensor) and _contains(x, key):
+        return  # it was told apart from the others when it came
     for part in _tensors(_parts(key) if isinstance(key, _KEYED) else [key]):
         _argument(x, part)
         if any(is_one(part, held) is not False for held in _tensors(_parts(x))):
             _refuse_staged()
+
+
+def _contains(x: Any, key: torch.Tensor) -> bool:
+    kind: Any = next(k for k in _KEYED if isinstance(x, k))
+    return kind.__contains__(x, key)
 
 
 def _argument(x: Any, key: torch.Tensor) -> None:
@@ -91,12 +98,12 @@ def _is_real(x: Any) -> bool:
 def is_among(x: torch.Tensor, items: Any, there: Callable[[Any], Any]) -> Any:
     """Whether a tensor is one of some keys or items, of which ``there`` tells whether they are there: a bool, plain or staged."""
     _argument(items, x)
+    if _contains(items, x):
+        return there(x)
     found: Any = False
     for item in _parts(items):
-        if item is x:
-            return there(item)
-        if isinstance(item, torch.Tensor):
-            same = is_one(item, x)
+        same = is_one(item, x) if isinstance(item, torch.Tensor) else False
+        if same is not False:
             found = or_(found, lambda item=item, same=same: and_(same, lambda: there(item)))
     return found
 
