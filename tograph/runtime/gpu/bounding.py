@@ -20,6 +20,7 @@ from ..kernels.loop_ir import Unsupported
 from .bounding_regions import Regions
 from .forms import Form, Padded, Plain, Rep
 from .resume import HOST_OPS
+from .steps import located
 
 Handler = Callable[["Bounding", Node], list[Rep]]
 
@@ -212,7 +213,7 @@ class Bounding(Regions):
                 return self.handlers[node.op](self, node)
             return self.closed(node)
         except Unsupported as why:
-            raise why if ":" in str(why) else Unsupported(at_line(node, str(why))) from why
+            raise why if ":" in str(why) else Unsupported(located(node.location, str(why))) from why
 
     def closed(self, node: Node) -> list[Rep]:
         """A node whose values all are plain."""
@@ -227,7 +228,3 @@ class Bounding(Regions):
         made = self.emit(node.op, args, *(v.type for v in node.outputs), **kwargs)
         made = made if isinstance(made, tuple) else (made,)
         return [Rep(Plain(v.type), [m]) for v, m in zip(node.outputs, made, strict=True)]
-
-
-def at_line(node: Node, text: str) -> str:
-    return f"{node.location[0]}:{node.location[1]}: {text}" if node.location else text

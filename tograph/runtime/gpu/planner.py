@@ -50,8 +50,9 @@ from .ranges import ANY, Interval, safe
 from .read_through import opened, readable
 from .resume import HOST_OPS
 from .row_products import ahead
-from .single_ops import SingleOps, located
+from .single_ops import SingleOps
 from .speculation import speculated
+from .steps import located
 from .transfers import gathered, on_cpu
 
 MOST_STEPS = 5000
@@ -221,7 +222,7 @@ class _Planner(Conditionals, SingleOps):
         if node.op in self.CONDITIONAL:
             return self._whole(node) or self.CONDITIONAL[node.op](self, node)
         if node.regions:
-            raise Unsupported(located(node, f"{node.op} runs on the host"))
+            raise Unsupported(located(node.location, f"{node.op} runs on the host"))
         if node.op == "aten.empty.memory_format":
             self.undefined.add(self._buffer(node.outputs[0]))
             return []

@@ -98,7 +98,7 @@ class Memory:
     def _new(self, place: Place) -> torch.Tensor:
         if place in self._block:
             return self._block.of(place)
-        kind = place.kind if isinstance(place, Cell) else place.type
+        kind = place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
         if self.plan.ring is not None and place in self.plan.ring.shared:
             return torch.zeros(

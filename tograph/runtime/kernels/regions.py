@@ -16,6 +16,7 @@ What a group needs to be worth a kernel is one function, ``pays``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -72,12 +73,7 @@ class Group:
 
 def numel(shape: Shape) -> int | None:
     """The number of elements, or None when a dim is known only at run time."""
-    out = 1
-    for n in shape:
-        if n is None:
-            return None
-        out *= n
-    return out
+    return None if None in shape else math.prod(shape)
 
 
 def plain_type(kind: Type) -> bool:
@@ -183,14 +179,14 @@ class _Walk:
         self.open[mine] = None
         for other in self._candidates(node):
             mine = self.group[node]
-            if other is not mine and self._joins(other, mine, node):
+            if other is not mine and self._joins(other, mine):
                 self._join(other, mine, node)
         for v in self.sources(node):
             self.readers[v] = self.group[node]
         while len(self.open) > OPEN_GROUPS:
             del self.open[next(iter(self.open))]
 
-    def _joins(self, other: Group, mine: Group, node: Node) -> bool:
+    def _joins(self, other: Group, mine: Group) -> bool:
         if len(other.nodes) + len(mine.nodes) > MAX_NODES or self._cyclic(other, mine):
             return False
         if devices(other.nodes[0].outputs) != devices(mine.nodes[0].outputs):

@@ -13,6 +13,7 @@ no effects before its end.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -83,12 +84,7 @@ def short_rows(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 def numel(shape: tuple) -> int:
     """The number of elements; 0 where only a run knows it."""
-    if None in shape:
-        return 0
-    out = 1
-    for n in shape:
-        out *= n
-    return out
+    return 0 if None in shape else math.prod(shape)
 
 
 def one_element(value: Value) -> bool:
