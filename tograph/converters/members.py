@@ -20,7 +20,7 @@ from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, tables
 from ..runtime.values.growing import StagedList
-from ..runtime.values.structure import holds_missing, may_miss
+from ..runtime.values.structure import holds_missing, is_growing, may_miss
 from .logical import and_, not_, or_
 from .new_keys import need_table
 from .staging import is_staged, is_staged_key
@@ -61,7 +61,7 @@ def _by_item(x: Any, others: tuple = ()) -> bool:
 
 
 def _is_plain(x: Any) -> bool:
-    return type(x) in _PLAIN and getattr(x, "handle", None) is None
+    return type(x) in _PLAIN and not is_growing(x)
 
 
 def _put(x: set, item: Any) -> None:

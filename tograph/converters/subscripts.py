@@ -18,7 +18,7 @@ from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
-from ..runtime.values.structure import is_union, may_miss
+from ..runtime.values.structure import is_growing, is_union, may_miss
 from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
@@ -266,7 +266,7 @@ def setitem(x, key, value) -> None:
 def _set_plain(x, key, value) -> None:
     """``x[key] = value`` of a list, or of an object."""
     value = from_outside(value) if type(key) is slice else value
-    if is_staged(key) and isinstance(x, (list, deque)) and getattr(x, "handle", None) is None:
+    if is_staged(key) and isinstance(x, (list, deque)) and not is_growing(x):
         set_list(x, as_place(key), value)
         return
     if isinstance(x, (list, deque, bytearray)) and journal.active():

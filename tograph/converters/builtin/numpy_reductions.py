@@ -18,7 +18,7 @@ from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.required import require
 from ...runtime.values.growing import StagedList
-from ...runtime.values.structure import Leaf, Tree
+from ...runtime.values.structure import Leaf, Tree, is_growing
 from .. import union
 from ..call_rules import DECIDING
 from ..calls import call
@@ -115,10 +115,8 @@ def _kinds_in_rows(items: Any) -> set[type] | None:
 
 def _nested(items: Any) -> set[type] | None:
     """The kinds of numbers in a list of lists of numbers, of one length, some of which are staged."""
-    rows = (
-        items if isinstance(items, (list, tuple)) and getattr(items, "handle", None) is None else ()
-    )
-    alike = [r for r in rows if isinstance(r, (list, tuple)) and getattr(r, "handle", None) is None]
+    rows = items if isinstance(items, (list, tuple)) and not is_growing(items) else ()
+    alike = [r for r in rows if isinstance(r, (list, tuple)) and not is_growing(r)]
     if not rows or len(alike) != len(rows) or len({len(r) for r in alike}) != 1:
         return None
     return kinds_of_numbers([x for r in alike for x in r])

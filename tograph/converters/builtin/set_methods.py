@@ -8,6 +8,7 @@ from typing import Any
 from ...errors import StagingError
 from ...runtime.symbols.funcgraph import user_location
 from ...runtime.values.growing import StagedList
+from ...runtime.values.structure import is_growing
 from ...runtime.values.tables import is_table
 from .. import members, staged_members
 from ..calls import call
@@ -37,7 +38,7 @@ def ordered(name: str, a: Any, b: Any) -> Any:
 
 def _given(x: Any) -> Any:
     """A list or tuple with items that only the run knows as a set; anything else as it is."""
-    plain = isinstance(x, (list, tuple)) and getattr(x, "handle", None) is None
+    plain = isinstance(x, (list, tuple)) and not is_growing(x)
     return call(set, x) if plain and any(map(is_staged_key, x)) else as_set(x)
 
 

@@ -27,7 +27,7 @@ from ..symbols.journal import MISSING, Location
 from ..values import conditional_items, locations
 from ..values.code_names import writes
 from ..values.reach import is_library, named
-from ..values.structure import holds_missing
+from ..values.structure import holds_missing, is_growing
 
 LIMIT = 200  # containers that are looked at in one call
 _CONTAINERS = (list, dict, set, collections.deque, bytearray)
@@ -123,7 +123,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
             continue
         todo += (x.func, x.args, x.keywords) if isinstance(x, functools.partial) else ()
         if isinstance(x, _CONTAINERS):
-            if getattr(x, "handle", None) is None:
+            if not is_growing(x):
                 seen.add(id(x))
                 yield locations.contents(x)
                 todo.extend(_items(x))

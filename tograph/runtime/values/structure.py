@@ -197,6 +197,11 @@ def may_miss(x: Any) -> bool:
     return type(x) is TaggedUnion and any(o is MISSING for o in x.options_)
 
 
+def is_growing(x: Any) -> bool:
+    """Whether ``x`` is a list, deque or tuple of the graph, whose items only a run knows."""
+    return getattr(x, "handle", None) is not None
+
+
 def is_union(x: Any) -> bool:
     return type(x) is TaggedUnion
 
