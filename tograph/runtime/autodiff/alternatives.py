@@ -16,6 +16,7 @@ import torch
 
 from ...errors import TographError
 from ..graph import types
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import Writers, any_told
 from ..graph.rewrite import copied, copy_node
@@ -71,7 +72,7 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     node = call.node
     if "gradient" in node.regions:
         return _by_user(call, grads)
-    heads = 1 if node.op in ("If", "Case") else 0
+    heads = 1 if node.op in ALTERNATIVES else 0
     need = [i - heads for i in range(heads, len(call.inputs)) if wanted[i]]
     given = [i for i, g in enumerate(grads) if g is not None]
     later, writers = writes_since(call, heads)

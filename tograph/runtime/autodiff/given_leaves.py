@@ -16,9 +16,10 @@ import torch
 
 from ..control_flow.loop_tests import surely_runs
 from ..gradients import grad_fields
+from ..graph.families import ALTERNATIVES, ITEM_READS
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_state, lead
+from ..graph.rewrite import add_state, lead
 from ..graph.types import BOOL, TensorType
 from ..library import grads
 from ..symbols.carrier import differentiable
@@ -27,7 +28,7 @@ from ..values import flattening
 from . import connect
 from .alternatives import zeros
 from .graphs import append
-from .item_leaves import READS, is_leaf
+from .item_leaves import is_leaf
 from .made_leaves import Flag, MadeLeaves, NotFollowed
 from .passing import Flags, closed
 from .separate import made_from
@@ -155,7 +156,7 @@ def _in_branches(node: Node, i: int, made: MadeLeaves) -> Found:
 
 def is_made_leaf(v: Value, graph: FuncGraph) -> Flag:
     """Whether what a node with regions gives, or a list holds, is a leaf that the code made, in one of them or before it."""
-    return is_leaf(v, graph) if v.node is not None and v.node.op in (*_OPS, *READS) else False
+    return is_leaf(v, graph) if v.node is not None and v.node.op in (*_OPS, *ITEM_READS) else False
 
 
 def _is_made(y: Any) -> Ref | bool:

@@ -23,9 +23,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph import types
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import set_control_inputs
-from ..graph.rewrite import ALTERNATIVES, Renaming, lead
+from ..graph.rewrite import Renaming, lead
 from ..graph.types import OptionalType, ScalarType, TensorType, Type
 from .graphs import append
 from .vjp import Pullback

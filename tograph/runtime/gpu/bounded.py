@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .. import passes
+from ..graph.families import CONJUNCTIONS
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import node_effects, set_control_inputs
 from . import (
@@ -137,7 +138,7 @@ class _Trips:
         made = test.node if isinstance(test, Value) else None
         if made is None:
             return None
-        if made.op in ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor"):
+        if made.op in CONJUNCTIONS:
             return next((n for v in made.inputs if (n := self._bound(v)) is not None), None)
         if made.op in ("aten.scalar_tensor.default", "py.bool", "py.int"):
             return self._bound(made.args[0])

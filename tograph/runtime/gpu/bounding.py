@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..graph import ops
+from ..graph.families import FAILURES
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ordering import node_effects
 from ..graph.types import BOOL, INT, ScalarType, TensorType, Type
@@ -203,7 +204,7 @@ class Bounding(Regions):
         """Whether the graph that a node is in ends in an error behind it."""
         assert self.graph is not None
         behind = self.graph.nodes[self.graph.nodes.index(node) :]
-        return any(n.op in ("tg.raise", "tg.reraise") for n in behind)
+        return any(n.op in FAILURES for n in behind)
 
     def node(self, node: Node) -> list[Rep]:
         try:

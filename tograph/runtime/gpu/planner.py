@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.types import DTYPES, ScalarType, TensorType
 from ..inference.shapes import contiguous
@@ -147,11 +148,11 @@ class _Planner(Conditionals, SingleOps):
 
     def _scalar(self, node: Node) -> bool:
         """Whether a node may be part of a kernel of one program."""
-        if node.op in ("If", "Case") and not self.whole:
+        if node.op in ALTERNATIVES and not self.whole:
             return False
         if node.op in HOST_OPS:
             return False
-        return node.op in ("If", "Case") or _of_numbers(node)
+        return node.op in ALTERNATIVES or _of_numbers(node)
 
     def _numbers(self, nodes: list[Node]) -> list[Step]:
         """Nodes on numbers as one kernel, or as few as there can be."""
@@ -259,7 +260,7 @@ class _Planner(Conditionals, SingleOps):
             return []
         if node.op == "While":
             return self._loop_kernel(node)
-        if node.op not in ("If", "Case") and not _of_numbers(node):
+        if node.op not in ALTERNATIVES and not _of_numbers(node):
             return []
         try:
             return self._segment([node])

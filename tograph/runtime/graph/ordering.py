@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import ops
+from .families import ALTERNATIVES, CONJUNCTIONS, FAILURES
 from .ir import Graph, Node, Value
 from .memory_homes import Homes
 from .types import SCALARS, ScalarType, TensorType, Type
@@ -159,14 +160,14 @@ _STEPS = {"py.lt": ("py.add", 1), "py.le": ("py.add", 1), "py.gt": ("py.sub", 1)
           "aten.lt.Tensor": ("aten.add.Tensor", 1), "aten.lt.Scalar": ("aten.add.Tensor", 1)}  # fmt: skip
 
 
-_BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
+_CHOICES = (*ALTERNATIVES, "Try")
 
 
 def always_fails(graph: Graph) -> bool:
     """Whether no run comes to the end of a graph: it raises, or has a construct of which every region does."""
     return any(
-        node.op in ("tg.raise", "tg.reraise")
-        or (node.op in ("If", "Case", "Try") and all(map(always_fails, node.regions.values())))
+        node.op in FAILURES
+        or (node.op in _CHOICES and all(map(always_fails, node.regions.values())))
         for node in graph.nodes
     )
 
@@ -191,7 +192,7 @@ def surely_ends(node: Node) -> bool:
         made = test.node
         if made is None:
             return False
-        if made.op in _BOTH:
+        if made.op in CONJUNCTIONS:
             return any(ends(v) for v in made.inputs)
         if made.op == "aten.scalar_tensor.default" and made.inputs:
             return ends(made.inputs[0])

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..graph.families import CONJUNCTIONS
 from ..graph.ir import Node, Value
 from ..graph.types import INT
 from .expansion import Expansion
 
-_BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
+_PARTED = (
+    *CONJUNCTIONS,
+    "aten.scalar_tensor.default",
+    "py.bool",
+)  # true where all they are given are
 
 
 def trips(node: Node) -> int | Callable[[Expansion], Any] | None:
@@ -27,7 +32,7 @@ def _bound(node: Node, test: Value, place: dict[Value, int]) -> int | Callable[[
     if made is None:
         return None
     parts = []
-    if made.op in _BOTH or made.op in ("aten.scalar_tensor.default", "py.bool"):
+    if made.op in _PARTED:
         parts = [(v, place) for v in made.inputs]
     elif made.op == "If" and _constant(made.regions["orelse"].outputs[test.index]) is False:
         then = made.regions["then"]

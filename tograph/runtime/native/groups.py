@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
 from ..graph.types import ListType, OptionalType, ScalarType, TensorType
@@ -244,7 +245,7 @@ def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
         yield node.outputs[0], node.args[0][0]
     if node.op == "While":
         yield from _looped(node)
-    if node.op not in ("If", "Case"):
+    if node.op not in ALTERNATIVES:
         return
     regions = list(node.regions.values())
     within = [overwrites(r) for r in regions]

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..graph.families import FORMATS
 from ..graph.ir import Graph, Node, Value, all_nodes, all_values
 from ..graph.rewrite import copied
 from ..graph.types import OBJECT, STR, ListType, OptionalType, Type
 
-MADE = frozenset(["py.format", "py.percent", "py.str_format", "py.text"])
+MADE = frozenset([*FORMATS, "py.text"])
 _SAID = frozenset(["tg.print", "tg.raise"])
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
-from ..graph.rewrite import ALTERNATIVES, add_input, passed
+from ..graph.rewrite import add_input, passed
 from ..graph.types import TensorType
 
 ADD = "aten.add.Tensor"
