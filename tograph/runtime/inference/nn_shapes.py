@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .reduction_shapes import reduced
 from .shapes import (
     RULES,
     SYMBOLS,
@@ -23,7 +24,6 @@ from .shapes import (
     is_packed,
     like,
     pointwise,
-    reduced,
     rule,
 )
 
@@ -565,3 +565,30 @@ for _base in [
 @rule("_sample_dirichlet _standard_gamma poisson _dirichlet_grad _standard_gamma_grad")
 def _sampled(x, *args, generator=None):
     return like(x)
+
+
+@rule("native_layer_norm")
+def _layer_norm(x, shape, weight, bias, eps):
+    kept = x.rank - len(shape)
+    given = [x.size[max(kept, 0) :], *(w.size for w in (weight, bias) if w is not None)]
+    if any(_differ(size, shape) for size in given):
+        return None
+    stats = like(x, size=(*x.size[:kept], *[1] * len(shape)))
+    return [like(x), stats, stats]
+
+
+def _differ(size: Sequence, other: Sequence) -> bool:
+    """Whether two shapes are known to be different ones."""
+    known = any(type(n) is int and type(m) is int and n != m for n, m in zip(size, other))
+    return len(size) != len(other) or known
+
+
+@rule("native_dropout")
+def _native_dropout(x, p, train):
+    return [like(x), like(x, torch.bool)]
+
+
+@rule("nll_loss_forward")
+def _nll(x, target, weight, reduction, ignore):
+    size = target.size if reduction == 0 else ()
+    return [like(x, size=size), like(x, size=())]
