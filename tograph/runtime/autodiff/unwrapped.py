@@ -28,6 +28,7 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import set_control_inputs
 from ..graph.rewrite import Renaming, lead
 from ..graph.types import OptionalType, ScalarType, TensorType, Type
+from ..graph.uses import readers
 from .graphs import append
 from .vjp import Pullback
 
@@ -128,10 +129,7 @@ class Readers:
 
     def _nodes(self, graph: Graph, value: Value) -> list[Node]:
         if graph not in self._of:
-            found = self._of[graph] = {}
-            for node in graph.nodes:
-                for v in dict.fromkeys(node.inputs):
-                    found.setdefault(v, []).append(node)
+            self._of[graph] = readers(graph)
         return self._of[graph].get(value, [])
 
     def only_read(self, graph: Graph, value: Value) -> bool:

@@ -24,6 +24,7 @@ from ..graph.ir import Graph, Node, Value, values_in
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type
+from ..graph.uses import users
 from .beside import BESIDE, MOST, TENSORS
 from .build import Region, expressible
 from .creators import CREATORS
@@ -135,12 +136,7 @@ class _Walk:
         self.graph = graph
         self.group: dict[Node, Group] = {}
         self.through: dict[Node, frozenset[Group]] = {}
-        self.users: dict[Value, list[Node | None]] = {}
-        for node in graph.nodes:
-            for v in node.inputs:
-                self.users.setdefault(v, []).append(node)
-        for v in graph.outputs:
-            self.users.setdefault(v, []).append(None)
+        self.users = users(graph)
         self.readers: dict[Value, Group] = {}
         self.open: dict[Group, None] = {}
 

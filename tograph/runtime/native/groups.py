@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..graph import uses
 from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
@@ -333,14 +334,7 @@ def group_numbers(graph: Graph) -> dict[Node, int]:
     return {n: i for i, group in enumerate(schedule(graph)) for n in group.nodes}
 
 
-@_once
-def readers(graph: Graph) -> dict[Value, list[Node]]:
-    """The nodes that read each value, in their order."""
-    found: dict[Value, list[Node]] = {}
-    for node in graph.nodes:
-        for v in dict.fromkeys(node.inputs):
-            found.setdefault(v, []).append(node)
-    return found
+readers = _once(uses.readers)
 
 
 class _Schedule:

@@ -18,6 +18,7 @@ import torch
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.rewrite import Renaming, copied
 from ..graph.types import ListType, ScalarType, TensorType, Type
+from ..graph.uses import users
 from .periods import VARYING, Stretch, stretches, written_over
 from .select_late import SELECT, select_late
 from .wiring import Back, Copies, Outside, Own, wired
@@ -114,12 +115,12 @@ class _Loop:
     def _outlets(self) -> bool:
         """Whether all that is used behind the copies is state, or goes to one stack."""
         copies = self.copies
-        users = _users(self.graph)
+        found = users(self.graph)
         self.last, self.lists, self.saved = {}, {}, {}
         for q in range(copies.period):
             for o in range(len(copies.node(0, q).outputs)):
                 takers = [
-                    self._takers(copies.node(k, q).outputs[o], users) for k in range(copies.count)
+                    self._takers(copies.node(k, q).outputs[o], found) for k in range(copies.count)
                 ]
                 stacks = {n for taken in takers for n in taken if n is not None and n.op in STACKS}
                 if len(stacks) == 1 and self._from_list(q, o, stack := stacks.pop()):
@@ -137,9 +138,9 @@ class _Loop:
         over = [*(v for n in after for v in n.over), *self.graph.over]
         return any(v.node is not None and copies.holds(v.node) and v not in self.last for v in over)
 
-    def _takers(self, v: Value, users: dict[Value, list[Node | None]]) -> list[Node | None]:
+    def _takers(self, v: Value, found: dict[Value, list[Node | None]]) -> list[Node | None]:
         """Who uses a value behind the copies."""
-        return [n for n in users.get(v, ()) if n is None or not self.copies.holds(n)]
+        return [n for n in found.get(v, ()) if n is None or not self.copies.holds(n)]
 
     def _from_state(self, q: int, o: int, seen: Sequence[int]) -> bool:
         """Whether the values of output ``o`` of node ``q`` in the copies ``seen`` are in the state after the last one."""
@@ -383,14 +384,3 @@ def _add(nodes: list[Node], op: str, args: tuple, kind: Type, like: Node | None)
     location = like.location if like else None
     nodes.append(Node(op, args, None, [kind], location=location, grad=like is None or like.grad))
     return nodes[-1].outputs[0]
-
-
-def _users(graph: Graph) -> dict[Value, list[Node | None]]:
-    """Who uses a value; None for the graph's outputs."""
-    users: dict[Value, list[Node | None]] = {}
-    for node in graph.nodes:
-        for v in dict.fromkeys(node.inputs):
-            users.setdefault(v, []).append(node)
-    for v in graph.outputs:
-        users.setdefault(v, []).append(None)
-    return users
