@@ -97,15 +97,9 @@ def _may_alias(func) -> bool:
 
 
 def _reference(name: str, func) -> Callable[..., Any]:
-    """``func``, but a view of a value that nobody writes to may as well be a copy: strides never fail."""
-    if name in ("aten.view.default", "aten._unsafe_view.default"):
-        return torch.reshape
-    if name == "aten.copy.default":
-        return _copy
-    if name == "aten.mkldnn_rnn_layer.default":
-        return _keeping_workspace(func)
-    if name == "aten.rrelu_with_noise_functional.default":
-        return _leaking
+    """What a row runs: ``func``, or what has its meaning in a graph."""
+    if name in _REFERENCES:
+        return _REFERENCES[name](func)
     if is_arranged(name):
         return lambda *args, **kwargs: func(*arranged(name, args), **kwargs)
     if any(a.name == "generator" for a in func._schema.arguments):
@@ -135,3 +129,13 @@ def _leaking(x, noise, *args, **kwargs):
 
 def _copy(target, source, non_blocking=False):
     return torch.empty_like(target).copy_(source)
+
+
+_REFERENCES: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    # A view of a value that nobody writes to may as well be a copy: strides never fail.
+    "aten.view.default": lambda func: torch.reshape,
+    "aten._unsafe_view.default": lambda func: torch.reshape,
+    "aten.copy.default": lambda func: _copy,
+    "aten.mkldnn_rnn_layer.default": _keeping_workspace,
+    "aten.rrelu_with_noise_functional.default": lambda func: _leaking,
+}

@@ -22,6 +22,8 @@ TRUTHS = (
 SUMS = ("py.add", "aten.add.Tensor", "aten.add.Scalar")
 DIFFERENCES = ("py.sub", "aten.sub.Tensor", "aten.sub.Scalar")
 PRODUCTS = ("py.mul", "aten.mul.Tensor", "aten.mul.Scalar")
+MATRIX_PRODUCTS = {"aten.mm.default": 0, "aten.addmm.default": 1}  # where the left factor stands
+ZEROS = ("aten.zeros.default", "aten.zeros_like.default")
 
 OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}  # a < b is b > a
