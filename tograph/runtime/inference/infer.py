@@ -18,6 +18,7 @@ from . import (
     linalg_shapes,
     maker_shapes,
     nn_shapes,
+    part_shapes,
     refusals,
     shapes,
     special_shapes,
@@ -32,6 +33,7 @@ _FILLED_BY = (
     linalg_shapes,
     maker_shapes,
     nn_shapes,
+    part_shapes,
     special_shapes,
 )  # rules of ``shapes.RULES``
 
