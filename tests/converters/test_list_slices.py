@@ -69,3 +69,20 @@ def test_steps_are_refused():
 
     with pytest.raises(StagingError, match="a slice with a step"):
         f(torch.ones(2))
+
+
+class Door(list):
+    """Named as the lists of the graph name what they stand for."""
+
+    handle = "brass"
+
+
+def test_an_attribute_of_a_users_list_says_nothing_of_its_length():
+    def swapped(x):
+        parts = Door([1, 2, 3])
+        parts[1:2] = [7, 8]
+        return x + sum(parts), tuple(parts)
+
+    x = torch.ones(2)
+    found, parts = tg.function(swapped)(x)
+    assert torch.equal(found, x + 19) and parts == (1, 7, 8, 3)

@@ -336,7 +336,7 @@ def staged_source(x: Any) -> StagedSequence | None:
         return StagedRange(*bounds, tensors=True) if bounds is not None else Rows(x)
     if isinstance(x, StagedString):
         x = text_list("list", x)
-    if isinstance(x, StagedList) and x.handle is not None:
+    if is_growing(x):
         return ViewItems(x) if isinstance(getattr(x, "table", None), StagedDict) else ListItems(x)
     return None
 

@@ -164,7 +164,7 @@ def getitem(x, key):
 def _at_place(x, key):
     """An item of what is no list of keys, nor counted in the graph."""
     check_float(x, key)
-    if isinstance(x, StagedList) and x.handle is not None:
+    if is_growing(x):
         return x[plain_bounds(as_place(key))]
     if isinstance(x, torch.Tensor) and staged_parts(key):
         return tensor_item(x, key)

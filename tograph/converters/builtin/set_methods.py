@@ -47,7 +47,7 @@ def _method(kind: type, name: str) -> Callable[..., Any]:
 
     def method(x: Any, *others: Any) -> Any:
         given = tuple(map(_given, others))
-        if not any(is_table(o) or (isinstance(o, StagedList) and o.handle is not None) for o in given):  # fmt: skip
+        if not any(is_table(o) or is_growing(o) for o in given):  # fmt: skip
             if own is not None:
                 return own(x, *others)
             return (

@@ -5,16 +5,13 @@ from __future__ import annotations
 import torch
 
 from ...errors import InvalidArgumentError, OutOfRangeError, StructureError
+from .number_rows import position
 from .rows import MAY_FAIL, PURE, REPLAY, register
 
 
 def list_index(items, i):
     """An index as a position from the start; OutOfRangeError outside of the list."""
-    n = len(items)
-    i = int(i)
-    if not -n <= i < n:
-        raise OutOfRangeError(f"list index out of range: index {i}, size {n}")
-    return i % n
+    return position(int(i), len(items))
 
 
 def _list_set(items, i, v):

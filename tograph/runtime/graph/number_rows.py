@@ -148,7 +148,7 @@ def _range_length(start, stop, step):
 register("py.range_length", run=_range_length, effects=MAY_FAIL, gradient=NONE)
 
 
-def _position(i, n):
+def position(i, n):
     """The place of an item in ``n`` items, negative ones counted from the end; OutOfRangeError where there is none."""
     if not -n <= i < n:
         raise OutOfRangeError(f"list index out of range: index {i}, size {n}")
@@ -174,7 +174,7 @@ def _slice_stop(stop, n):
     return slice(None, stop).indices(n)[1]
 
 
-register("py.position", run=_position, effects=MAY_FAIL, gradient=NONE)
+register("py.position", run=position, effects=MAY_FAIL, gradient=NONE)
 register("py.cell", run=_cell, effects=MAY_FAIL, gradient=NONE)
 register("py.room", run=_room, effects=MAY_FAIL, gradient=NONE)
 register("py.slice_stop", run=_slice_stop, effects=PURE, gradient=NONE)

@@ -275,7 +275,7 @@ def _same(w, node, x, *args, **kwargs):
 # ---- makers
 
 
-def sizes(w: Any, sizes: Any) -> str:
+def as_sizes(w: Any, sizes: Any) -> str:
     """A shape as a 1-d tensor; sizes that are known at run time are numbers of the graph."""
     sizes = list(sizes)
     if all(isinstance(n, int) for n in sizes):
@@ -285,7 +285,7 @@ def sizes(w: Any, sizes: Any) -> str:
 
 
 def _filled(w: Any, node: Node, sizes: Any, value: Any) -> str:
-    return w.emit("Expand", w.value(value, out_dtype(node)), sizes(w, sizes))
+    return w.emit("Expand", w.value(value, out_dtype(node)), as_sizes(w, sizes))
 
 
 @entry("py.constant aten.scalar_tensor.default")

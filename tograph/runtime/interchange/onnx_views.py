@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import torch
 
-from .onnx_ops import dim_of, entry, out_dtype, rank_of, sizes
+from .onnx_ops import as_sizes, dim_of, entry, out_dtype, rank_of
 
 
 @entry("aten.view.default aten._unsafe_view.default aten.reshape.default")
 def _view(w, node, x, size):
-    return w.emit("Reshape", w.value(x), sizes(w, size), allowzero=int(-1 not in list(size)))
+    return w.emit("Reshape", w.value(x), as_sizes(w, size), allowzero=int(-1 not in list(size)))
 
 
 @entry("aten.expand.default")
 def _expand(w, node, x, size, implicit=False):
-    return w.emit("Expand", w.value(x), sizes(w, [1 if type(n) is int and n == -1 else n for n in size]))  # fmt: skip
+    return w.emit("Expand", w.value(x), as_sizes(w, [1 if type(n) is int and n == -1 else n for n in size]))  # fmt: skip
 
 
 @entry("aten.t.default")

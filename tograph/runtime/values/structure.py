@@ -198,8 +198,8 @@ def may_miss(x: Any) -> bool:
 
 
 def is_growing(x: Any) -> bool:
-    """Whether ``x`` is a list, deque or tuple of the graph, whose items only a run knows."""
-    return getattr(x, "handle", None) is not None
+    """Whether ``x`` is a list, deque, tuple or table of the graph, of which only a run knows how many items there are."""
+    return isinstance(x, STAGED.lists) and x.handle is not None
 
 
 def is_union(x: Any) -> bool:
