@@ -20,6 +20,7 @@ from ..runtime import control_flow
 from ..runtime.guarding import unconverted
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.scalars import StagedBool, own
+from ..runtime.values.dict_views import SET_VIEWS
 from ..runtime.values.structure import is_growing, is_union
 from ..runtime.values.tables import StagedItems, StagedKeys, StagedTable, View, is_table
 from ..transpiler.syntax import gast
@@ -154,15 +155,14 @@ def _compared(name: str, a: Any, b: Any) -> Any:
     return same if name == "eq" else not_(same)
 
 
-_SET_VIEWS = (StagedKeys, StagedItems)
-_PLAIN_VIEWS = (type({}.keys()), type({}.items()))
+_STAGED_VIEWS = (StagedKeys, StagedItems)
 
 
 def _views_as_sets(a: Any, b: Any) -> tuple[Any, Any]:
     """The keys or items of a dict of the graph, and those of another dict beside them, as the sets that comparisons take them for."""
-    if type(a) not in _SET_VIEWS and type(b) not in _SET_VIEWS:
+    if type(a) not in _STAGED_VIEWS and type(b) not in _STAGED_VIEWS:
         return a, b
-    first, second = (call(set, x) if isinstance(x, _PLAIN_VIEWS) else x for x in (a, b))
+    first, second = (call(set, x) if isinstance(x, SET_VIEWS) else x for x in (a, b))
     return first, second
 
 

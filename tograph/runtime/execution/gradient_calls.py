@@ -15,7 +15,6 @@ import torch
 from ... import settings
 from .. import autodiff, passes
 from ..gradients import transforms
-from ..gradients.watching import PLAIN
 from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph
 from ..graph.ordering import graph_effects, prune
@@ -23,6 +22,7 @@ from ..graph.rewrite import copied
 from ..kernels.lower import lower
 from ..native.leaving import Leaving
 from ..passes.settle import has_try, settle
+from ..recording.variables import PLAIN
 from ..symbols.carrier import differentiable
 from ..writes import freed
 from . import host, scheduler

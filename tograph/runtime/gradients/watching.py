@@ -14,10 +14,8 @@ from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
 from ..graph.types import ScalarType
-from ..recording.variables import Variable
+from ..recording.variables import PLAIN
 from . import transforms
-
-PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 def is_watched(values: Iterable[Any]) -> bool:
