@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import ops
+from .counting import stays
 from .families import ALTERNATIVES, CONJUNCTIONS, FAILURES
 from .ir import Graph, Node, Value
 from .memory_homes import Homes
@@ -180,13 +181,12 @@ def surely_ends(node: Node) -> bool:
     cond, body, carried = node.regions["cond"], node.regions["body"], node.kwargs["carried"]
     place = {v: i for i, v in enumerate(cond.inputs)}
 
-    def stays(x: Any) -> bool:
+    def fixed(x: Any) -> bool:
         if not isinstance(x, Value):
             return type(x) is int
         if not _is_integer(x.type):
             return False
-        i = place.get(x, -1)
-        return i >= carried or (i >= 0 and body.outputs[i] is body.inputs[i])
+        return stays(node, place.get(x, -1))
 
     def ends(test: Value) -> bool:
         made = test.node
@@ -196,7 +196,7 @@ def surely_ends(node: Node) -> bool:
             return any(ends(v) for v in made.inputs)
         if made.op == "aten.scalar_tensor.default" and made.inputs:
             return ends(made.inputs[0])
-        if made.op not in _STEPS or not isinstance(made.args[0], Value) or not stays(made.args[1]):
+        if made.op not in _STEPS or not isinstance(made.args[0], Value) or not fixed(made.args[1]):
             return False
         step, least = _STEPS[made.op]
         i = place.get(made.args[0], carried)
