@@ -72,7 +72,7 @@ class Group:
             return False
         if other.dims is None or self.dims is None:
             dims = self.dims if other.dims is None else other.dims
-            return dims is None or numel(self.shape) < LARGE or short_rows(self.shape, dims)
+            return dims is None or known_numel(self.shape) < LARGE or short_rows(self.shape, dims)
         return self.dims == other.dims
 
 
@@ -81,10 +81,10 @@ def short_rows(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     kept = len(shape) - len(dims)
     if sorted(dims) != list(range(kept, len(shape))):
         return False
-    return numel(shape[:kept]) >= ROWS and numel(shape[kept:]) <= ROW
+    return known_numel(shape[:kept]) >= ROWS and known_numel(shape[kept:]) <= ROW
 
 
-def numel(shape: tuple) -> int:
+def known_numel(shape: tuple) -> int:
     """The number of elements; 0 where only a run knows it."""
     return 0 if None in shape else math.prod(shape)
 
@@ -97,7 +97,7 @@ def one_element(value: Value) -> bool:
         isinstance(value.type, TensorType)
         and not value.type.dtype.is_complex
         and None not in value.type.shape
-        and numel(value.type.shape) == 1
+        and known_numel(value.type.shape) == 1
     )
 
 
