@@ -20,7 +20,7 @@ from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import Writers, any_told
 from ..graph.rewrite import copied, copy_node
-from ..graph.types import BOOL, INT, OptionalType, TensorType, Type
+from ..graph.types import BOOL, INT, OptionalType, TensorType, Type, is_static
 from ..recording import ways
 from ..symbols.funcgraph import current_graph
 from ..symbols.root import Root
@@ -247,8 +247,7 @@ def _way_of(g: Any) -> Way:
 
 
 def _static(node: Node, j: int) -> bool:
-    kind = next(iter(node.regions.values())).inputs[j].type
-    return isinstance(kind, TensorType) and None not in kind.shape
+    return is_static(next(iter(node.regions.values())).inputs[j].type)
 
 
 def _join(kinds: list[Type]) -> Type:

@@ -20,7 +20,7 @@ from ..graph.families import ALTERNATIVES, ITEM_READS
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
 from ..graph.rewrite import add_state, lead
-from ..graph.types import BOOL, TensorType
+from ..graph.types import BOOL, TensorType, is_static
 from ..library import grads
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
@@ -113,7 +113,7 @@ def _start(node: Node, i: int, graph: FuncGraph) -> Value:
     """What a token is outside: nothing reads it."""
     kind, nodes = node.outputs[i].type, graph.graph.nodes
     block = Graph("block")
-    if isinstance(kind, TensorType) and None not in kind.shape:
+    if is_static(kind):
         made = zeros(block, kind, None)
     elif node.op == "While" and isinstance(node.args[i], Value):
         made = append(block, "aten.detach.default", node.args[i], type=node.args[i].type)

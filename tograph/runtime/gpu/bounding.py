@@ -16,7 +16,7 @@ from ..graph import ops
 from ..graph.families import FAILURES
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ordering import node_effects
-from ..graph.types import BOOL, INT, ScalarType, TensorType, Type
+from ..graph.types import BOOL, INT, ScalarType, TensorType, Type, is_open
 from ..kernels.loop_ir import Unsupported
 from .bounding_regions import Regions
 from .forms import Form, Padded, Plain, Rep
@@ -224,7 +224,7 @@ class Bounding(Regions):
         if any(isinstance(self.env[v].form, Padded) for v in node.inputs):
             raise Unsupported(f"{node.op} of a size that is known only at run time")
         args, kwargs = map_values(self.plain, node.args), map_values(self.plain, node.kwargs)
-        if any(isinstance(v.type, TensorType) and None in v.type.shape for v in node.outputs):
+        if any(is_open(v.type) for v in node.outputs):
             raise Unsupported(f"{node.op} gives a size that is known only at run time")
         made = self.emit(node.op, args, *(v.type for v in node.outputs), **kwargs)
         made = made if isinstance(made, tuple) else (made,)

@@ -13,7 +13,7 @@ from typing import Any
 from ..graph.families import MATRIX_PRODUCTS
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import add_input, carried
-from ..graph.types import TensorType
+from ..graph.types import TensorType, is_static
 from ..kernels.views import VIEWS
 
 MOST_WORK = 2e9  # multiplications and additions: some tens of microseconds
@@ -74,7 +74,7 @@ def _row(node: Node, fixed: dict[Value, Any]) -> Node | None:
 
 
 def _worth(rows: Any, out: Any) -> bool:
-    if not all(isinstance(t, TensorType) and t.shape is not None and None not in t.shape for t in (rows, out)):  # fmt: skip
+    if not all(is_static(t) for t in (rows, out)):  # fmt: skip
         return False
     count, made = rows.shape[0], math.prod(out.shape)
     work = 2 * count * made * rows.shape[-1]

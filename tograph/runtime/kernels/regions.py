@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from ..graph.ir import Graph, Node, Value, values_in
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
-from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type
+from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type, is_open
 from ..graph.uses import users
 from .beside import BESIDE, MOST, TENSORS
 from .build import Region, expressible
@@ -106,7 +106,7 @@ def fusible(node: Node) -> bool:
         return False
     values = (*node.inputs, *node.outputs)
     # A kernel is compiled for its sizes: one that sees another size at every call would be compiled at every call.
-    known = not any(isinstance(v.type, TensorType) and None in v.type.shape for v in values)
+    known = not any(is_open(v.type) for v in values)
     typed = known and all(plain_type(v.type) for v in values) and len(devices(values)) == 1
     return typed and node_effects(node).pure and not node.control_inputs
 

@@ -24,7 +24,7 @@ from ..graph import uses
 from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
-from ..graph.types import ListType, OptionalType, ScalarType, TensorType
+from ..graph.types import ListType, OptionalType, ScalarType, TensorType, is_open
 from ..inference.memory_formats import RANKS
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, sources
@@ -263,7 +263,7 @@ def _looped(node: Node) -> Iterable[tuple[Value, Value]]:
     """The lists and growing tensors of a loop that each iteration changes, with those that it begins with."""
     body = node.regions["body"]
     for k, result in enumerate(node.outputs):
-        grows = isinstance(result.type, TensorType) and None in result.type.shape
+        grows = is_open(result.type)
         if (grows or isinstance(result.type, ListType)) and updated(body, k):
             yield result, node.args[k]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import Known, graph_effects
 from ..graph.rewrite import carried, copied, lead, passed
-from ..graph.types import TensorType
+from ..graph.types import is_static
 from .forward import forward_reads
 
 _LIFTED = ("If", "Case", "While", "Call")
@@ -64,7 +64,7 @@ def _written(node: Node, known: Known) -> dict[Value, bool]:
         found.update((args[i], False) for i in writes)
     if not found:
         return {}
-    kept = {v: False for v in found if isinstance(v.type, TensorType) and None not in v.type.shape}
+    kept = {v: False for v in found if is_static(v.type)}
     for region in node.regions.values():
         names = {r: a for r, a in zip(region.inputs, args) if a in kept}
         for inner in region.nodes:

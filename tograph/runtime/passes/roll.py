@@ -17,7 +17,7 @@ import torch
 
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.rewrite import Renaming, copied
-from ..graph.types import ListType, ScalarType, TensorType, Type
+from ..graph.types import ListType, ScalarType, TensorType, Type, is_static
 from ..graph.uses import users
 from .periods import VARYING, Stretch, stretches, written_over
 from .select_late import SELECT, select_late
@@ -126,7 +126,7 @@ class _Loop:
                 if len(stacks) == 1 and self._from_list(q, o, stack := stacks.pop()):
                     takers = [[n for n in taken if n is not stack] for taken in takers]
                 if not self._from_state(q, o, [k for k, taken in enumerate(takers) if taken]):
-                    if not (self.saving and _stackable(copies.node(0, q).outputs[o].type)):
+                    if not (self.saving and is_static(copies.node(0, q).outputs[o].type)):
                         return False
                     self.saved[q, o] = None
         return True
@@ -161,7 +161,7 @@ class _Loop:
         copies = self.copies
         values = [copies.node(k, q).outputs[o] for k in range(copies.count)]
         items, kind = stack.args[0], values[0].type
-        if not _stackable(kind) or stack in self.lists.values():
+        if not is_static(kind) or stack in self.lists.values():
             return False
         if (
             stack.kwargs
@@ -272,10 +272,6 @@ class _Loop:
         kind, like = self.copies.node(0, q).outputs[o].type, self.copies.node(0, q)
         whole = TensorType(kind.dtype, (self.copies.count, *kind.shape), kind.device)
         return _add(nodes, "tg.list_stack", (items, kind.dtype, kind.shape, torch.device(kind.device)), whole, like)  # fmt: skip
-
-
-def _stackable(kind: Type) -> bool:
-    return isinstance(kind, TensorType) and None not in kind.shape
 
 
 class _Kept:
