@@ -27,8 +27,6 @@ from .result_strides import alike
 from .steps import size_of
 from .uploads import SMALL, Uploads
 
-_together = getattr(torch, "_foreach_copy_", None)
-
 
 class Failed(Exception):
     """A kernel of the plan reported an error: the graph has to run another way.
@@ -46,8 +44,8 @@ class Failed(Exception):
 
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
     """Copies of separate tensors, in as few kernels as torch takes for it."""
-    if _together is not None and len(targets) > 1:
-        _together(list(targets), list(sources))
+    if len(targets) > 1:
+        torch._foreach_copy_(list(targets), list(sources))
         return
     for target, source in zip(targets, sources, strict=True):
         target.copy_(source)

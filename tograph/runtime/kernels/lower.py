@@ -33,7 +33,7 @@ from .views import ITEM
 
 MAX_VARIANTS = 16  # kernels of one region; what comes later runs op by op
 Build = Callable[[Graph], Any]  # a graph to a program with ``run``
-_modes_active = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_modes_active = torch._C._len_torch_dispatch_stack
 
 
 class Fused:
