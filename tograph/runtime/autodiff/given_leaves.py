@@ -16,7 +16,7 @@ import torch
 
 from ..control_flow.loop_tests import surely_runs
 from ..gradients import grad_fields
-from ..graph.families import ALTERNATIVES, ITEM_READS
+from ..graph.families import CONSTRUCTS, ITEM_READS
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
 from ..graph.rewrite import add_state, lead
@@ -85,7 +85,7 @@ def _is_one(v: Value, leaves: Any, of: Callable[[Iterable[bool]], bool]) -> bool
     node = v.node
     if v in leaves or node is None or node.op == "tg.written":
         return v in leaves or node is not None
-    if node.op not in (*ALTERNATIVES, "While", "Call") or "gradient" in node.regions:
+    if node.op not in CONSTRUCTS or "gradient" in node.regions:
         return False
     state = _comes_from(node, v.index) if of is any else [v.index]
     found = [(r, r.outputs[k]) for k in state for r in _regions(node)]

@@ -6,6 +6,8 @@ is what all who ask agree on; a reader that takes a further op names it beside t
 """
 
 ALTERNATIVES = ("If", "Case")  # at most one region runs, at most once
+# Their regions may be given more inputs and results; those of a Try may not.
+CONSTRUCTS = (*ALTERNATIVES, "While", "Call")
 FAILURES = ("tg.raise", "tg.reraise")  # nothing behind them runs
 ITEM_READS = ("tg.list_get", "tg.list_pop")
 FORMATS = ("py.format", "py.percent", "py.str_format")  # texts of values, as ``print`` takes them
@@ -13,12 +15,8 @@ FORMATS = ("py.format", "py.percent", "py.str_format")  # texts of values, as ``
 CONJUNCTIONS = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
 DISJUNCTIONS = ("py.or_", "aten.logical_or.default", "aten.bitwise_or.Tensor")
 NEGATIONS = ("py.not", "aten.logical_not.default", "aten.bitwise_not.default")
-TRUTHS = (
-    "py.bool",
-    "py.truth",
-    "py.int",
-    "aten.scalar_tensor.default",
-)  # of what is true or false: the same
+# Of what is true or false they give the same.
+TRUTHS = ("py.bool", "py.truth", "py.int", "aten.scalar_tensor.default")
 SUMS = ("py.add", "aten.add.Tensor", "aten.add.Scalar")
 DIFFERENCES = ("py.sub", "aten.sub.Tensor", "aten.sub.Scalar")
 PRODUCTS = ("py.mul", "aten.mul.Tensor", "aten.mul.Scalar")
