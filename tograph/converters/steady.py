@@ -60,7 +60,7 @@ def asked(iterator: Iterator[Any], test: Any) -> Iterator[Any]:
         yield item
 
 
-def keeps_size(same: Any, kind: type, test: Any = None) -> None:
+def keeps_size(same: Any, kind: type, test: Any) -> None:
     """RuntimeError where another item is asked for of a dict or set that has got or lost some."""
     name = "Set" if issubclass(kind, set) else "dictionary"
     require_in_loop(same, f"{name} changed size during iteration", test)

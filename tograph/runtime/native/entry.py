@@ -127,7 +127,7 @@ def make_entry(
     captured: Sequence[torch.Tensor],
     owner: Any,
     repeats: bool,
-    numbers: Collection[int] = (),
+    numbers: Collection[int],
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 

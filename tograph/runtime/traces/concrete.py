@@ -136,7 +136,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
 
     @cached_property
     def _brings_tensors(self) -> bool:
-        return calls_python(self.graph, numbers=False)
+        return calls_python(self.graph)
 
     @cached_property
     def _own_gradients(self) -> bool:
