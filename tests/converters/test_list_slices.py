@@ -78,3 +78,20 @@ def test_a_bound_that_is_no_number(n):
         for _ in range(2):
             with pytest.raises(TypeError, match="slice indices must be integers or None"):
                 staged(torch.tensor(n))
+
+
+class Door(list):
+    """Named as the lists of the graph name what they stand for."""
+
+    handle = "brass"
+
+
+def test_an_attribute_of_a_users_list_says_nothing_of_its_length():
+    def swapped(x):
+        parts = Door([1, 2, 3])
+        parts[1:2] = [7, 8]
+        return x + sum(parts), tuple(parts)
+
+    x = torch.ones(2)
+    found, parts = tg.function(swapped)(x)
+    assert torch.equal(found, x + 19) and parts == (1, 7, 8, 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import is_growing
 from .calls import call
 from .lists import new_list
 from .union import apply
@@ -26,4 +27,4 @@ def items_of(x: Any) -> Any:
 
 
 def _has_size(x: Any) -> bool:
-    return type(x) in _SIZED and getattr(x, "handle", None) is None
+    return type(x) in _SIZED and not is_growing(x)

@@ -16,6 +16,7 @@ from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import is_growing
 from . import subscripts
 from .call_rules import is_user_function
 from .calls import call
@@ -73,7 +74,7 @@ def found_in(items: Generator, wanted: bool) -> Any:
 
 
 def _plain(items: list) -> bool:
-    return getattr(items, "handle", None) is not None or not is_tracing()
+    return is_growing(items) or not is_tracing()
 
 
 def _index(items, value, *bounds):

@@ -13,6 +13,7 @@ from ..transpiler.templates import fill, fill_expression
 
 OPERATORS = "ag__"
 FUNCTIONS = (gast.FunctionDef, gast.AsyncFunctionDef, gast.Lambda)
+LOOPS = (gast.For, gast.While)
 _SCOPES = frozenset((*FUNCTIONS, gast.ClassDef))
 
 

@@ -29,10 +29,8 @@ from __future__ import annotations
 
 from ..transpiler.scope import names_bound
 from ..transpiler.syntax import gast
-from .context import FUNCTIONS, Converter, has_yield, own_nodes
+from .context import FUNCTIONS, LOOPS, Converter, has_yield, own_nodes
 from .jumps import blocks_of, completes
-
-_LOOPS = (gast.For, gast.While)
 
 
 class FinallyJumps(Converter):
@@ -135,7 +133,7 @@ def _holds(block: list[gast.stmt], kind: type) -> bool:
         or (
             not isinstance(s, (*FUNCTIONS, gast.ClassDef))
             and any(
-                _holds(b, kind) for b in (blocks_of(s) if not isinstance(s, _LOOPS) else [s.orelse])
+                _holds(b, kind) for b in (blocks_of(s) if not isinstance(s, LOOPS) else [s.orelse])
             )
         )
         for s in block
@@ -150,5 +148,5 @@ def jumps(s: gast.stmt, in_loop: bool = False) -> bool:
         return not in_loop
     if isinstance(s, (*FUNCTIONS, gast.ClassDef)):
         return False
-    inside = in_loop or isinstance(s, _LOOPS)
+    inside = in_loop or isinstance(s, LOOPS)
     return any(jumps(inner, inside) for block in blocks_of(s) for inner in block)

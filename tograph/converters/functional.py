@@ -21,6 +21,7 @@ from ..transpiler.templates import names_tuple
 from . import for_stmt, if_stmt, try_stmt, while_stmt, with_stmt
 from .context import (
     FUNCTIONS,
+    LOOPS,
     OPERATORS,
     Context,
     Converter,
@@ -30,7 +31,6 @@ from .context import (
 )
 
 _EMPTY: frozenset[str] = frozenset()
-_LOOPS = frozenset({gast.For, gast.While})
 _NAMED = frozenset(
     {gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar}
 )
@@ -184,7 +184,7 @@ def occurrences(root: gast.AST) -> Counter:
         kind = node.__class__
         if kind is gast.Name:
             counts[node.id] += 1
-        elif kind in _LOOPS:
+        elif kind in LOOPS:
             for hidden in (
                 "extra_test",
                 "directive",

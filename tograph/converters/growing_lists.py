@@ -33,6 +33,7 @@ from ..runtime.values.structure import (
     Leaf,
     Spec,
     Tree,
+    is_growing,
     is_union,
     leaf_types,
 )
@@ -47,11 +48,6 @@ from .staging import is_staged
 from .strings import fstring
 from .tensor_index import as_place
 from .user_operators import BY_NAME, GROWING_EQUAL, GROWING_ORDERED, as_bool, eq
-
-
-def is_growing(x: Any) -> bool:
-    """Whether a list's length is known only when the graph runs."""
-    return isinstance(x, StagedList) and x.handle is not None
 
 
 def empty() -> StagedList:

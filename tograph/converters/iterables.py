@@ -17,6 +17,7 @@ from ..runtime.symbols.scalars import new_scalar
 from ..runtime.symbols.symbolic import SymTensor, scalar_of
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.inner_lists import NOWHERE
+from ..runtime.values.structure import is_growing
 from ..runtime.values.tables import StagedDict, View, view
 from .equal_ranges import same_numbers
 from .iterators import LOST, Advancing, Counting, Lost, Outer, SequenceIterator, moved, place_now
@@ -313,11 +314,11 @@ def staged_rest(x: SequenceIterator) -> ListItems | None:
     The list may be Python's, where only the run knows how many were taken.
     """
     items, at = x.items, x.position
-    if isinstance(items, (list, tuple)) and getattr(items, "handle", None) is None:
+    if isinstance(items, (list, tuple)) and not is_growing(items):
         if not isinstance(at, SYMBOLS):
             return None
         items = as_staged(StagedList(items))
-    elif getattr(items, "handle", None) is None:
+    elif not is_growing(items):
         return None
     found = ListItems(items).follow(at)
     x.items = Lost("an iterator of a list of the graph")
@@ -335,7 +336,7 @@ def staged_source(x: Any) -> StagedSequence | None:
         return StagedRange(*bounds, tensors=True) if bounds is not None else Rows(x)
     if isinstance(x, StagedString):
         x = text_list("list", x)
-    if isinstance(x, StagedList) and x.handle is not None:
+    if is_growing(x):
         return ViewItems(x) if isinstance(getattr(x, "table", None), StagedDict) else ListItems(x)
     return None
 

@@ -22,6 +22,7 @@ from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import is_growing
 from .staging import is_staged_key
 
 # The positions of an iterator that a staged ``break`` has left, and of a generator that was taken whole.
@@ -62,7 +63,7 @@ class SequenceIterator:
         self.items, self.position, self.depth = items, 0, journal.depth()
 
     def __tograph_holds__(self) -> list[Any]:
-        if getattr(self.items, "handle", None) is not None:
+        if is_growing(self.items):
             return [self.items]  # a list of the graph
         if isinstance(self.items, range):
             return []

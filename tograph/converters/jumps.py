@@ -24,6 +24,7 @@ from ..transpiler.syntax import gast
 from ..transpiler.templates import constant, name
 from .context import (
     FUNCTIONS,
+    LOOPS,
     OPERATORS,
     Context,
     Converter,
@@ -33,7 +34,6 @@ from .context import (
 )
 
 _EMPTY: frozenset[str] = frozenset()
-_LOOPS = (gast.For, gast.While)
 _TRIES = (gast.Try, gast.TryStar)
 
 
@@ -47,7 +47,7 @@ def _completes(s: gast.stmt) -> bool:
         return False
     if isinstance(s, gast.If):
         return completes(s.body) or completes(s.orelse)
-    if isinstance(s, _LOOPS):
+    if isinstance(s, LOOPS):
         endless = (
             isinstance(s, gast.While) and isinstance(s.test, gast.Constant) and bool(s.test.value)
         )
@@ -63,8 +63,8 @@ def _breaks(block: list[gast.stmt]) -> bool:
     for s in block:
         if isinstance(s, gast.Break):
             return True
-        if isinstance(s, (*_LOOPS, *FUNCTIONS, gast.ClassDef)):
-            if isinstance(s, _LOOPS) and _breaks(s.orelse):
+        if isinstance(s, (*LOOPS, *FUNCTIONS, gast.ClassDef)):
+            if isinstance(s, LOOPS) and _breaks(s.orelse):
                 return True
             continue
         if any(_breaks(b) for b in blocks_of(s)):
@@ -255,7 +255,7 @@ class Jumps(Converter):
             loop = self.loops[-1]
             loop.skipped = loop.skipped or self.context.namer.fresh("skipped")
             return self._set(loop.skipped, s), frozenset([loop.skipped])
-        if isinstance(s, _LOOPS):
+        if isinstance(s, LOOPS):
             return self._loop(s, tail, last)
         if isinstance(s, (gast.FunctionDef, gast.AsyncFunctionDef, gast.ClassDef)):
             return [self.visit(s)], _EMPTY

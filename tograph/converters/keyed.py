@@ -22,7 +22,7 @@ from ..runtime.symbols.journal import MISSING
 from ..runtime.values import facts, inner_lists, locations, tables
 from ..runtime.values.growing import StagedList
 from ..runtime.values.reserved import reserve, shrinks
-from ..runtime.values.structure import holds_missing, is_union, may_miss
+from ..runtime.values.structure import holds_missing, is_growing, is_union, may_miss
 from . import tensor_keys
 from .call_rules import is_user_function
 from .calls import call
@@ -214,9 +214,9 @@ def set_default(x, key, default=None):
 def dict_update(x, /, *others, **named):
     """``x.update(other)`` by a dict whose keys depend on a staged condition; NotImplemented by any other."""
     for other in others:
-        pairs = type(other) in (list, StagedList) and getattr(other, "handle", None) is None
+        pairs = type(other) in (list, StagedList) and not is_growing(other)
         staged = pairs and any(type(p) is tuple and is_staged_key(p[0]) for p in other if p)
-        if staged or tables.is_table(other) or getattr(other, "handle", None) is not None:
+        if staged or tables.is_table(other) or is_growing(other):
             need_table(x)
     if not any(isinstance(o, dict) and holds_missing(dict.values(o)) for o in others):
         return NotImplemented
@@ -232,7 +232,7 @@ def dict_update(x, /, *others, **named):
 def update(x, /, *others, **named):
     """``dict_update`` of a dict that there is: in a staged branch or loop its keys are set one by one, as another path may set others."""
     found = dict_update(x, *others, **named)
-    plain = all(type(o) in (dict, tuple) or (isinstance(o, list) and getattr(o, "handle", None) is None) for o in others)  # fmt: skip
+    plain = all(type(o) in (dict, tuple) or (isinstance(o, list) and not is_growing(o)) for o in others)  # fmt: skip
     if found is not NotImplemented or not plain or len(others) > 1 or isinstance(x, Counter) or not journal.active():  # fmt: skip
         return found
     if current_graph().outer is None:

@@ -14,8 +14,8 @@ from ..runtime.graph.types import ScalarType
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values.growing import StagedList
-from ..runtime.values.structure import Choice, Leaf
-from .growing_lists import is_growing, tensor_of
+from ..runtime.values.structure import Choice, Leaf, is_growing
+from .growing_lists import tensor_of
 from .staging import is_staged
 
 _MOST_PARTS = 32  # a longer list is never a tuple to torch

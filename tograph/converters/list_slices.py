@@ -13,6 +13,7 @@ from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.staged_tuples import as_tuple
+from ..runtime.values.structure import is_growing
 from . import staged_bytes
 from .calls import call
 from .generators import Generator
@@ -23,11 +24,7 @@ def takes_slice(x: Any, key: Any, value: Any = ()) -> bool:
     """Whether ``x[key] = value`` writes a slice that Python's own list cannot."""
     if not isinstance(key, slice) or not isinstance(x, list) or getattr(x, "frozen", False):
         return False
-    return _is_growing(x) or _is_growing(value) or isinstance(value, Generator) or staged_parts(key)
-
-
-def _is_growing(x: Any) -> bool:
-    return getattr(x, "handle", None) is not None
+    return is_growing(x) or is_growing(value) or isinstance(value, Generator) or staged_parts(key)
 
 
 def set_slice(x: Any, key: slice, value: Any) -> None:

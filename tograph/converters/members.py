@@ -19,8 +19,9 @@ from ..runtime.symbols.funcgraph import user_location
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, tables
+from ..runtime.values.dict_views import SET_VIEWS
 from ..runtime.values.growing import StagedList
-from ..runtime.values.structure import holds_missing, may_miss
+from ..runtime.values.structure import holds_missing, is_growing, may_miss
 from . import tensor_keys
 from .logical import and_, not_, or_
 from .new_keys import need_table
@@ -62,7 +63,7 @@ def _by_item(x: Any, others: tuple = ()) -> bool:
 
 
 def _is_plain(x: Any) -> bool:
-    return type(x) in _PLAIN and getattr(x, "handle", None) is None
+    return type(x) in _PLAIN and not is_growing(x)
 
 
 def _put(x: set, item: Any) -> None:
@@ -233,7 +234,6 @@ def _made(change: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-_SET_VIEWS = (type({}.keys()), type({}.items()))
 METHODS: dict[str, Callable[..., Any]] = {
     "add": add, "discard": discard, "remove": remove, "clear": clear, "update": update, "difference_update": difference_update,
     "intersection_update": intersection_update, "symmetric_difference_update": symmetric_difference_update, "pop": pop, "copy": copy,
@@ -350,7 +350,7 @@ def as_sets(a: Any, b: Any, compared: bool = False) -> tuple[Any, Any]:
     tensor_keys.identify(a, b)
     listings = [x for x in (a, b) if isinstance(x, Listing)]
     keys = [x for x in listings if x.kind == "keys"]
-    if not listings and any(isinstance(x, _SET_VIEWS) for x in (a, b)):
+    if not listings and any(isinstance(x, SET_VIEWS) for x in (a, b)):
         keys = [x for x in (a, b) if type(x) is set and is_conditional(x)]
     for x in listings:
         if x.kind == "items" or (keys and x.kind == "values" and not compared):
@@ -365,7 +365,7 @@ def as_set(x: Any, compared: bool) -> Any:
             return x
         x = x.x
     elif isinstance(x, (set, torch.Tensor)) or not isinstance(
-        x, (frozenset, *_SET_VIEWS) if compared else Iterable
+        x, (frozenset, *SET_VIEWS) if compared else Iterable
     ):
         return x
     made: set[Any] = set()

@@ -19,8 +19,7 @@ from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.funcgraph import current_graph, user_location
 from ..runtime.values import facts
 from ..runtime.values.flattening import choose
-from ..runtime.values.growing import StagedList
-from ..runtime.values.structure import UNSET, is_union, may_miss
+from ..runtime.values.structure import UNSET, is_growing, is_union, may_miss
 from ..runtime.values.tables import is_table
 from .calls import call
 from .comparisons import contains
@@ -209,7 +208,7 @@ def match_sequence(*patterns):
     def match(subject, captures):
         if isinstance(subject, _TEXTS) or not _counts_as(subject, _SEQUENCE):
             return False
-        if isinstance(subject, StagedList) and subject.handle is not None:
+        if is_growing(subject):
             return _listed(subject, patterns, star, captures)
         rows = [p for i, p in enumerate(patterns) if i != star]
         if star == 0 and not rows:  # any sequence will do

@@ -43,6 +43,7 @@ from ..runtime import control_flow
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.recursive_calls import TOO_DEEP
 from ..runtime.symbols.funcgraph import FuncGraph, current_graph, is_tracing
 from ..runtime.symbols.retrace import Retrace
 from ..runtime.symbols.root import Root
@@ -332,18 +333,15 @@ def deeper(depth: Any) -> Any:
     """One call more; Python's error for too many of them."""
     if not isinstance(depth, SYMBOLS):
         if depth >= sys.getrecursionlimit():
-            raise RecursionError(_TOO_DEEP)
+            raise RecursionError(TOO_DEEP)
         return depth + 1
     limit = control_flow.predicate(depth >= sys.getrecursionlimit(), "recursion")
     control_flow.staged_if(limit, _too_deep, lambda: None)
     return depth + 1
 
 
-_TOO_DEEP = "maximum recursion depth exceeded"
-
-
 def _too_deep() -> None:
-    control_flow.emit_raise(RecursionError(_TOO_DEEP))
+    control_flow.emit_raise(RecursionError(TOO_DEEP))
     raise control_flow.Unreachable
 
 

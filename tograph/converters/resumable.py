@@ -41,7 +41,6 @@ from ..transpiler.templates import constant, name
 from .context import FUNCTIONS, OPERATORS, Converter, has_yield, is_docstring, own_nodes
 
 _YIELDS = (gast.Yield, gast.YieldFrom)
-_DECLARED = (gast.Global, gast.Nonlocal)
 _PLAIN = (gast.Expr, gast.Assign, gast.AugAssign, gast.AnnAssign)
 
 

@@ -19,11 +19,11 @@ from ..runtime.graph.types import ScalarType, TensorType
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values.growing import StagedList
 from ..runtime.values.staged_tuples import as_tuple, joined
-from ..runtime.values.structure import Choice, Leaf, Tree, is_staged_list, is_union
+from ..runtime.values.structure import Choice, Leaf, Tree, is_growing, is_staged_list, is_union
 from . import union
 from .call_rules import CONVERTED_CODE, is_user_function
 from .calls import call
-from .growing_lists import add_each, empty, is_growing
+from .growing_lists import add_each, empty
 from .if_stmt import if_stmt
 from .iterators import from_outside
 from .strings import fstring

@@ -16,13 +16,13 @@ from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.required import require
 from ..runtime.values import conditional_items
+from ..runtime.values.dict_views import VIEWS
 from ..runtime.values.structure import may_miss
 from ..runtime.values.tables import is_table
 from . import keyed
 from .logical import and_, not_, or_
 from .members import Listing, is_conditional, length, present
 
-_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 _KEYS = (dict.__iter__, set.__iter__)
 
 
@@ -37,7 +37,7 @@ def steady(x: Any) -> Any:
     """``x`` one by one, where it is a plain dict or set, or keys, values or items of one, that code of a trace goes over."""
     if not is_tracing() or is_table(x):
         return x
-    kind = _VIEWS.get(type(x))
+    kind = VIEWS.get(type(x))
     if kind is not None:
         (holder,) = (y for y in gc.get_referents(x) if isinstance(y, dict))
     elif isinstance(x, (dict, set)) and type(x).__iter__ in _KEYS:
@@ -60,7 +60,7 @@ def asked(iterator: Iterator[Any], test: Any) -> Iterator[Any]:
         yield item
 
 
-def keeps_size(same: Any, kind: type, test: Any = None) -> None:
+def keeps_size(same: Any, kind: type, test: Any) -> None:
     """RuntimeError where another item is asked for of a dict or set that has got or lost some."""
     name = "Set" if issubclass(kind, set) else "dictionary"
     require_in_loop(same, f"{name} changed size during iteration", test)

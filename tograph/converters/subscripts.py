@@ -18,7 +18,7 @@ from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import inner_lists, locations
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
-from ..runtime.values.structure import is_union, may_miss
+from ..runtime.values.structure import is_growing, is_union, may_miss
 from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
@@ -168,7 +168,7 @@ def _at_place(x, key):
     """An item of what is no list of keys, nor counted in the graph."""
     key = numbered(x, key)
     check_float(x, key)
-    if isinstance(x, StagedList) and x.handle is not None:
+    if is_growing(x):
         return x[plain_bounds(as_place(key))]
     if isinstance(x, torch.Tensor) and staged_parts(key):
         return tensor_item(x, key)
@@ -272,7 +272,7 @@ def setitem(x, key, value) -> None:
 def _set_plain(x, key, value) -> None:
     """``x[key] = value`` of a list, or of an object."""
     value = from_outside(value) if type(key) is slice else value
-    if is_staged(key) and isinstance(x, (list, deque)) and getattr(x, "handle", None) is None:
+    if is_staged(key) and isinstance(x, (list, deque)) and not is_growing(x):
         set_list(x, as_place(key), value)
         return
     if isinstance(x, (list, deque, bytearray)) and journal.active():

@@ -24,7 +24,7 @@ from ..runtime.symbols.journal import MISSING, Location
 from ..runtime.values import either, facts
 from ..runtime.values.growing import StagedList
 from ..runtime.values.joins import MANY_TEXTS
-from ..runtime.values.structure import TaggedUnion, is_union
+from ..runtime.values.structure import TaggedUnion, is_growing, is_union
 from .call_rules import is_user_function
 from .staging import PLAIN, is_staged
 
@@ -49,10 +49,14 @@ def distribute(
 
 def _checked(x: TaggedUnion, i: int) -> Any:
     if x.options_[i] is MISSING:
-        raise UnboundLocalError(
-            f"cannot access local variable {x.name_!r} where it is not associated with a value"
-        )
+        raise unbound(x.name_)
     return x.options_[i]
+
+
+def unbound(name: str | None = None) -> UnboundLocalError:
+    """Python's error for a local variable without a value, by its name where that is known."""
+    variable = "local variable" if name is None else f"local variable {name!r}"
+    return UnboundLocalError(f"cannot access {variable} where it is not associated with a value")
 
 
 def settled(x: Any) -> Any:
@@ -230,7 +234,7 @@ def truth(x: Any, what: str) -> Any:
     """A condition that may be of several kinds as one bool or staged condition."""
     if type(x) in PLAIN:
         return x
-    if isinstance(x, StagedList) and x.handle is not None:
+    if is_growing(x):
         return x.length() > 0
     if is_union(x):
         found = either.tensor_of(x)

@@ -11,7 +11,7 @@ from typing import Any
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values.staged_tuples import number_of
-from ..runtime.values.structure import is_union
+from ..runtime.values.structure import is_growing, is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .calls import call, is_user_function
@@ -19,7 +19,6 @@ from .chosen_items import items_of
 from .consumers import gathered
 from .context import OPERATORS
 from .generators import Generator
-from .growing_lists import is_growing
 from .if_stmt import if_stmt
 from .iterables import staged_source
 from .iterators import from_outside

@@ -20,7 +20,8 @@ from ..runtime import control_flow
 from ..runtime.guarding import unconverted
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.scalars import StagedBool, own
-from ..runtime.values.structure import is_union
+from ..runtime.values.dict_views import SET_VIEWS
+from ..runtime.values.structure import is_growing, is_union
 from ..runtime.values.tables import StagedItems, StagedKeys, StagedTable, View, is_table
 from ..transpiler.syntax import gast
 from . import members, powers, set_relations, text_options
@@ -154,15 +155,14 @@ def _compared(name: str, a: Any, b: Any) -> Any:
     return same if name == "eq" else not_(same)
 
 
-_SET_VIEWS = (StagedKeys, StagedItems)
-_PLAIN_VIEWS = (type({}.keys()), type({}.items()))
+_STAGED_VIEWS = (StagedKeys, StagedItems)
 
 
 def _views_as_sets(a: Any, b: Any) -> tuple[Any, Any]:
     """The keys or items of a dict of the graph, and those of another dict beside them, as the sets that comparisons take them for."""
-    if type(a) not in _SET_VIEWS and type(b) not in _SET_VIEWS:
+    if type(a) not in _STAGED_VIEWS and type(b) not in _STAGED_VIEWS:
         return a, b
-    first, second = (call(set, x) if isinstance(x, _PLAIN_VIEWS) else x for x in (a, b))
+    first, second = (call(set, x) if isinstance(x, SET_VIEWS) else x for x in (a, b))
     return first, second
 
 
@@ -215,7 +215,7 @@ def _containers(a: Any, b: Any) -> Any:
         return None
     if isinstance(a, deque) is not isinstance(b, deque):
         return False
-    if getattr(a, "handle", None) is not None or getattr(b, "handle", None) is not None:
+    if is_growing(a) or is_growing(b):
         return GROWING_EQUAL[0](a, b)
     if _answers(a) or _answers(b) or not (holds_staged(a) or holds_staged(b)):
         return None
@@ -254,7 +254,7 @@ def _growing_ordered(name: str, a: Any, b: Any) -> Any:
 
 def _ordered(name: str, a: Any, b: Any) -> Any:
     """The order of two lists or tuples with staged items, by the first items that differ; None for anything else."""
-    if any(getattr(x, "handle", None) is not None for x in (a, b)):
+    if any(is_growing(x) for x in (a, b)):
         return _growing_ordered(name, a, b)
     if not any(isinstance(a, k) and isinstance(b, k) for k in (list, tuple)):
         return None

@@ -13,7 +13,7 @@ from ..runtime.values.structure import UNSET, is_union
 from ..transpiler.anno import Fact, copy_facts, get_fact
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter, own_nodes
-from .union import distribute
+from .union import distribute, unbound
 
 local = object  # the annotation of a variable that only nested bodies bind
 
@@ -125,15 +125,11 @@ def ld(read, name):
         if error.name != name or isinstance(error, UnboundLocalError):
             raise
         # In a nested body Python calls it a free variable.
-        raise UnboundLocalError(
-            f"cannot access local variable {name!r} where it is not associated with a value"
-        ) from None
+        raise unbound(name) from None
     if is_union(x) and any(o is journal.MISSING for o in x.options_):
         return distribute(lambda v: v, x)
     if x is UNSET:
-        raise UnboundLocalError(
-            "cannot access local variable where it is not associated with a value"
-        )
+        raise unbound()
     return x
 
 

@@ -18,10 +18,10 @@ only after an ``if`` that returns is not live in its branch.
 from collections.abc import Iterable
 
 from .anno import Fact, set_fact
-from .cfg import Graph, Node, build_all
+from .cfg import Graph, build_all
 from .syntax import gast
 
-__all__ = ["annotate", "live_in"]
+__all__ = ["annotate"]
 
 
 class _Names:
@@ -91,12 +91,6 @@ def _solve(graph: Graph, names: _Names) -> list[int]:
             if mask != live[index]:
                 live[index], changed = mask, True
     return live
-
-
-def live_in(graph: Graph) -> dict[Node, frozenset[str]]:
-    """The names live just before each node runs."""
-    names = _Names(graph)
-    return {n: names.set_of(m) for n, m in zip(graph.nodes, _solve(graph, names), strict=True)}
 
 
 def annotate(fn: gast.AST, graphs: list[Graph] | None = None) -> None:

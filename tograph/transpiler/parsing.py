@@ -19,7 +19,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConversionError, SourceError
+from ..errors import SourceError
 from ..syntax_trees import parse
 from . import source_search
 from .recompiling import compiles_to
@@ -287,8 +287,3 @@ def _mangle(tree: gast.AST, class_name: str | None) -> None:
     spell_below(tree, stripped)
     if name is not None:
         tree.name = name
-
-
-def unsupported(node: gast.AST, file: str, what: str) -> ConversionError:
-    """The error for a construct that is not converted, at its line."""
-    return ConversionError(what, (file, getattr(node, "lineno", 1)))

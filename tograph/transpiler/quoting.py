@@ -33,7 +33,7 @@ class _NoQuotesLeft(ValueError):
     """A string inside a replacement field fits between none of the quotes that are still free."""
 
 
-def _escape(value: str | bytes, special: re.Pattern = _SPECIAL) -> str:
+def _escape(value: str | bytes, special: re.Pattern) -> str:
     """The inside of a literal, with every character but the quotes escaped where it must be."""
     if isinstance(value, bytes):
         special = special if value.isascii() else _SPECIAL

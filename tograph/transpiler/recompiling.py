@@ -20,7 +20,7 @@ FUTURE = sum(getattr(__future__, n).compiler_flag for n in __future__.all_featur
 _PLAIN = {"LOAD_METHOD": "LOAD_ATTR", "PUSH_NULL": "", "EXTENDED_ARG": "", "NOP": ""}
 
 
-def compiles_to(node: ast.AST, code: types.CodeType, owner: str | None = None) -> bool:
+def compiles_to(node: ast.AST, code: types.CodeType, owner: str | None) -> bool:
     """Whether a ``def`` or lambda gives a code object. ``owner``: the class whose body it stands in."""
     name = getattr(node, "name", "<lambda>")
     body = [node if isinstance(node, ast.stmt) else ast.Expr(node, lineno=1, col_offset=0)]

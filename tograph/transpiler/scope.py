@@ -19,7 +19,6 @@ from .syntax import gast
 from .walker import Walker
 
 __all__ = [
-    "FUNCTIONS",
     "FunctionScope",
     "Walker",
     "analyze",
@@ -27,8 +26,6 @@ __all__ = [
     "names_of",
     "names_read",
 ]
-
-FUNCTIONS = (gast.FunctionDef, gast.AsyncFunctionDef, gast.Lambda)
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def test_normal_numbers_are_pairs():
 ])  # fmt: skip
 def test_dropout_takes_elements_beside_each_other(kind, count, beside):
     draw = Draw("kept", 0.3, of=kind)
-    assert triton_random.run_of(draw, count, "i1") == beside
+    assert triton_random.run_of(draw, count) == beside
     got = run(draw, count, kind="i1")
     threads = triton_random.threads(count, 2)
     words = words_of_runs(count, OFFSET, threads, beside) if beside > 1 else words_of(count, OFFSET, 2)  # fmt: skip

@@ -19,7 +19,7 @@ def cell(name, *shape, dtype=torch.int64):
 def reader():
     made = Ring(cell("position"), cell("memory", 16), cell("asked"), 16)
     made.sites += [Site((), {cell("x", 2): 1}, 3), Site((), {cell("y", dtype=torch.float32): 1}, 2)]
-    of = {p: torch.zeros(p.kind.shape, dtype=torch.int64) for p in (made.position, *made.shared)}
+    of = {p: torch.zeros(p.type.shape, dtype=torch.int64) for p in (made.position, *made.shared)}
     return Reader(made, of, CPU)
 
 

@@ -70,10 +70,10 @@ def test_lists_of_numbers_and_tensors():
         assert all(torch.equal(t, torch.ones(2) * i) for i, t in enumerate(out))
 
 
-def test_copies_without_the_function_of_torch_that_makes_them_together(monkeypatch):
-    monkeypatch.setattr(storage, "_together", None)
-    targets = [torch.zeros(2), torch.zeros(3)]
-    storage.copy_all(targets, [torch.ones(2), torch.ones(3)])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_copies(count):
+    targets = [torch.zeros(n + 2) for n in range(count)]
+    storage.copy_all(targets, [torch.ones(n + 2) for n in range(count)])
     assert all(t.eq(1).all() for t in targets)
 
 

@@ -35,7 +35,7 @@ def launches(monkeypatch):
     for module in (device, lower):
         monkeypatch.setattr(module, "is_gpu", lambda place: place == "cpu")
     monkeypatch.setattr(device, "launch", launch)
-    monkeypatch.setattr(lower.regions if hasattr(lower, "regions") else lower, "MIN_POINTS", 0)
+    monkeypatch.setattr(lower, "MIN_POINTS", 0)
     pays = lambda group: len(group.nodes) > 1 or group.costly  # as on a GPU, however small
     monkeypatch.setattr(lower, "fuse", lambda graph: fuse(graph, pays))
     return started

@@ -200,7 +200,14 @@ def test_lists_and_tensors_of_open_sizes_leave_by_an_entry():
     assert w.grad.tolist() == [1.0, 0.0, 1.0, 1.0]
 
 
-OPEN = [(None, None), (1, None), (1, 1, None, 3), (None, 3, None), (2, None, 3, None), (None, None, 2)]
+OPEN = [
+    (None, None),
+    (1, None),
+    (1, 1, None, 3),
+    (None, 3, None),
+    (2, None, 3, None),
+    (None, None, 2),
+]
 
 
 @pytest.mark.parametrize("shape", OPEN, ids=str)

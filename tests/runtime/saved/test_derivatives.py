@@ -9,8 +9,8 @@ import pytest
 
 import tograph as tg
 from tests.random_functions import eager
+from tests.runtime.autodiff.test_finite_differences import arguments, derivatives, same
 from tests.runtime.differentiable import calls, data, library, statements, tensors
-from tests.runtime.test_finite_differences import arguments, derivatives, same
 from tograph.runtime.traces.concrete import ConcreteFunction
 
 CONSTRUCTS = [f for m in (statements, calls, data, tensors, library) for f in m.CONSTRUCTS if getattr(f, "saved", True)]  # fmt: skip

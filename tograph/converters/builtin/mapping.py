@@ -20,9 +20,10 @@ from ...runtime import control_flow
 from ...runtime.control_flow.regions import Region, unmoved
 from ...runtime.functions import row_loops
 from ...runtime.gradients import transforms
+from ...runtime.graph.families import ALTERNATIVES
 from ...runtime.graph.ir import Graph, Node, Value, all_nodes
 from ...runtime.graph.ordering import graph_effects, node_effects
-from ...runtime.graph.rewrite import ALTERNATIVES, lead, passed
+from ...runtime.graph.rewrite import lead, passed
 from ...runtime.inference.infer import tensor_type
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import FuncGraph, is_tracing, user_location

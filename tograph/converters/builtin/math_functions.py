@@ -12,6 +12,7 @@ from ...runtime.control_flow import outside_value
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import current_graph
 from ...runtime.symbols.scalars import new_scalar
+from ...runtime.values.structure import is_growing
 from ..calls import call
 from ..consumers import gathered
 from ..iterables import staged_source
@@ -90,17 +91,13 @@ def _listed(items):
 
 
 def _outside(numbers, graph):
-    if _grows(numbers):
+    if is_growing(numbers):
         return outside_value(numbers, graph)
     return [outside_value(as_number(x), graph) for x in numbers]
 
 
-def _grows(numbers) -> bool:
-    return getattr(numbers, "handle", None) is not None
-
-
 def _has_staged(numbers) -> bool:
-    return _grows(numbers) or any(isinstance(x, (*SYMBOLS, torch.Tensor)) for x in numbers)
+    return is_growing(numbers) or any(isinstance(x, (*SYMBOLS, torch.Tensor)) for x in numbers)
 
 
 _of_sequences("fsum")
@@ -110,7 +107,7 @@ _of_sequences("dist")
 @handles(math.prod)
 def prod(items, /, *, start=1):
     items = _listed(items)
-    if not _grows(items):
+    if not is_growing(items):
         return math.prod(items, start=start)
     return call(functools.reduce, operator.mul, items, start)
 

@@ -16,7 +16,7 @@ from ...runtime.guarding import unconverted
 from ...runtime.guarding.unconverted import check_keys
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.values import tables
-from ...runtime.values.structure import is_union
+from ...runtime.values.structure import is_growing, is_union
 from ...runtime.values.tables import StagedTable, is_table, kind_of
 from .. import members, tensor_keys, union
 from ..calls import call
@@ -42,7 +42,7 @@ def _as_it_is(x: Any) -> bool:
 
 def _staged(items: Any, pairs: bool) -> bool:
     """Whether keys among the items, or which there are, are known only when the graph runs."""
-    if is_table(items) or (isinstance(items, list) and getattr(items, "handle", None) is not None):
+    if is_table(items) or (isinstance(items, list) and is_growing(items)):
         return True
     if not isinstance(items, list):
         return False
@@ -108,7 +108,7 @@ def _of_items(kind: type, items: Any) -> Any:
 
 def _tensors(items: Any) -> bool:
     """Whether a list of the graph holds tensors, which are items by identity."""
-    return getattr(items, "handle", None) is None and any(isinstance(i, torch.Tensor) for i in items)  # fmt: skip
+    return not is_growing(items) and any(isinstance(i, torch.Tensor) for i in items)  # fmt: skip
 
 
 @handles(dict.fromkeys)

@@ -73,8 +73,6 @@ def round_(number, ndigits=None):
     if isinstance(number, torch.Tensor):
         raise TypeError("type Tensor doesn't define __round__ method")
     digits = as_place(ndigits)
-    if isinstance(digits, torch.SymFloat):
-        raise TypeError("'float' object cannot be interpreted as an integer")
     if isinstance(number, SYMBOLS):
         return own(number).__round__(digits)
     if not isinstance(number, int | float):

@@ -17,8 +17,7 @@ from ...runtime.graph.types import ScalarType
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.required import require
-from ...runtime.values.growing import StagedList
-from ...runtime.values.structure import Leaf, Tree
+from ...runtime.values.structure import Leaf, Tree, is_growing
 from .. import union
 from ..call_rules import DECIDING
 from ..calls import call
@@ -36,7 +35,7 @@ def kinds_of_numbers(items: Any) -> set[type] | None:
     if isinstance(items, StagedArray):
         kind = _OF_ARRAYS.get(items.tensor.dtype) if items.ndim == 1 else None
         return None if kind is None else {kind}
-    if isinstance(items, StagedList) and items.handle is not None:
+    if is_growing(items):
         held = items.item_spec.type if isinstance(items.item_spec, Leaf) else None
         return {held.kind} if isinstance(held, ScalarType) and held.kind in _KINDS else None
     if not isinstance(items, (list, tuple)) or not any(isinstance(x, SYMBOLS) for x in items):
@@ -106,7 +105,7 @@ for _which in ("max", "min"):
 
 def _kinds_in_rows(items: Any) -> set[type] | None:
     """The kinds of numbers in a list of the graph whose items are tuples of numbers; None for any other."""
-    spec = items.item_spec if isinstance(items, StagedList) and items.handle is not None else None
+    spec = items.item_spec if is_growing(items) else None
     if not isinstance(spec, Tree) or not issubclass(spec.cls, tuple):
         return None
     types = [getattr(p, "type", None) for p in spec.parts]
@@ -115,10 +114,8 @@ def _kinds_in_rows(items: Any) -> set[type] | None:
 
 def _nested(items: Any) -> set[type] | None:
     """The kinds of numbers in a list of lists of numbers, of one length, some of which are staged."""
-    rows = (
-        items if isinstance(items, (list, tuple)) and getattr(items, "handle", None) is None else ()
-    )
-    alike = [r for r in rows if isinstance(r, (list, tuple)) and getattr(r, "handle", None) is None]
+    rows = items if isinstance(items, (list, tuple)) and not is_growing(items) else ()
+    alike = [r for r in rows if isinstance(r, (list, tuple)) and not is_growing(r)]
     if not rows or len(alike) != len(rows) or len({len(r) for r in alike}) != 1:
         return None
     return kinds_of_numbers([x for r in alike for x in r])

@@ -16,8 +16,7 @@ from ...runtime.gradients import grad_fields
 from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.traces import optimizer_state
 from ...runtime.values import facts
-from ...runtime.values.growing import StagedList
-from ...runtime.values.structure import TaggedUnion, is_union
+from ...runtime.values.structure import TaggedUnion, is_growing, is_union
 from ..call_rules import is_optimizers
 from ..calls import call
 from ..conversion import converted
@@ -97,7 +96,7 @@ def _with_zeros(function: Any, parameters_of: Any) -> None:
 def _given(parameters: Any, *args: Any) -> tuple[Any, Any]:
     if isinstance(parameters, torch.Tensor):
         return parameters, [parameters]
-    if isinstance(parameters, StagedList) and parameters.handle is not None:
+    if is_growing(parameters):
         return parameters, []  # of a length that only the run knows
     found = call(list, parameters)
     return found, found

@@ -15,10 +15,10 @@ from typing import Any
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import current_graph, is_tracing
 from ...runtime.symbols.scalars import new_scalar
+from ...runtime.values.structure import is_growing
 from ..call_rules import DECIDING
 from ..calls import call
 from ..container_changes import record_change
-from ..growing_lists import is_growing
 from ..registry import handles
 from .outside_numbers import drawn_below, drawn_float, drawn_now, drawn_places, is_outside
 

@@ -216,9 +216,8 @@ def _truth(which):
     def test(items):
         if isinstance(items, torch.Tensor) and is_staged(items):
             if items.dim() != 1:
-                raise control_flow.ConditionError(
-                    "Boolean value of Tensor with more than one value is ambiguous", user_location()
-                )
+                kind = control_flow.ConditionError
+                raise kind(kind.plain, user_location())
             return call(bool, items.any() if which is any else items.all())
         items = iterator_of(items)
         fresh = isinstance(items, Generator) and items.fresh

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...errors import StagingError
+from ...errors import ConditionError, StagingError
 from ...runtime import control_flow
 from ...runtime.guarding import guards, reads
 from ...runtime.guarding.unconverted import check_keys
@@ -21,7 +21,7 @@ from ...runtime.values import inner_lists, locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.listed import parts
 from ...runtime.values.staged_tuples import as_tuple
-from ...runtime.values.structure import is_union
+from ...runtime.values.structure import is_growing, is_union
 from ...runtime.values.tables import is_table
 from .. import keyed, members, special_results, text_options, union
 from ..call_rules import DECIDING, is_user_function
@@ -29,7 +29,7 @@ from ..calls import call
 from ..consumers import gathered
 from ..for_stmt import for_stmt
 from ..generators import Generator
-from ..growing_lists import in_order, is_growing
+from ..growing_lists import in_order
 from ..iter_call import iterator_of
 from ..iterables import (
     Enumerated,
@@ -260,7 +260,7 @@ def _undecided(key):
 
 def _sort_staged(items, keys, reverse):
     if len(keys) > 1 and any(isinstance(k, torch.Tensor) and k.dim() for k in keys):
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        raise RuntimeError(ConditionError.plain)
     if not (_alike(keys) and _alike(items)):
         return _sort_by_comparing(items, keys, reverse)
     order = torch.sort(

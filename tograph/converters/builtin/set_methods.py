@@ -8,6 +8,7 @@ from typing import Any
 from ...errors import StagingError
 from ...runtime.symbols.funcgraph import user_location
 from ...runtime.values.growing import StagedList
+from ...runtime.values.structure import is_growing
 from ...runtime.values.tables import is_table
 from .. import members, staged_members
 from ..calls import call
@@ -37,7 +38,7 @@ def ordered(name: str, a: Any, b: Any) -> Any:
 
 def _given(x: Any) -> Any:
     """A list or tuple with items that only the run knows as a set; anything else as it is."""
-    plain = isinstance(x, (list, tuple)) and getattr(x, "handle", None) is None
+    plain = isinstance(x, (list, tuple)) and not is_growing(x)
     return call(set, x) if plain and any(map(is_staged_key, x)) else as_set(x)
 
 
@@ -46,7 +47,7 @@ def _method(kind: type, name: str) -> Callable[..., Any]:
 
     def method(x: Any, *others: Any) -> Any:
         given = tuple(map(_given, others))
-        if not any(is_table(o) or (isinstance(o, StagedList) and o.handle is not None) for o in given):  # fmt: skip
+        if not any(is_table(o) or is_growing(o) for o in given):  # fmt: skip
             if own is not None:
                 return own(x, *others)
             return (

@@ -12,9 +12,9 @@ import torch
 
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.symbolic import SymTensor
+from ...runtime.values.structure import is_growing
 from ..call_rules import DECIDING
 from ..calls import call
-from ..growing_lists import is_growing
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from .forms import as_number

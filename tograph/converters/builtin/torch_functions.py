@@ -20,12 +20,12 @@ from ...runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of, switc
 from ...runtime.symbols.valueless import no_array, no_elements
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
-from ...runtime.values.structure import is_union
+from ...runtime.values.structure import is_growing, is_union
 from .. import union
 from ..attribute_writes import setattr_
 from ..call_rules import WRAPPERS
 from ..calls import call
-from ..growing_lists import is_growing, nested_tensor
+from ..growing_lists import nested_tensor
 from ..joined_lists import JOINS
 from ..registry import METHODS, TENSOR_METHODS, handles
 from ..resolved import resolved

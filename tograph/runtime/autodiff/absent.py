@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ops import takes_size
-from ..graph.rewrite import ALTERNATIVES, carried, copy_node, keep_inputs, lead, passed
+from ..graph.rewrite import carried, copy_node, keep_inputs, lead, passed
 from ..graph.types import BOOL, TensorType
 from ..symbols.carrier import differentiable
 from .alternatives import zeros

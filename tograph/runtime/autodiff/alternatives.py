@@ -16,10 +16,11 @@ import torch
 
 from ...errors import TographError
 from ..graph import types
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.overwritten import Writers, any_told
 from ..graph.rewrite import copied, copy_node
-from ..graph.types import BOOL, INT, OptionalType, TensorType, Type
+from ..graph.types import BOOL, INT, OptionalType, TensorType, Type, is_static
 from ..recording import ways
 from ..symbols.funcgraph import current_graph
 from ..symbols.root import Root
@@ -71,7 +72,7 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     node = call.node
     if "gradient" in node.regions:
         return _by_user(call, grads)
-    heads = 1 if node.op in ("If", "Case") else 0
+    heads = 1 if node.op in ALTERNATIVES else 0
     need = [i - heads for i in range(heads, len(call.inputs)) if wanted[i]]
     given = [i for i, g in enumerate(grads) if g is not None]
     later, writers = writes_since(call, heads)
@@ -246,8 +247,7 @@ def _way_of(g: Any) -> Way:
 
 
 def _static(node: Node, j: int) -> bool:
-    kind = next(iter(node.regions.values())).inputs[j].type
-    return isinstance(kind, TensorType) and None not in kind.shape
+    return is_static(next(iter(node.regions.values())).inputs[j].type)
 
 
 def _join(kinds: list[Type]) -> Type:

@@ -121,7 +121,7 @@ def saved_values(
     free: Sequence[Value],
     costly: Sequence[Value],
     wanted: Sequence[Value],
-    repeated: bool = False,
+    repeated: bool,
 ) -> tuple[list[Value], list[Node]]:
     """(values to save, cheap nodes to run again) so that the backward part has ``wanted``; ``free`` values are there."""
     net, reached, again = _network(set(free), set(costly), wanted, repeated)

@@ -79,7 +79,7 @@ def _settings(graph: Graph, outer: dict[Value, Value]) -> Iterator[tuple[Value, 
 def of_freed(graph: Graph) -> dict[int, Dependence]:
     """The inputs that each output depends on whose gradient the function took itself; all where that is not known."""
     wanted = [i for i, v in enumerate(graph.outputs) if is_freed(v)]
-    known = None if calls_python(graph, numbers=False) else _lifted(graph)
+    known = None if calls_python(graph) else _lifted(graph)
     if known is None:
         return dict.fromkeys(wanted, frozenset(range(len(graph.inputs))))
     known.outputs = [known.outputs[i] for i in wanted]
@@ -102,7 +102,7 @@ def reached(graph: Graph) -> Dependence | None:
 
     A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
     """
-    made = None if calls_python(graph, numbers=False) else _lifted(graph)
+    made = None if calls_python(graph) else _lifted(graph)
     if made is None:
         return None
     inputs = set(made.inputs)

@@ -21,7 +21,7 @@ from ...errors import GradientError
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import graph_effects
 from ..graph.rewrite import copied
-from ..graph.types import BOOL, INT, ListType, TensorType, Type
+from ..graph.types import BOOL, INT, ListType, TensorType, Type, is_static
 from ..inference.infer import tensor_type
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import as_symbolic, value_of
@@ -344,7 +344,7 @@ class _Expansion:
 
 
 def _zeros(graph: Graph, like: Value) -> Value:
-    static = isinstance(like.type, TensorType) and None not in like.type.shape
+    static = is_static(like.type)
     return zeros(graph, like.type, None if static else like)
 
 

@@ -16,10 +16,11 @@ import torch
 
 from ..control_flow.loop_tests import surely_runs
 from ..gradients import grad_fields
+from ..graph.families import CONSTRUCTS, ITEM_READS
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_state, lead
-from ..graph.types import BOOL, TensorType
+from ..graph.rewrite import add_state, lead
+from ..graph.types import BOOL, TensorType, is_static
 from ..library import grads
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
@@ -27,7 +28,7 @@ from ..values import flattening
 from . import connect
 from .alternatives import zeros
 from .graphs import append
-from .item_leaves import READS, is_leaf
+from .item_leaves import is_leaf
 from .made_leaves import Flag, MadeLeaves, NotFollowed
 from .passing import Flags, closed
 from .separate import made_from
@@ -84,7 +85,7 @@ def _is_one(v: Value, leaves: Any, of: Callable[[Iterable[bool]], bool]) -> bool
     node = v.node
     if v in leaves or node is None or node.op == "tg.written":
         return v in leaves or node is not None
-    if node.op not in (*ALTERNATIVES, "While", "Call") or "gradient" in node.regions:
+    if node.op not in CONSTRUCTS or "gradient" in node.regions:
         return False
     state = _comes_from(node, v.index) if of is any else [v.index]
     found = [(r, r.outputs[k]) for k in state for r in _regions(node)]
@@ -112,7 +113,7 @@ def _start(node: Node, i: int, graph: FuncGraph) -> Value:
     """What a token is outside: nothing reads it."""
     kind, nodes = node.outputs[i].type, graph.graph.nodes
     block = Graph("block")
-    if isinstance(kind, TensorType) and None not in kind.shape:
+    if is_static(kind):
         made = zeros(block, kind, None)
     elif node.op == "While" and isinstance(node.args[i], Value):
         made = append(block, "aten.detach.default", node.args[i], type=node.args[i].type)
@@ -155,7 +156,7 @@ def _in_branches(node: Node, i: int, made: MadeLeaves) -> Found:
 
 def is_made_leaf(v: Value, graph: FuncGraph) -> Flag:
     """Whether what a node with regions gives, or a list holds, is a leaf that the code made, in one of them or before it."""
-    return is_leaf(v, graph) if v.node is not None and v.node.op in (*_OPS, *READS) else False
+    return is_leaf(v, graph) if v.node is not None and v.node.op in (*_OPS, *ITEM_READS) else False
 
 
 def _is_made(y: Any) -> Ref | bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ..graph.families import ALTERNATIVES, ITEM_READS
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_input, add_state, lead
+from ..graph.rewrite import add_input, add_state, lead
 from ..graph.types import BOOL, ListType
 from ..symbols.funcgraph import FuncGraph
 from .made_leaves import NotFollowed, first_of
@@ -18,7 +19,6 @@ from .passing import Flag, Flags
 
 _LIST = ListType(BOOL)
 _ITEMS = {"tg.list_push": (1,), "tg.list_set": (2,), "tg.list_insert": (2,), "tg.list_extend": (), "tg.list_slice": (), "tg.list_pop": ()}  # fmt: skip
-READS = ("tg.list_get", "tg.list_pop")
 _LISTS = {"tg.list_extend": (0, 1)}  # the arguments that are lists; of others the first
 
 
@@ -144,7 +144,7 @@ class _Leaves(Flags):
             return self._of_written(graph, *v.node.args)
         if v.node is not None and v.node.op == "tg.choose":
             return self._of_choice(graph, v.node)
-        if v.node is None or v.node.op not in READS:
+        if v.node is None or v.node.op not in ITEM_READS:
             return super().found(graph, v)
         flags = self.lists.of(graph, v.node.args[0])
         return _behind(graph, v.node, [flags, *v.node.args[1:]], v.index)

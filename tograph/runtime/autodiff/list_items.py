@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
+from ..graph.families import ITEM_READS
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import lead
 from ..graph.types import ListType
@@ -20,14 +21,12 @@ from ..writes.edges import edge
 from ..writes.edges import used as computed_from
 from .passing import inputs_of
 
-_READS = ("tg.list_get", "tg.list_pop")
-
 
 def check_items(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
     """GradientError where ``outputs`` may have been computed from an item among ``inputs`` otherwise than by this reading."""
     for x in inputs:
         call = getattr(x.grad_fn, "call", None)
-        if call is None or call.node.op not in _READS:
+        if call is None or call.node.op not in ITEM_READS:
             continue
         used = computed_from(outputs, lambda node, own=x.grad_fn: node is own)
         beside = {e for e in used if not isinstance(e, tuple) or e[0] is not x.grad_fn}

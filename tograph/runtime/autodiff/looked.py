@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value, values_in
 from ..graph.ops import takes_size
 from ..graph.ordering import prune, set_control_inputs
-from ..graph.rewrite import ALTERNATIVES, carried, copied, lead, passed
+from ..graph.rewrite import carried, copied, lead, passed
 from ..writes.stale import MODIFIED, let
 from .paths import Terms, Way, taken
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ...errors import GradientError, Location
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_input, carried, copied, lead, splice
+from ..graph.rewrite import add_input, carried, copied, lead, splice
 from ..graph.types import BOOL, TensorType, Type, device_of
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.root import Root

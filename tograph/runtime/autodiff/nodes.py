@@ -18,6 +18,7 @@ from ..graph.ir import Value
 from ..graph.types import ScalarType, TensorType
 from ..symbols.plain_apply import plain_apply
 from ..writes.saving import words
+from ..writes.stale import MODIFIED
 from .generator_states import restored, states_of
 from .looked import Doubtful, everything, modified
 from .nesting import flattened, nested, spread
@@ -27,8 +28,6 @@ from .unbased import unbased
 
 if TYPE_CHECKING:
     from .pairs import Pair
-
-_MODIFIED = "modified by an inplace operation"
 
 
 class ShareNode:
@@ -321,7 +320,7 @@ def _again(
     for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
         if isinstance(x, torch.Tensor) and _version(x) != version and i not in pair.written:
             raise RuntimeError(
-                f"one of the variables needed for gradient computation has been {_MODIFIED}: "
+                f"one of the variables needed for gradient computation has been {MODIFIED}: "
                 f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
             )
     joint, present = pair.joint((call.node.number, there))

@@ -6,11 +6,11 @@ A value has the history of a variable where it is read from it, where it is the 
 
 from __future__ import annotations
 
+from ..graph.families import CONSTRUCTS
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import passed
 
 Homes = dict[Value, Value]  # for a value the one whose history it has, where that is another
-_REGIONS = ("If", "Case", "While", "Call")
 
 
 def changes_history(graph: Graph) -> list[Node]:
@@ -25,7 +25,7 @@ def _homes(graph: Graph) -> Homes:
     for node in graph.nodes:
         if node.op in ("tg.read", "tg.written"):
             homes[node.outputs[0]] = homes.get(node.args[0], node.args[0])
-        elif node.op in _REGIONS and "gradient" not in node.regions:
+        elif node.op in CONSTRUCTS and "gradient" not in node.regions:
             given = passed(node)
             for k, at in enumerate(_given_back(node)):
                 if at is not None and isinstance(given[at], Value):

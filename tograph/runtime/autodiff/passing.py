@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from ..gradients import grad_fields
+from ..graph.families import CONSTRUCTS
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_input, add_state, lead
+from ..graph.rewrite import add_input, add_state, lead
 from ..graph.types import BOOL
 from ..library import grads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
@@ -126,7 +127,7 @@ def inputs_of(region: Graph, v: Value) -> set[int]:
 
 
 def _follows(node: Node) -> bool:
-    return node.op in (*ALTERNATIVES, "While", "Call") and "gradient" not in node.regions
+    return node.op in CONSTRUCTS and "gradient" not in node.regions
 
 
 def _regions(node: Node) -> dict[str, Graph]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from ..graph.counting import step_of
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
 from ..graph.rewrite import add_state, lead
@@ -322,11 +323,7 @@ class Loop:
         """Whether there were iterations, in the body and behind the loop, where the loop counts them."""
         body, node = self.node.regions["body"], self.node
         for i in range(self.carried):
-            start, after = node.args[i], body.outputs[i].node
-            counts = (
-                after is not None and after.op == "py.add" and after.args == (body.inputs[i], 1)
-            )
-            if counts and _is_zero(start):
+            if step_of(node, i) == 1 and _is_zero(node.args[i]):
                 behind = self.outside.op("py.gt", node.outputs[i], 0)
                 return self.inside.op("py.gt", body.inputs[i], 0), behind
         return None

@@ -16,7 +16,7 @@ import torch
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import copy_node
-from ..graph.types import TensorType, device_of
+from ..graph.types import TensorType, device_of, is_static
 from ..writes.freed import is_freed
 from .dependence import reached
 from .graphs import append
@@ -78,7 +78,7 @@ def _in_memory_of(leaf: torch.Tensor, given: torch.Tensor, x: Any) -> Any:
 
 def _is_known(m: Made, graph: Graph) -> bool:
     kind, nodes = m.value.type, set(graph.nodes)
-    fixed = isinstance(kind, TensorType) and None not in kind.shape
+    fixed = is_static(kind)
     return fixed and m.value.node in nodes
 
 

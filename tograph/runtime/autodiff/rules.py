@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Value
-from ..graph.types import BOOL, INT, ListType, TensorType
+from ..graph.types import BOOL, INT, ListType, TensorType, is_static
 from ..recording import ways
 from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import argument
@@ -94,7 +94,7 @@ def _same_everywhere(items: Any, item: Any) -> bool:
     element = type_of(items).element
     if element is None:
         return True
-    return isinstance(element, TensorType) and None not in element.shape and element == type_of(item)  # fmt: skip
+    return is_static(element) and element == type_of(item)  # fmt: skip
 
 
 def _list_set(args, out, gs):

@@ -23,10 +23,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph import types
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import set_control_inputs
-from ..graph.rewrite import ALTERNATIVES, Renaming, lead
+from ..graph.rewrite import Renaming, lead
 from ..graph.types import OptionalType, ScalarType, TensorType, Type
+from ..graph.uses import readers
 from .graphs import append
 from .vjp import Pullback
 
@@ -127,10 +129,7 @@ class Readers:
 
     def _nodes(self, graph: Graph, value: Value) -> list[Node]:
         if graph not in self._of:
-            found = self._of[graph] = {}
-            for node in graph.nodes:
-                for v in dict.fromkeys(node.inputs):
-                    found.setdefault(v, []).append(node)
+            self._of[graph] = readers(graph)
         return self._of[graph].get(value, [])
 
     def only_read(self, graph: Graph, value: Value) -> bool:

@@ -23,7 +23,7 @@ from ..inference.shapes import SYMBOLS
 from ..recording.tracing import recording
 from ..symbols import duals, journal, symbolic
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..symbols.journal import MISSING
+from ..symbols.journal import MISSING, OWNED
 from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor
 from ..values import facts, homes, structure
@@ -116,9 +116,6 @@ def trace_region(
     return Region(graph, result, outside, raised, function)
 
 
-_OWNED = ("cell", "key", "attr", "contents")
-
-
 def _outside(
     changed: dict, graph: FuncGraph, functions: list[Any], given: set
 ) -> dict[Any, tuple[Place, Any]]:
@@ -143,7 +140,7 @@ def _found_outside(places: list[Place], functions: list[Any]) -> set[int]:
     known: set[int] = set()
     doubtful = []
     for place in places:
-        if place.key[0] in _OWNED and not is_module_globals(place):
+        if place.key[0] in OWNED and not is_module_globals(place):
             if watch is not None and watch.source_of(place.keep) is not None:
                 known.add(id(place.keep))
             else:
@@ -162,7 +159,7 @@ def _is_outside(place: Place, graph: FuncGraph, known: set[int]) -> bool:
     if kind == "raised":  # of a ``try`` that is open still
         return any(place.key == p.key for p in graph.root.raised)
     return kind == "world" or (
-        kind in _OWNED and (id(place.keep) in known or is_module_globals(place))
+        kind in OWNED and (id(place.keep) in known or is_module_globals(place))
     )
 
 

@@ -20,9 +20,8 @@ from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..symbols.retrace import Retrace
 from ..values import inner_lists, pytrees, structure
-from ..values.growing import StagedList
 from ..values.reach import Reach, reachable, user_variables
-from ..values.structure import Identity, Spec, is_union
+from ..values.structure import Identity, Spec, is_growing, is_union
 from .containers import (
     all_known,
     among,
@@ -103,7 +102,7 @@ def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
     if mutable(x) and id(x) in known:
         return Identity(x)
     found = pytrees.parts_of(x)
-    kept = structure.OUTSIDE[0](x) or (isinstance(x, StagedList) and x.handle is not None)
+    kept = structure.OUTSIDE[0](x) or is_growing(x)
     if found is None or kept or isinstance(x, Identity):
         return x
     if id(x) not in memo:

@@ -15,13 +15,14 @@ import torch
 from ... import settings
 from .. import autodiff, passes
 from ..gradients import transforms
-from ..gradients.watching import PLAIN
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph
 from ..graph.ordering import graph_effects, prune
-from ..graph.rewrite import ALTERNATIVES, copied
+from ..graph.rewrite import copied
 from ..kernels.lower import lower
 from ..native.leaving import Leaving
 from ..passes.settle import has_try, settle
+from ..recording.variables import PLAIN
 from ..symbols.carrier import differentiable
 from ..writes import freed
 from . import host, scheduler

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..graph import ops
-from ..graph.ir import Graph, Node, Value, all_nodes, values_in
+from ..graph.ir import Graph, Node, Value, all_nodes, as_word, values_in
 from ..graph.ops import OpaqueObject
 from ..library import recursive_calls
 
@@ -74,7 +74,7 @@ class Writer:
         """A local name of the program for an object outside of it."""
         key = id(thing)
         if key not in self.labels:
-            label = "".join(c if c.isalnum() else "_" for c in label)
+            label = as_word(label)
             while label in self.bound or keyword.iskeyword(label):
                 label += "_"
             self.bound[label], self.labels[key] = thing, label

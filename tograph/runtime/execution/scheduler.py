@@ -29,7 +29,7 @@ from ..gradients import transforms
 from ..graph import outside, prints
 from ..graph.ir import Graph, all_nodes
 from ..graph.rewrite import copied, count_nodes
-from ..graph.types import TensorType
+from ..graph.types import is_static
 from ..kernels.device import gpus_in
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
@@ -37,7 +37,7 @@ from ..kernels.regions import MIN_POINTS
 from ..native import plans
 from ..native.compiling import compile_graph
 from ..native.entry import MISS
-from ..native.groups import numel
+from ..native.groups import known_numel
 from ..native.leaving import Leaving
 from ..native.program import Native
 from ..native.rows import plain
@@ -304,7 +304,7 @@ def _loops(graph: Graph) -> bool:
 def _large(graph: Graph) -> bool:
     """Whether the host program would compile kernels at its first call: then native code is compiled instead."""
     return any(
-        isinstance(v.type, TensorType) and None not in v.type.shape and numel(v.type.shape) >= MIN_POINTS
+        is_static(v.type) and known_numel(v.type.shape) >= MIN_POINTS
         for n in graph.nodes
         for v in n.outputs
     )  # fmt: skip

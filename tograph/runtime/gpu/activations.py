@@ -12,6 +12,7 @@ import torch
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
+from ..graph.uses import use_counts
 from ..kernels.build import Region
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -19,7 +20,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 def activated(graph: Graph, parts: Sequence[Node | Region]) -> list[Node | Region]:
     """The steps of a graph with such products."""
-    uses = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs)
+    uses = use_counts(graph)
     made: dict[Node, Node] = {}
     gone = set()
     for part in parts:

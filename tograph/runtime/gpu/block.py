@@ -8,13 +8,14 @@ can be set again while the device still runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
 import torch
 
 from ..graph.types import ScalarType
-from .steps import Cell, Place, size_of
+from .steps import Place, size_of
 
 SLOT = 16  # bytes: where Triton's vector access may start
 
@@ -73,9 +74,10 @@ class Block:
         return self._part(found, place, self._starts[place] - self._first)
 
     def _part(self, memory: torch.Tensor, place: Any, start: int) -> torch.Tensor:
-        kind = place.kind if isinstance(place, Cell) else place.type
+        kind = place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
-        count = 1
-        for n in shape:
-            count *= n
-        return memory[start : start + count * kind.dtype.itemsize].view(kind.dtype).reshape(shape)
+        return (
+            memory[start : start + math.prod(shape) * kind.dtype.itemsize]
+            .view(kind.dtype)
+            .reshape(shape)
+        )

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 
 from .. import passes
+from ..graph.counting import step_of
+from ..graph.families import CONJUNCTIONS
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import node_effects, set_control_inputs
 from . import (
@@ -127,7 +129,7 @@ class _Trips:
     """How often a loop runs at most: where it counts up from a known number to a known one."""
 
     def __init__(self, node: Node):
-        self.node, self.body = node, node.regions["body"]
+        self.node = node
         self.place = {v: i for i, v in enumerate(node.regions["cond"].inputs)}
 
     def most(self) -> int | None:
@@ -137,7 +139,7 @@ class _Trips:
         made = test.node if isinstance(test, Value) else None
         if made is None:
             return None
-        if made.op in ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor"):
+        if made.op in CONJUNCTIONS:
             return next((n for v in made.inputs if (n := self._bound(v)) is not None), None)
         if made.op in ("aten.scalar_tensor.default", "py.bool", "py.int"):
             return self._bound(made.args[0])
@@ -156,19 +158,10 @@ class _Trips:
         if made.op != "py.lt" or type(made.args[1]) is not int or made.args[0] not in self.place:
             return None
         i = self.place[made.args[0]]
-        start, size = self.node.args[i], self._step(i)
+        start, size = self.node.args[i], step_of(self.node, i)
         if type(start) is not int or size < 1:
             return None
         return max(-(-(made.args[1] - start) // size), 0)
-
-    def _step(self, i: int) -> int:
-        """By how much a part of the state grows in an iteration; 0 where that is not known."""
-        if i >= len(self.body.outputs):
-            return 0
-        made = self.body.outputs[i].node
-        if made is None or made.op != "py.add" or made.args[0] is not self.body.inputs[i]:
-            return 0
-        return made.args[1] if type(made.args[1]) is int else 0
 
 
 def _false(v: Value) -> bool:

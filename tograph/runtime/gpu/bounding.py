@@ -13,13 +13,15 @@ from typing import Any
 import torch
 
 from ..graph import ops
+from ..graph.families import FAILURES
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ordering import node_effects
-from ..graph.types import BOOL, INT, ScalarType, TensorType, Type
+from ..graph.types import BOOL, INT, ScalarType, TensorType, Type, is_open
 from ..kernels.loop_ir import Unsupported
 from .bounding_regions import Regions
 from .forms import Form, Padded, Plain, Rep
 from .resume import HOST_OPS
+from .steps import located
 
 Handler = Callable[["Bounding", Node], list[Rep]]
 
@@ -202,7 +204,7 @@ class Bounding(Regions):
         """Whether the graph that a node is in ends in an error behind it."""
         assert self.graph is not None
         behind = self.graph.nodes[self.graph.nodes.index(node) :]
-        return any(n.op in ("tg.raise", "tg.reraise") for n in behind)
+        return any(n.op in FAILURES for n in behind)
 
     def node(self, node: Node) -> list[Rep]:
         try:
@@ -212,7 +214,7 @@ class Bounding(Regions):
                 return self.handlers[node.op](self, node)
             return self.closed(node)
         except Unsupported as why:
-            raise why if ":" in str(why) else Unsupported(at_line(node, str(why))) from why
+            raise why if ":" in str(why) else Unsupported(located(node.location, str(why))) from why
 
     def closed(self, node: Node) -> list[Rep]:
         """A node whose values all are plain."""
@@ -222,12 +224,8 @@ class Bounding(Regions):
         if any(isinstance(self.env[v].form, Padded) for v in node.inputs):
             raise Unsupported(f"{node.op} of a size that is known only at run time")
         args, kwargs = map_values(self.plain, node.args), map_values(self.plain, node.kwargs)
-        if any(isinstance(v.type, TensorType) and None in v.type.shape for v in node.outputs):
+        if any(is_open(v.type) for v in node.outputs):
             raise Unsupported(f"{node.op} gives a size that is known only at run time")
         made = self.emit(node.op, args, *(v.type for v in node.outputs), **kwargs)
         made = made if isinstance(made, tuple) else (made,)
         return [Rep(Plain(v.type), [m]) for v, m in zip(node.outputs, made, strict=True)]
-
-
-def at_line(node: Node, text: str) -> str:
-    return f"{node.location[0]}:{node.location[1]}: {text}" if node.location else text

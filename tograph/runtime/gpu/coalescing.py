@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .plan import Call, Conditional, Copy, Host, Place, Plan, Run, Set, Step, View
-from .steps import bases, both, map_places, places_in, walk, writes
+from .plan import Call, Copy, Host, Place, Plan, Run, Set, Step, View
+from .steps import bases, both, map_places, places_in, walk, with_bodies, writes
 
 # Library functions that may write where their first argument is: torch then copies it nowhere.
 ADDED = frozenset(["aten.addmm.default", "aten.addmv.default", "aten.addbmm.default", "aten.baddbmm.default"])  # fmt: skip
@@ -55,17 +55,12 @@ class _Coalescing:
             self.uses[p] = self.uses.get(p, 0) + 1
 
     def steps(self, steps: Sequence[Step]) -> list[Step]:
-        made = [self._inside(s) for s in steps]
+        made = [with_bodies(s, self.steps) for s in steps]
         for j, step in enumerate(made):
             if isinstance(step, Copy):
                 for pair in list(step.pairs):
                     made = self._pair(made, j, pair)
         return [s for s in made if not (isinstance(s, Copy) and not s.pairs)]
-
-    def _inside(self, step: Step) -> Step:
-        if isinstance(step, Conditional):
-            return replace(step, bodies=[self.steps(b) for b in step.bodies])
-        return step
 
     def _pair(self, steps: list[Step], j: int, pair: tuple[Place, Place]) -> list[Step]:
         """The steps without a pair of the copy at ``j``, or as they are."""

@@ -10,7 +10,7 @@ import torch
 
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.rewrite import replaced
-from ..graph.types import DTYPE_NAMES, TensorType
+from ..graph.types import DTYPE_NAMES, TensorType, is_static
 from ..kernels import triton_random
 from ..kernels.triton_ops import SIGNATURE
 from .draws import REAL
@@ -43,7 +43,7 @@ def apart(graph: Graph) -> Graph:
 
 def _drops(node: Node) -> bool:
     x, p, *train = node.args
-    known = isinstance(x.type, TensorType) and x.type.shape is not None and None not in x.type.shape
+    known = is_static(x.type)
     return known and x.type.dtype in REAL and train != [False] and isinstance(p, float) and 0 < p < 1  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from ..graph.types import BOOL, INT, ListType, OptionalType, ScalarType, TensorType, Type
+from ..graph.types import BOOL, INT, ListType, OptionalType, ScalarType, TensorType, Type, is_static
 from ..kernels.loop_ir import Unsupported
 
 BUDGET = 1 << 33  # bytes of one part of a list
@@ -216,7 +216,7 @@ def _zero(kind: Type) -> Any:
 
 def form_of(kind: Type, capacity: int, device: str) -> Form:
     """The form of a type whose lists hold ``capacity`` items and are on ``device``; Unsupported for what has none."""
-    if isinstance(kind, TensorType) and None not in kind.shape:
+    if is_static(kind):
         return Plain(kind)
     if isinstance(kind, ScalarType):
         return Plain(kind)

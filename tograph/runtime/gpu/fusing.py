@@ -21,7 +21,7 @@ from ..graph.types import TensorType
 from ..kernels import setter
 from ..kernels.triton_text import ERROR
 from .plan import Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Setting, Step, Telling
-from .steps import bases, reads, walk, writes
+from .steps import bases, reads, walk, with_bodies, writes
 
 KINDS = {setter.SET: "*i1", setter.INVERTED: "*i1", setter.SET_INDEX: "*i64"}
 
@@ -70,7 +70,7 @@ class _Fusing:
         self.nodes = {s.handle for s, _ in plan.walk() if isinstance(s, Conditional) and not s.yields}  # fmt: skip
 
     def steps(self, steps: Sequence[Step]) -> list[Step]:
-        made = [self._inside(s) for s in steps]
+        made = [with_bodies(s, self.steps) for s in steps]
         gone = set()
         for j, step in enumerate(made):
             if isinstance(step, Conditional) and not step.yields:
@@ -79,11 +79,6 @@ class _Fusing:
             elif isinstance(step, Set) and step.handle in self.nodes and self._told(made, j, [setter.SET]):  # fmt: skip
                 gone.add(j)
         return [s for j, s in enumerate(made) if j not in gone]
-
-    def _inside(self, step: Step) -> Step:
-        if isinstance(step, Conditional):
-            return replace(step, bodies=[self.steps(b) for b in step.bodies])
-        return step
 
     def _told(self, steps: list[Step], j: int, how: Sequence[str]) -> bool:
         """Have a kernel set the handle that step ``j`` sets; False where none can."""

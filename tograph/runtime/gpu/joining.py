@@ -17,14 +17,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..graph.ir import as_word
 from ..graph.types import DTYPE_NAMES, ScalarType
 from ..kernels.tiles import power_of_two
 from ..kernels.triton_loops import ACTIVE
 from ..kernels.triton_ops import SIGNATURE
 from ..kernels.triton_text import ERROR, HEADER, Source, parameters
 from .hazards import LEAST, NEAR, seconds
-from .plan import Cell, Conditional, Copy, Place, Plan, Run, Set, Step, Update, View
-from .steps import both, dtype_name, parts, reads, size_of, writes
+from .plan import Conditional, Copy, Place, Plan, Run, Set, Step, Update, View
+from .steps import both, dtype_name, parts, reads, size_of, with_bodies, writes
 
 MOST = 12  # kernels that become one: more take long to compile
 WARPS = 512  # of a kernel that is small
@@ -54,13 +55,8 @@ class _Joining:
     def steps(self, steps: Sequence[Step]) -> list[Step]:
         made: list[Step] = []
         for part in parts(steps):
-            made += self._graph(part) if isinstance(part, list) else [self._inside(part)]
+            made += self._graph(part) if isinstance(part, list) else [with_bodies(part, self.steps)]
         return made
-
-    def _inside(self, step: Step) -> Step:
-        if isinstance(step, Conditional):
-            return replace(step, bodies=[self.steps(b) for b in step.bodies])
-        return step
 
     # ---- the order
 
@@ -81,7 +77,7 @@ class _Joining:
                 # What is no small kernel comes first: more of those are ready behind it.
                 j, group = next((j for j in ready if not self._fits([], work[j])), ready[0]), []
                 if not self._fits([], work[j]):
-                    made.append(self._inside(work[j]))
+                    made.append(with_bodies(work[j], self.steps))
             if self._fits(group, step := work[j]):
                 assert isinstance(step, Run)
                 group.append(step)
@@ -178,7 +174,7 @@ class _Joining:
 
     def _moved(self, pair: tuple[Place, Place], step: Copy) -> _Moved:
         count, kind = size_of(pair[0]) // _item(pair[0]), SIGNATURE[dtype_name(pair[0])]
-        name, block = f"{_word(self.plan.name)}_copy{next(self.count)}", min(power_of_two(count), BLOCK)  # fmt: skip
+        name, block = f"{as_word(self.plan.name)}_copy{next(self.count)}", min(power_of_two(count), BLOCK)  # fmt: skip
         signature = {"source": f"*{kind}", "target": f"*{kind}"}
         text = f"{HEADER}\n\n@triton.jit\ndef {name}({parameters(signature, {'XBLOCK': block})}):\n"
         text += "    i = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)\n"
@@ -237,18 +233,14 @@ class _Parameters:
         return name
 
 
-def _word(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
-
-
 def _item(place: Place) -> int:
-    kind = place.kind if isinstance(place, Cell) else place.type
+    kind = place.type
     return 8 if isinstance(kind, ScalarType) else kind.dtype.itemsize
 
 
 def _known(place: Place) -> bool:
     """Whether there is something to copy, of a type that kernels know."""
-    kind = place.kind if isinstance(place, Cell) else place.type
+    kind = place.type
     return size_of(place) > 0 and DTYPE_NAMES.get(kind.dtype) in SIGNATURE
 
 

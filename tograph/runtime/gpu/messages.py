@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ..graph.ir import as_word
 from ..graph.types import DTYPE_NAMES, ObjectType, ScalarType, TensorType
 from ..inference.shapes import Meta, contiguous
 from ..kernels.triton_loops import ACTIVE
@@ -37,7 +38,7 @@ from . import message_kernels
 from .plan import Cell, Conditional, Copy, Drain, Host, Message, Place, Plan, Run, Set, Step
 from .resume import HOST_OPS
 from .ring import Ring, Site
-from .steps import bases, places_in, reads, walk, writes
+from .steps import bases, places_in, reads, walk, with_bodies, writes
 from .visits import visitable
 
 MOST = 512  # elements of a message
@@ -86,7 +87,7 @@ class _Messages:
         self.error = plan.error or Cell(ERROR, TensorType(torch.int32, (1,), plan.device), 0)
         self.handles = itertools.count(max((s.handle for s, _ in plan.walk() if isinstance(s, Conditional)), default=-1) + 1)  # fmt: skip
         self.cells: list[Cell] = []
-        self.prefix = "".join(c if c.isalnum() else "_" for c in plan.name)
+        self.prefix = as_word(plan.name)
 
     def steps(self, steps: Sequence[Step], alone: bool = True) -> list[Step]:
         """Steps between which the host acts. ``alone``: whether they are in no loop of the host's."""
@@ -97,9 +98,9 @@ class _Messages:
             return [step]
         if step.kind != "while":
             if alone and not self._loops(step) and all(map(self._fits, _hosts(step))):
-                return [self._inside(step)]
-            return [replace(step, bodies=[self.steps(b, alone) for b in step.bodies])]
-        return [self._loop(step) or replace(step, bodies=[self.steps(b, False) for b in step.bodies])]  # fmt: skip
+                return [with_bodies(step, self._told)]
+            return [with_bodies(step, lambda b: self.steps(b, alone))]
+        return [self._loop(step) or with_bodies(step, lambda b: self.steps(b, False))]
 
     def _loop(self, loop: Conditional) -> Conditional | None:
         """A loop that the device runs, with messages; None for one that the host has to run."""
@@ -108,7 +109,7 @@ class _Messages:
         if not any(map(self._fits, _hosts(loop))):
             return None
         known = len(self.ring.sites)
-        (body,) = (self._told(b) for b in loop.bodies)
+        body = self._told(loop.bodies[0])
         left = replace(loop, bodies=[body])
         most = sum(self.ring.sites[s.site].words for s in walk(body) if isinstance(s, Message))
         hosts = left.yields and not (self.visits and visitable(left))
@@ -138,9 +139,6 @@ class _Messages:
 
     # ---- messages in a body
 
-    def _inside(self, step: Conditional) -> Conditional:
-        return replace(step, bodies=[self._told(b) for b in step.bodies])
-
     def _told(self, steps: Sequence[Step]) -> list[Step]:
         """Steps of a body with messages. Prints in a row are one, where nothing between them changes what they are given."""
         made: list[Step] = []
@@ -155,7 +153,7 @@ class _Messages:
             if waiting and self._parts(waiting, step):
                 made.append(self._message(waiting))
                 waiting = []
-            made.append(self._inside(step) if isinstance(step, Conditional) else step)
+            made.append(with_bodies(step, self._told))
         return [*made, self._message(waiting)] if waiting else made
 
     def _parts(self, waiting: Sequence[Host], step: Step) -> bool:
@@ -173,7 +171,7 @@ class _Messages:
         """Whether an op of the host needs only values that fit into a message."""
         if host.op not in KINDS or not all(isinstance(v.type, ObjectType) for v in host.outputs):
             return False
-        kinds = [_kind(p) for p in _values([host])]
+        kinds = [p.type for p in _values([host])]
         known = all(DTYPE_NAMES.get(k.dtype) in SIGNATURE for k in kinds)
         return known and self._size([host]) <= MOST
 
@@ -181,7 +179,7 @@ class _Messages:
         return message_kernels.length([self._meta(p) for p in _values(hosts)])
 
     def _meta(self, place: Place) -> Meta:
-        kind = _kind(place)
+        kind = place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
         found = self.plan.layouts.get(place)
         return found or contiguous(kind.dtype, shape, torch.device(self.plan.device))
@@ -207,7 +205,3 @@ def _values(hosts: Sequence[Host]) -> list[Place]:
     """The memory that steps of the host are given, each once."""
     found = (p for h in hosts for p in places_in((h.args, h.kwargs)))
     return list(dict.fromkeys(p for p in found if isinstance(p, Cell) or not isinstance(p.type, ObjectType)))  # fmt: skip
-
-
-def _kind(place: Place) -> TensorType | ScalarType:
-    return place.kind if isinstance(place, Cell) else place.type

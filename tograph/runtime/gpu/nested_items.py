@@ -6,9 +6,8 @@ The graph takes part after part out, replaces an item of the last one, and puts 
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ..graph.ir import Graph, Node, Value
+from ..graph.uses import use_counts
 
 SCATTER, NESTED = "aten.select_scatter.default", "tg.select_scatter"
 Path = tuple[tuple[int, int], ...]
@@ -16,7 +15,7 @@ Path = tuple[tuple[int, int], ...]
 
 def direct(graph: Graph) -> Graph:
     """Change such writes in a graph and in those inside of it, and return it."""
-    uses = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs)
+    uses = use_counts(graph)
     moved: dict[Node, Node] = {}
     for node in list(graph.nodes):
         for region in node.regions.values():

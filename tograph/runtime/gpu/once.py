@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..kernels.triton_loops import ACTIVE
-from .plan import Conditional, Place, Plan, Run, Step
-from .steps import bases, reads, writes
+from .plan import Place, Plan, Run, Step
+from .steps import bases, reads, with_bodies, writes
 
 
 def hoisted(plan: Plan) -> Plan:
@@ -42,10 +42,8 @@ class _Once:
             if isinstance(step, Run) and self._same(step):
                 self.found.append(step)
                 self.constant |= {*writes(step)}
-            elif isinstance(step, Conditional):
-                made.append(replace(step, bodies=[self.steps(b) for b in step.bodies]))
             else:
-                made.append(step)
+                made.append(with_bodies(step, self.steps))
         return made
 
     def _same(self, step: Run) -> bool:

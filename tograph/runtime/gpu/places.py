@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Node, Value
+from ..graph.ir import Node, Value, as_word
 from ..graph.types import ScalarType, TensorType, Type
 from ..inference.shapes import Meta, contiguous
 from ..kernels.loop_ir import Unsupported
@@ -33,7 +33,7 @@ class Places:
 
     def name(self, kind: str) -> str:
         """A name for the next kernel."""
-        word = "".join(c if c.isalnum() else "_" for c in self.graph.name)
+        word = as_word(self.graph.name)
         return f"{word}_{kind}{next(self.count)}"
 
     def place(self, a: Any, like: Type | None = None) -> Place:
@@ -44,7 +44,7 @@ class Places:
             return a
         kind = like.dtype if like is not None else torch.as_tensor(a).dtype
         for known, content in self.plan.constants.items():
-            if isinstance(known, Cell) and known.kind.dtype == kind and repr(content) == repr(a):
+            if isinstance(known, Cell) and known.type.dtype == kind and repr(content) == repr(a):
                 return known
         if not isinstance(a, (bool, int, float)):
             raise Unsupported(f"a constant {a!r} as a value")
@@ -66,7 +66,7 @@ class Places:
         return v
 
     def _cell(self, like: Place) -> Cell:
-        kind = like.kind if isinstance(like, Cell) else like.type
+        kind = like.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
         return self._cell_of(kind.dtype, shape)
 
@@ -87,7 +87,7 @@ class Places:
 
     def meta_of(self, at: Place) -> Meta:
         if isinstance(at, Cell):
-            return contiguous(at.kind.dtype, at.kind.shape, torch.device(self.plan.device))
+            return contiguous(at.type.dtype, at.type.shape, torch.device(self.plan.device))
         return self.metas[at]
 
     def _always(self) -> Place:

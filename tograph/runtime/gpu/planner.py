@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.types import DTYPES, ScalarType, TensorType
 from ..inference.shapes import contiguous
@@ -50,8 +51,9 @@ from .ranges import ANY, Interval, safe
 from .read_through import opened, readable
 from .resume import HOST_OPS
 from .row_products import ahead
-from .single_ops import SingleOps, located
+from .single_ops import SingleOps
 from .speculation import speculated
+from .steps import located
 from .transfers import gathered, on_cpu
 
 MOST_STEPS = 5000
@@ -146,11 +148,11 @@ class _Planner(Conditionals, SingleOps):
 
     def _scalar(self, node: Node) -> bool:
         """Whether a node may be part of a kernel of one program."""
-        if node.op in ("If", "Case") and not self.whole:
+        if node.op in ALTERNATIVES and not self.whole:
             return False
         if node.op in HOST_OPS:
             return False
-        return node.op in ("If", "Case") or _of_numbers(node)
+        return node.op in ALTERNATIVES or _of_numbers(node)
 
     def _numbers(self, nodes: list[Node]) -> list[Step]:
         """Nodes on numbers as one kernel, or as few as there can be."""
@@ -221,7 +223,7 @@ class _Planner(Conditionals, SingleOps):
         if node.op in self.CONDITIONAL:
             return self._whole(node) or self.CONDITIONAL[node.op](self, node)
         if node.regions:
-            raise Unsupported(located(node, f"{node.op} runs on the host"))
+            raise Unsupported(located(node.location, f"{node.op} runs on the host"))
         if node.op == "aten.empty.memory_format":
             self.undefined.add(self._buffer(node.outputs[0]))
             return []
@@ -258,7 +260,7 @@ class _Planner(Conditionals, SingleOps):
             return []
         if node.op == "While":
             return self._loop_kernel(node)
-        if node.op not in ("If", "Case") and not _of_numbers(node):
+        if node.op not in ALTERNATIVES and not _of_numbers(node):
             return []
         try:
             return self._segment([node])

@@ -41,6 +41,7 @@ from .plan import Call, Host, Plan, Run, check
 from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
+from .steps import located
 from .storage import Failed
 from .stores import apart, storable, stored
 from .transfers import tensors
@@ -326,10 +327,8 @@ def _check_bodies(plan: Plan, why: str) -> None:
     """Unsupported for bodies that may stop the device where they are not meant to run: chunks run them all the same."""
     for step, depth in plan.walk():
         if depth and isinstance(step, Call) and library.asserts(step.op):
-            where = f"{step.location[0]}:{step.location[1]}: " if step.location else ""
-            raise Unsupported(
-                f"{where}{step.op} in a branch or loop, and no conditional nodes: {why}"
-            )
+            text = f"{step.op} in a branch or loop, and no conditional nodes: {why}"
+            raise Unsupported(located(step.location, text))
 
 
 def _captured() -> bool:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..graph.families import CONJUNCTIONS, MIRRORED, OPPOSITE, TRUTHS
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import BOOL, INT, TensorType
 from .nested_items import NESTED, SCATTER, part_shape
@@ -134,10 +135,10 @@ class _Ranges:
             yield from self.facts(node.args[0], truth)
         elif node.op == "py.not":
             yield from self.facts(node.args[0], not truth)
-        elif truth and node.op in _CONJUNCTIONS:
+        elif truth and node.op in CONJUNCTIONS:
             for a in node.args:
                 yield from self.facts(a, True)
-        elif node.op in _ORDER:
+        elif node.op in _ORDERS:
             yield from self._ordered(node, truth)
         elif truth and node.op in ("If", "aten.where.self", "py.eq"):
             yield from self._chosen(node, test)
@@ -170,10 +171,10 @@ class _Ranges:
 
     def _ordered(self, node: Node, truth: bool) -> Iterator[tuple[Value, Interval]]:
         a, b = node.args
-        word = node.op if truth else _OPPOSITE[node.op]
-        if word in ("py.gt", "py.ge"):
-            a, b, word = b, a, _ORDER[word]
-        gap = word == "py.lt"
+        word = _ORDERS[node.op] if truth else OPPOSITE[_ORDERS[node.op]]
+        if word in ("gt", "ge"):
+            a, b, word = b, a, MIRRORED[word]
+        gap = word == "lt"
         if not all(isinstance(x, int) or (isinstance(x, Value) and x.type == INT) for x in (a, b)):
             return
         if isinstance(a, Value):
@@ -334,12 +335,8 @@ def _whole(x: Any, known: Interval) -> Interval:
 
 _ELEMENTS = frozenset(["aten.select.int", "aten.view.default", "aten.squeeze.default", "tg.identity"])  # fmt: skip
 _ITEMS = frozenset(["aten.select.int", SCATTER, NESTED])
-_SAME_TRUTH = frozenset(
-    ["py.bool", "py.truth", "py.int", "aten.scalar_tensor.default", "tg.identity"]
-)
-_CONJUNCTIONS = frozenset(["py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor"])
-_ORDER = {"py.lt": "py.gt", "py.le": "py.ge", "py.gt": "py.lt", "py.ge": "py.le"}
-_OPPOSITE = {"py.lt": "py.ge", "py.le": "py.gt", "py.gt": "py.le", "py.ge": "py.lt"}
+_SAME_TRUTH = (*TRUTHS, "tg.identity")
+_ORDERS = {f"py.{word}": word for word in MIRRORED}
 _Rule = Callable[..., tuple[Interval, bool]]
 
 

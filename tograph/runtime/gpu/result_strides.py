@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value, map_values
-from ..graph.rewrite import ALTERNATIVES, carried, lead
+from ..graph.rewrite import carried, lead
 from ..graph.types import ScalarType, TensorType
 from ..inference.shapes import Meta, contiguous
 from ..kernels.loop_ir import Unsupported

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from ..graph import interp
+from ..graph.families import FORMATS
 from ..graph.ir import Graph, Node
 from ..graph.ordering import node_effects
 
 # Ops that a plan leaves to the host, and the text that they are given.
-HOST_OPS = frozenset(["tg.print", "py.dict_view", "tg.py_call", "tg.py_item", "tg.on_cpu", "py.format", "py.str", "py.str_format", "py.percent"])  # fmt: skip
+HOST_OPS = frozenset(["tg.print", "py.dict_view", "tg.py_call", "tg.py_item", "tg.on_cpu", "py.str", *FORMATS])  # fmt: skip
 
 
 def resumed(graph: Graph, inputs: Sequence[Any], log: Sequence[Any]) -> list[Any]:

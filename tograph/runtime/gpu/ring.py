@@ -109,7 +109,7 @@ class Reader:
             at += site.words
 
     def _value(self, place: Place, words: torch.Tensor) -> Any:
-        kind = place.kind if isinstance(place, Cell) else place.type
+        kind = place.type
         number = isinstance(kind, ScalarType)
         shape = () if number else kind.shape
         found = _decoded(words[: prod(shape)], kind.dtype).reshape(shape)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..graph.families import MATRIX_PRODUCTS
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import add_input, carried
-from ..graph.types import TensorType
+from ..graph.types import TensorType, is_static
 from ..kernels.views import VIEWS
 
 MOST_WORK = 2e9  # multiplications and additions: some tens of microseconds
 MOST_BYTES = 1 << 28
-PRODUCTS = {"aten.mm.default": 0, "aten.addmm.default": 1}  # where the left factor stands
 
 
 def ahead(graph: Graph) -> Graph:
@@ -57,7 +57,7 @@ def _move(loop: Node, before: list[Node]) -> None:
 
 def _row(node: Node, fixed: dict[Value, Any]) -> Node | None:
     """The item of what no iteration changes that a product multiplies by what no iteration changes; None for other nodes."""
-    place = PRODUCTS.get(node.op)
+    place = MATRIX_PRODUCTS.get(node.op)
     if place is None or node.kwargs or len(node.args) != place + 2:
         return None
     left, *others = node.args[place], *node.args[:place], *node.args[place + 1 :]
@@ -74,7 +74,7 @@ def _row(node: Node, fixed: dict[Value, Any]) -> Node | None:
 
 
 def _worth(rows: Any, out: Any) -> bool:
-    if not all(isinstance(t, TensorType) and t.shape is not None and None not in t.shape for t in (rows, out)):  # fmt: skip
+    if not all(is_static(t) for t in (rows, out)):  # fmt: skip
         return False
     count, made = rows.shape[0], math.prod(out.shape)
     work = 2 * count * made * rows.shape[-1]
@@ -88,7 +88,7 @@ def _broadcasts(node: Node, place: int) -> bool:
 
 def _whole(node: Node, fixed: dict[Value, Any], before: list[Node]) -> Value:
     """The product of all rows, ahead of the loop."""
-    place = PRODUCTS[node.op]
+    place = MATRIX_PRODUCTS[node.op]
     item = node.args[place].node
     assert item is not None
     x, out = fixed[item.args[0]], node.outputs[0].type

@@ -21,6 +21,7 @@ from . import draws, library
 from .nested_items import NESTED, SCATTER
 from .places import Places
 from .plan import Call, Cell, Copy, Host, Place, Run, Step, Update, View
+from .steps import located
 
 
 class SingleOps(Places):
@@ -50,7 +51,7 @@ class SingleOps(Places):
             self._buffer(node.outputs[0])
             return []
         if not meta.size or 0 in meta.size or DTYPE_NAMES[meta.dtype] not in SIGNATURE:
-            raise Unsupported(located(node, "an item of this tensor"))
+            raise Unsupported(located(node.location, "an item of this tensor"))
         source = triton_rows.item(self.name("item"), meta, d % len(meta.size), node in self.safe)
         places = {
             "x": self.place(x),
@@ -91,7 +92,7 @@ class SingleOps(Places):
             draw = draws.draw_of(node)
             read = draws.read_by(node, draw)
         except Unsupported as why:
-            raise Unsupported(located(node, str(why))) from why
+            raise Unsupported(located(node.location, str(why))) from why
         outputs = [self._buffer(v) for v in node.outputs]
         count, most = math.prod(self.meta(outputs[0]).size), draws.blocks(self.plan.device)
         name = self.name("random")
@@ -122,10 +123,10 @@ class SingleOps(Places):
         if effects.random:
             return self._random(node)
         if not node.op.startswith(("aten.", "op.")) or node.control_inputs:
-            raise Unsupported(located(node, f"{node.op} runs on the host"))
+            raise Unsupported(located(node.location, f"{node.op} runs on the host"))
         if any(isinstance(v.type, ScalarType) for v in node.inputs):
             raise Unsupported(
-                located(node, f"{node.op} takes a number that is known only at run time")
+                located(node.location, f"{node.op} takes a number that is known only at run time")
             )
         args, kwargs = map_values(self.place, node.args), map_values(self.place, node.kwargs)
         given = library.wanted(node.op, node.args) or [True] * len(node.outputs)
@@ -149,8 +150,3 @@ class SingleOps(Places):
         NESTED: _update,
         ITEM: _selection,
     }
-
-
-def located(node: Node, text: str) -> str:
-    """A text with the user's line in front."""
-    return f"{node.location[0]}:{node.location[1]}: {text}" if node.location else text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..graph.ir import Value, items_in
@@ -14,12 +15,17 @@ from ..kernels.triton_text import Source
 Location = tuple[str, int] | None
 
 
+def located(location: Location, text: str) -> str:
+    """A text with the user's line in front, where it is known."""
+    return f"{location[0]}:{location[1]}: {text}" if location else text
+
+
 @dataclass(eq=False)
 class Cell:
     """Memory of the plan that is no value of the graph: ``content`` is what it starts with."""
 
     name: str
-    kind: TensorType
+    type: TensorType
     content: Any = None
 
 
@@ -206,23 +212,26 @@ def parts(steps: Sequence[Step]) -> list[Any]:
     return found
 
 
+def with_bodies(step: Step, change: Callable[[list[Step]], list[Step]]) -> Step:
+    """A branch or loop with changed bodies; another step as it is."""
+    if not isinstance(step, Conditional):
+        return step
+    return replace(step, bodies=[change(b) for b in step.bodies])
+
+
 # ---- memory
 
 
 def size_of(place: Place) -> int:
     """Bytes of a place."""
-    kind = place.kind if isinstance(place, Cell) else place.type
+    kind = place.type
     if isinstance(kind, ScalarType):
         return 8
-    n = kind.dtype.itemsize
-    for d in kind.shape:
-        n *= d
-    return n
+    return kind.dtype.itemsize * math.prod(kind.shape)
 
 
 def dtype_name(place: Place) -> str:
-    kind = place.kind if isinstance(place, Cell) else place.type
-    return DTYPE_NAMES[kind.dtype]
+    return DTYPE_NAMES[place.type.dtype]
 
 
 def places_in(tree: Any) -> Iterator[Place]:

@@ -27,8 +27,6 @@ from .result_strides import alike
 from .steps import size_of
 from .uploads import SMALL, Uploads
 
-_together = getattr(torch, "_foreach_copy_", None)
-
 
 class Failed(Exception):
     """A kernel of the plan reported an error: the graph has to run another way.
@@ -46,8 +44,8 @@ class Failed(Exception):
 
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
     """Copies of separate tensors, in as few kernels as torch takes for it."""
-    if _together is not None and len(targets) > 1:
-        _together(list(targets), list(sources))
+    if len(targets) > 1:
+        torch._foreach_copy_(list(targets), list(sources))
         return
     for target, source in zip(targets, sources, strict=True):
         target.copy_(source)
@@ -98,7 +96,7 @@ class Memory:
     def _new(self, place: Place) -> torch.Tensor:
         if place in self._block:
             return self._block.of(place)
-        kind = place.kind if isinstance(place, Cell) else place.type
+        kind = place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
         if self.plan.ring is not None and place in self.plan.ring.shared:
             return torch.zeros(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ..graph.ir import Graph, Node, Value, all_nodes, map_values
+from ..graph.ir import Graph, Node, Value, all_nodes, all_values, map_values
 from ..graph.ordering import node_effects
 from ..graph.types import OBJECT, ListType, OptionalType, TensorType, Type
 from ..kernels.device import gpu_of
@@ -26,7 +26,7 @@ MOVES = frozenset(["aten._to_copy.default"])
 
 def gathered(graph: Graph) -> tuple[Graph, str, frozenset[int]]:
     """(the graph with all tensors on its GPU, that GPU, the numbers of the outputs that belong on the CPU)."""
-    values = list(_values(graph))
+    values = list(all_values(graph))
     found = sorted({t.device for v in values for t in tensors(v.type)})
     gpu = gpu_of(values)
     if not gpu or not {*found} <= {gpu, "cpu"}:
@@ -92,11 +92,3 @@ def tensors(kind: Type) -> Iterator[TensorType]:
         yield kind
     elif isinstance(kind, (ListType, OptionalType)) and kind.element is not None:
         yield from tensors(kind.element)
-
-
-def _values(graph: Graph) -> Iterator[Value]:
-    yield from graph.inputs
-    for node in graph.nodes:
-        yield from node.outputs
-        for region in node.regions.values():
-            yield from _values(region)

@@ -23,11 +23,12 @@ from typing import Any
 
 import torch
 
+from ..graph.ir import as_word
 from ..graph.types import TensorType
 from ..kernels.triton_text import HEADER, Source
 from .message_kernels import paused
 from .plan import Cell, Conditional, Copy, Drain, Host, Message, Place, Plan, Run, Set, Step
-from .steps import walk
+from .steps import walk, with_bodies
 
 
 def visited(plan: Plan) -> Plan:
@@ -42,7 +43,7 @@ def visited(plan: Plan) -> Plan:
 class _Visits:
     def __init__(self, plan: Plan):
         self.device, self.ring = plan.device, plan.ring
-        self.word = "".join(c if c.isalnum() else "_" for c in plan.name)
+        self.word = as_word(plan.name)
         taken = [s.handle for s, _ in plan.walk() if isinstance(s, Conditional)]
         self.handles = itertools.count(max(taken, default=-1) + 1)
         self.cells: list[Place] = []
@@ -51,7 +52,7 @@ class _Visits:
         made = []
         for step in steps:
             if isinstance(step, Conditional):
-                step = replace(step, bodies=[self.steps(b) for b in step.bodies])
+                step = with_bodies(step, self.steps)
                 step = self._loop(step) or step
             made.append(step)
         return made

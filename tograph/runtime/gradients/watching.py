@@ -14,10 +14,8 @@ from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
 from ..graph.types import ScalarType
-from ..recording.variables import Variable
+from ..recording.variables import PLAIN
 from . import transforms
-
-PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 def is_watched(values: Iterable[Any]) -> bool:
@@ -29,17 +27,15 @@ def is_watched(values: Iterable[Any]) -> bool:
     return transforms.active()
 
 
-def calls_python(graph: Graph, seen: tuple[Graph, ...] = (), numbers: bool = True) -> bool:
-    """Whether a graph reads values of Python code, which may be tensors that autograd watches. ``seen``: graphs that were looked at;
-    ``numbers``: whether values that are Python numbers count too.
-    """
+def calls_python(graph: Graph, seen: tuple[Graph, ...] = ()) -> bool:
+    """Whether a graph reads values of Python code, but numbers, which may be tensors that autograd watches. ``seen``: graphs that were looked at."""
     read = _read(graph)
     for node in all_nodes(graph):
         called = called_graph(node)
         if called is not None:
-            if called not in seen and calls_python(called, (*seen, called), numbers):
+            if called not in seen and calls_python(called, (*seen, called)):
                 return True
-        elif not numbers and all(isinstance(v.type, ScalarType) for v in node.outputs):
+        elif all(isinstance(v.type, ScalarType) for v in node.outputs):
             continue
         elif node.op not in REGION_OPS and node.op != "tg.py_item" and not read.isdisjoint(node.outputs):  # fmt: skip
             effects = node_effects(node)

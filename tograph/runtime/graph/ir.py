@@ -25,6 +25,11 @@ from .types import Type
 T = TypeVar("T")
 
 
+def as_word(name: str) -> str:
+    """A name of a graph as a part of a name in generated code: each character that has no place there is a ``_``."""
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
 class Value:
     """What a node computes; ``type`` is one of ``types.Type``."""
 
@@ -122,6 +127,15 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
         yield node
         for region in node.regions.values():
             yield from all_nodes(region)
+
+
+def all_values(graph: Graph) -> Iterator[Value]:
+    """The inputs of a graph and of the regions in it, and what their nodes compute."""
+    yield from graph.inputs
+    for node in graph.nodes:
+        yield from node.outputs
+        for region in node.regions.values():
+            yield from all_values(region)
 
 
 def _collect(items: Iterable[Any], found: list[Value]) -> None:

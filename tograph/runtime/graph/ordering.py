@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from . import ops
+from .counting import stays
+from .families import ALTERNATIVES, CONJUNCTIONS, FAILURES
 from .ir import Graph, Node, Value
 from .memory_homes import Homes
 from .types import SCALARS, ScalarType, TensorType, Type
@@ -159,14 +161,14 @@ _STEPS = {"py.lt": ("py.add", 1), "py.le": ("py.add", 1), "py.gt": ("py.sub", 1)
           "aten.lt.Tensor": ("aten.add.Tensor", 1), "aten.lt.Scalar": ("aten.add.Tensor", 1)}  # fmt: skip
 
 
-_BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
+_CHOICES = (*ALTERNATIVES, "Try")
 
 
 def always_fails(graph: Graph) -> bool:
     """Whether no run comes to the end of a graph: it raises, or has a construct of which every region does."""
     return any(
-        node.op in ("tg.raise", "tg.reraise")
-        or (node.op in ("If", "Case", "Try") and all(map(always_fails, node.regions.values())))
+        node.op in FAILURES
+        or (node.op in _CHOICES and all(map(always_fails, node.regions.values())))
         for node in graph.nodes
     )
 
@@ -179,23 +181,22 @@ def surely_ends(node: Node) -> bool:
     cond, body, carried = node.regions["cond"], node.regions["body"], node.kwargs["carried"]
     place = {v: i for i, v in enumerate(cond.inputs)}
 
-    def stays(x: Any) -> bool:
+    def fixed(x: Any) -> bool:
         if not isinstance(x, Value):
             return type(x) is int
         if not _is_integer(x.type):
             return False
-        i = place.get(x, -1)
-        return i >= carried or (i >= 0 and body.outputs[i] is body.inputs[i])
+        return stays(node, place.get(x, -1))
 
     def ends(test: Value) -> bool:
         made = test.node
         if made is None:
             return False
-        if made.op in _BOTH:
+        if made.op in CONJUNCTIONS:
             return any(ends(v) for v in made.inputs)
         if made.op == "aten.scalar_tensor.default" and made.inputs:
             return ends(made.inputs[0])
-        if made.op not in _STEPS or not isinstance(made.args[0], Value) or not stays(made.args[1]):
+        if made.op not in _STEPS or not isinstance(made.args[0], Value) or not fixed(made.args[1]):
             return False
         step, least = _STEPS[made.op]
         i = place.get(made.args[0], carried)

@@ -107,8 +107,6 @@ def replaced(graph: Graph, make: Callable[[Node, list[Node]], Sequence[Any] | No
 
 # ---- regions
 
-ALTERNATIVES = ("If", "Case")  # at most one region runs, at most once
-
 
 def lead(node: Node) -> int:
     """How many arguments of a region op come before those that its regions take."""

@@ -61,6 +61,16 @@ class TensorType:
         return f"{DTYPE_NAMES[self.dtype]}[{dims}]{where}"
 
 
+def is_static(kind: Any) -> bool:
+    """Whether a type is one of tensors whose sizes are known before the run."""
+    return isinstance(kind, TensorType) and kind.shape is not None and None not in kind.shape
+
+
+def is_open(kind: Any) -> bool:
+    """Whether a type is one of tensors of which only the run knows a size."""
+    return isinstance(kind, TensorType) and not is_static(kind)
+
+
 @dataclass(frozen=True)
 class ScalarType:
     """A Python ``int``, ``float`` or ``bool`` known at run time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...errors import VerifyError
 from . import ops
+from .families import ALTERNATIVES
 from .ir import Graph, Node, Value
 
 
@@ -36,7 +37,7 @@ def verify(graph: Graph) -> None:  # noqa: C901  a case for each kind
 
 
 def _verify_regions(graph: Graph, node: Node) -> None:
-    skip = 1 if node.op in ("If", "Case") else 0
+    skip = 1 if node.op in ALTERNATIVES else 0
     count = len(node.args) - skip
     for name in ops.REQUIRED_REGIONS.get(node.op, ()):
         if name not in node.regions:

@@ -18,8 +18,6 @@ from typing import Any
 import torch
 
 from ..graph.ir import Graph, all_nodes
-from ..symbols.journal import MISSING
-from ..values.pytrees import slots_of
 from ..values.reach import reachable
 from ..values.structure import Const, Identity, Spec, Tree
 from .guards import SAME, Check, current_value, extends_container
@@ -82,10 +80,5 @@ def _fields(x: Any, watch: Watch) -> None:
     """All that an object holds counts: what a staged construct joined with another one was no read while the object itself was the guard."""
     if hasattr(x, "__dict__"):
         watch.fields(x)
-    for name in slots_of(type(x)):
-        value = getattr(x, name, MISSING)
-        if value is MISSING:
-            watch.absent(x, name)
-        else:
-            watch.attribute(x, name, value)
-            watch.whole(value)
+    for value in watch.slots(x):
+        watch.whole(value)

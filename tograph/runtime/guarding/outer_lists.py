@@ -27,7 +27,7 @@ from ..symbols.root import Root
 from ..symbols.symbolic import SymTensor
 from ..values.growing import StagedList
 from ..values.reach import own_variables
-from ..values.structure import is_union
+from ..values.structure import is_growing, is_union
 
 
 def need(place: Location, watch: Any) -> None:
@@ -69,7 +69,7 @@ def _follows(new: list, old: list) -> bool:
 
 def _kind(item: Any) -> Any:
     """What kind of thing an item is: a number and a tensor would both be tensors in a list of the graph."""
-    if isinstance(item, (tuple, list)) and getattr(item, "handle", None) is None:
+    if isinstance(item, (tuple, list)) and not is_growing(item):
         return tuple(map(_kind, item))
     if is_union(item):  # `max(rate, 0)` is an int or a float
         kinds = {_kind(option) for option in item.options_}
@@ -79,7 +79,7 @@ def _kind(item: Any) -> Any:
 
 def check_kinds(x: list, items: Any, watch: Any) -> None:
     """StructureError for numbers and tensors in one list from outside that grows."""
-    if getattr(items, "handle", None) is not None or not isinstance(items, (list, tuple)):
+    if is_growing(items) or not isinstance(items, (list, tuple)):
         return
     kinds = current_graph().root.kinds.setdefault(id(x), set())
     kinds.update(map(_kind, items))

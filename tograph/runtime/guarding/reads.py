@@ -17,7 +17,6 @@ from ..symbols.funcgraph import Storage, current_graph, user_location
 from ..symbols.journal import MISSING, Location
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor, found_outside
-from ..values.pytrees import slots_of
 from ..values.structure import OUTSIDE
 from . import questions
 from .guards import ATOMS, CONTAINERS, MAPPINGS, extends_container
@@ -224,13 +223,8 @@ def seeded(function: Any, owner: Any) -> None:
 
 def _passed_slots(x: Any, watch: Watch) -> None:
     """What an object holds that is not in a ``__dict__``."""
-    for name in slots_of(type(x)):
-        value = getattr(x, name, MISSING)
-        if value is MISSING:
-            watch.absent(x, name)
-        else:
-            watch.attribute(x, name, value)
-            passed((value,))
+    for value in watch.slots(x):
+        passed((value,))
     source = watch.source_of(x)
     if type(x) is bytearray and source is not None and not watch.written(("contents", id(x))):
         watch.check(source, "bytes", "bytes({0}) == {1}", bytes(x))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.families import OPPOSITE
+
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lt": "<", "le": "<=",
           "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "and_": "and", "or_": "or", "lshift": "<<", "rshift": ">>"}  # fmt: skip
 
 
 def describe_size(expr: Any, wanted: Any, names: list[str]) -> str:
     """A guard on sizes and numbers in the user's names: ``x.shape[0] > 4``."""
-    if wanted is False and isinstance(expr, tuple) and expr[0] in _OPPOSITES:
-        expr, wanted = (_OPPOSITES[expr[0]], *expr[1:]), True
+    if wanted is False and isinstance(expr, tuple) and expr[0] in OPPOSITE:
+        expr, wanted = (OPPOSITE[expr[0]], *expr[1:]), True
     text = _describe(_without_ones(expr), names)
     if wanted is True:
         return text
     return f"not ({text})" if wanted is False else f"{text} == {wanted!r}"
-
-
-_OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
 def _without_ones(expr: Any) -> Any:

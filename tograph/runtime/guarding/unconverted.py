@@ -26,12 +26,13 @@ from ..symbols.funcgraph import user_location
 from ..symbols.journal import MISSING, Location
 from ..values import conditional_items, locations
 from ..values.code_names import writes
+from ..values.dict_views import VIEWS
 from ..values.reach import is_library, named
-from ..values.structure import holds_missing
+from ..values.structure import holds_missing, is_growing
 
 LIMIT = 200  # containers that are looked at in one call
 _CONTAINERS = (list, dict, set, collections.deque, bytearray)
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS = tuple(VIEWS)
 _HOLDERS = (collections.UserList, collections.UserDict, collections.ChainMap, queue.Queue)
 _ATOMS = frozenset(
     [
@@ -123,7 +124,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
             continue
         todo += (x.func, x.args, x.keywords) if isinstance(x, functools.partial) else ()
         if isinstance(x, _CONTAINERS):
-            if getattr(x, "handle", None) is None:
+            if not is_growing(x):
                 seen.add(id(x))
                 yield locations.contents(x)
                 todo.extend(_items(x))

@@ -11,6 +11,7 @@ import contextvars
 import types
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn.modules import module as torch_module
 from ..symbols import journal
 from ..symbols.journal import MISSING
 from ..values.code_names import used_whole
+from ..values.pytrees import slots_of
 from . import outer_lists, questions, sources
 from .draws import Draws
 from .function_reads import FunctionReads
@@ -280,6 +282,16 @@ class Watch(FunctionReads):
             self.check(at, "some", f"bool({{0}}) is {bool(hooks)}", None, name)
             if hooks:
                 self.whole_value(hooks, at)
+
+    def slots(self, x: Any) -> Iterator[Any]:
+        """What an object holds that is not in a ``__dict__`` was read: all of it, one by one."""
+        for name in slots_of(type(x)):
+            value = getattr(x, name, MISSING)
+            if value is MISSING:
+                self.absent(x, name)
+            else:
+                self.attribute(x, name, value)
+                yield value
 
     def fields(self, x: Any) -> None:
         """Code that is not converted, or ``vars``, looked at an object: all its attributes count."""

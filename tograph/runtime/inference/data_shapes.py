@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ...errors import GraphBoolError, UnknownSizeError
-from .shapes import Meta, dims_of, like, rule
+from .reduction_shapes import dims_of
+from .shapes import Meta, like, rule
 
 
 @rule("unique_consecutive")

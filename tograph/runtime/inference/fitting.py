@@ -7,11 +7,12 @@ too. What is not known here to take all sizes is unsure: an op that is taken to 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ..graph.ir import items_in
 from .shapes import SYMBOLS, Meta, same_size
 
 # Ops that take any sizes, where their other arguments are known.
@@ -27,7 +28,7 @@ _FACTORIES = frozenset(["zeros", "ones", "full", "empty", "rand", "randn", "aran
 
 def unsure(func: Any, args: tuple, kwargs: dict) -> bool:
     """Whether it is known only when the graph runs that an op takes the sizes that it is given."""
-    metas = list(_metas((args, tuple(kwargs.values()))))
+    metas = list(items_in((args, kwargs), Meta))
     if all(m.static for m in metas) and not _staged(args, kwargs):
         return False
     name = func._schema.name.split("::")[-1]
@@ -37,14 +38,6 @@ def unsure(func: Any, args: tuple, kwargs: dict) -> bool:
         return False
     rule = _RULES.get(name)
     return rule is None or not rule(*args)
-
-
-def _metas(tree: Any) -> Iterator[Meta]:
-    if isinstance(tree, Meta):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _metas(item)
 
 
 def _staged(args: tuple, kwargs: dict) -> bool:

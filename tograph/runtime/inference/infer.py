@@ -12,10 +12,13 @@ from ...errors import GraphBoolError, TographError, UnknownSizeError, Unsupporte
 from ..graph.types import TensorType
 from . import (
     data_shapes,
+    index_shapes,
     layouts,
     library_shapes,
     linalg_shapes,
+    maker_shapes,
     nn_shapes,
+    part_shapes,
     refusals,
     shapes,
     special_shapes,
@@ -23,6 +26,16 @@ from . import (
 )
 from .meta_kernel import on_meta
 from .shapes import Meta
+
+_FILLED_BY = (
+    data_shapes,
+    index_shapes,
+    linalg_shapes,
+    maker_shapes,
+    nn_shapes,
+    part_shapes,
+    special_shapes,
+)  # rules of ``shapes.RULES``
 
 
 def tensor_type(meta: Meta) -> TensorType:
@@ -225,9 +238,6 @@ def _symbolic_view(func, args: tuple) -> bool:
 _SYMBOLIC_VIEWS = frozenset(
     ["slice", "view", "_unsafe_view", "expand", "squeeze", "unbind", "split", "split_with_sizes"]
 )
-assert (
-    data_shapes and linalg_shapes and nn_shapes and special_shapes
-)  # their rules are in the table
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:

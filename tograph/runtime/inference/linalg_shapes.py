@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from .shapes import Meta, like, pointwise, reduced, rule
+from .reduction_shapes import reduced
+from .shapes import INT_ONLY, Meta, broadcast, contiguous, like, pointwise, rule, same_size
 
 
 def _matrices(*xs: Any) -> bool:
@@ -196,3 +197,109 @@ def _bucketize(values, boundaries, *, out_int32=False, right=False):
     if not isinstance(values, Meta):
         return None
     return like(values, torch.int32 if out_int32 else torch.int64)
+
+
+@rule("mm")
+def _mm(a, b):
+    if a.rank != 2 or b.rank != 2:
+        return None
+    _check_product(a, b, a.size[1], b.size[0])
+    return like(a, size=(a.size[0], b.size[1]))
+
+
+def _check_product(a: Meta, b: Meta, n, k) -> None:
+    if type(n) is int and type(k) is int and n != k:
+        shapes = "x".join(map(str, a.size)), "x".join(map(str, b.size))
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({shapes[0]} and {shapes[1]})"
+        )
+    if a.dtype != b.dtype:
+        names = [str(m.dtype).removeprefix("torch.") for m in (a, b)]
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}"
+        )
+
+
+@rule("addmm")
+def _addmm(c, a, b, *, beta=1, alpha=1):
+    out = _mm(a, b)
+    return out if out is not None and _expands(c, out) else None
+
+
+def _expands(x: Meta, to: Meta) -> bool:
+    sizes = zip(reversed(x.size), reversed(to.size), strict=False)
+    return x.rank <= to.rank and all(
+        type(n) is not int or type(m) is not int or n in (1, m) for n, m in sizes
+    )
+
+
+@rule("bmm")
+def _bmm(a, b):
+    if a.rank != 3 or b.rank != 3 or not same_size(a.size[0], b.size[0]):
+        return None
+    _check_product(a, b, a.size[2], b.size[1])
+    return like(a, size=(a.size[0], a.size[1], b.size[2]))
+
+
+@rule("baddbmm")
+def _baddbmm(c, a, b, *, beta=1, alpha=1):
+    out = _bmm(a, b)
+    return out if out is not None and _expands(c, out) else None
+
+
+@rule("mv")
+def _mv(a, b):
+    if a.rank != 2 or b.rank != 1:
+        return None
+    if type(a.size[1]) is int and type(b.size[0]) is int and a.size[1] != b.size[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({a.size[0]}), mat ({a.size[0]}x{a.size[1]}), vec ({b.size[0]})"
+        )
+    return like(a, size=(a.size[0],))
+
+
+@rule("dot vdot")
+def _dot(a, b):
+    if a.rank != 1 or b.rank != 1 or a.dtype != b.dtype:
+        return None
+    n, k = a.size[0], b.size[0]
+    known = type(n) is int and type(k) is int
+    return None if known and n != k else like(a, size=())
+
+
+@rule("linalg_lstsq")
+def _lstsq(a, b, rcond=None, driver=None):
+    if a.rank < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if a.rank - b.rank not in (0, 1):
+        raise RuntimeError("torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1")  # fmt: skip
+    *batch, m, n = a.size
+    vector = b.rank < a.rank
+    rows = b.size[-1] if vector else b.size[-2]
+    if type(m) is type(rows) is int and m != rows:
+        place = 1 if vector else 2
+        raise RuntimeError(f"torch.linalg.lstsq: input.size(-2) should match other.size(-{place})")
+    batch = broadcast(batch, b.size[: a.rank - 2])
+    width = 1 if vector else b.size[-1]
+    driver, real = driver or "gelsy", a.dtype.to_real()
+    rank = like(a, torch.int64, (0,) if driver == "gels" else batch)
+    known = type(m) is type(n) is int
+    singular = (0,) if driver in ("gels", "gelsy") else (*batch, min(m, n) if known else None)
+    left = (0,) if driver == "gelsy" or (known and m <= n) else (*batch, width)
+    if left != (0,) and not (known and driver == "gels"):
+        if batch:  # whether there are any depends on ranks
+            return None
+        left = (None,)
+    return [_solution(a, b, batch, width, vector), like(a, real, left), rank, like(a, real, singular)]  # fmt: skip
+
+
+def _solution(a: Meta, b: Meta, batch: tuple, width: Any, vector: bool) -> Meta:
+    """That of ``linalg_lstsq``: LAPACK writes it over the right-hand side, column by column."""
+    n, size = a.size[-1], tuple(a.size[-2:])
+    if not INT_ONLY.issuperset(map(type, (*batch, width, *size))):
+        return like(b, size=(*batch, n) if vector else (*batch, n, width))
+    columns = contiguous(b.dtype, (*batch, width, max(size)), b.device).stride
+    *outer, column, row = columns
+    if vector:
+        return Meta(b.dtype, (*batch, n), (*outer, row), 0, b.device)
+    return Meta(b.dtype, (*batch, n, width), (*outer, row, column), 0, b.device)

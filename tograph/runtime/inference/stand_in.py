@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..graph.ir import items_in
 from .shapes import SYMBOLS, Meta, contiguous
 
 PRIMES = (20_011, 45_007, 77_003, 120_011, 175_003, 250_007, 340_007, 450_001)
@@ -197,7 +198,7 @@ def run_on_ones(func: Any, args: tuple, kwargs: dict) -> Any:
     """The same of any op, where the sizes of its outputs are not asked."""
     if is_symbolic((args, kwargs)):
         return None
-    metas = list(_metas((args, list(kwargs.values()))))
+    metas = list(items_in((args, kwargs), Meta))
     if sum(math.prod(m.size) for m in metas) > LARGE:
         return None
     device = metas[0].device if metas else torch.device("cpu")
@@ -210,11 +211,3 @@ def run_on_ones(func: Any, args: tuple, kwargs: dict) -> Any:
 
     with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         return func(*(real(a) for a in args), **{k: real(v) for k, v in kwargs.items()}), device
-
-
-def _metas(x: Any):
-    if isinstance(x, Meta):
-        yield x
-    elif isinstance(x, (list, tuple)):
-        for part in x:
-            yield from _metas(part)

@@ -26,7 +26,7 @@ from ..graph.types import ListType, ScalarType, TensorType, Type
 from ..passes import optimize
 from ..passes.inline import inline
 from ..passes.prune import prune
-from . import onnx_gradients, onnx_lists, onnx_ops, onnx_places
+from . import onnx_gradients, onnx_lists, onnx_ops, onnx_places, onnx_views
 from .elements import close_elements
 from .failures import Failure, failures
 from .optionals import optionals
@@ -34,7 +34,7 @@ from .state import WRITE, cases, states
 from .without import advice, without
 
 SYSTEM = "ONNX"
-_FILLED_BY = (onnx_gradients, onnx_places)  # more entries of ``onnx_ops.TABLE``
+_FILLED_BY = (onnx_gradients, onnx_places, onnx_views)  # more entries of ``onnx_ops.TABLE``
 
 OPSET = 18
 ELEMENTS = {

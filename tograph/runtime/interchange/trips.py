@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..graph.counting import stays, step_of
+from ..graph.families import CONJUNCTIONS
 from ..graph.ir import Node, Value
 from ..graph.types import INT
 from .expansion import Expansion
 
-_BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
+_PARTED = (
+    *CONJUNCTIONS,
+    "aten.scalar_tensor.default",
+    "py.bool",
+)  # true where all they are given are
 
 
 def trips(node: Node) -> int | Callable[[Expansion], Any] | None:
@@ -27,7 +33,7 @@ def _bound(node: Node, test: Value, place: dict[Value, int]) -> int | Callable[[
     if made is None:
         return None
     parts = []
-    if made.op in _BOTH or made.op in ("aten.scalar_tensor.default", "py.bool"):
+    if made.op in _PARTED:
         parts = [(v, place) for v in made.inputs]
     elif made.op == "If" and _constant(made.regions["orelse"].outputs[test.index]) is False:
         then = made.regions["then"]
@@ -40,15 +46,14 @@ def _bound(node: Node, test: Value, place: dict[Value, int]) -> int | Callable[[
 
 
 def _counter(node: Node, test: Node, place: dict[Value, int]) -> int | Callable[[Expansion], Any] | None:  # fmt: skip
-    body, count = node.regions["body"], node.kwargs["carried"]
-    i, bound = place.get(test.args[0], count), test.args[1]
-    step = _step(body.outputs[i], body.inputs[i], test.op == "py.lt") if i < count else None
+    i, bound = place.get(test.args[0], -1), test.args[1]
+    step = step_of(node, i)
     if isinstance(bound, Value):
         at = place.get(bound, -1)
-        if not (at >= count or (at >= 0 and body.outputs[at] is body.inputs[at])):
+        if not stays(node, at):
             return None
         bound = node.args[at]
-    if step is None:
+    if not step or (step > 0) != (test.op == "py.lt"):
         return None
     start, bound = _constant(node.args[i]), _constant(bound)
     if isinstance(start, int) and isinstance(bound, int):
@@ -65,12 +70,3 @@ def _constant(x: Any) -> Any:
     while isinstance(x, Value) and x.node is not None and x.node.op == "py.constant":
         x = x.node.args[0]
     return x
-
-
-def _step(after: Value, before: Value, up: bool) -> int | None:
-    made = after.node
-    if made is None or made.op not in ("py.add", "py.sub") or made.args[0] is not before:
-        return None
-    size = made.args[1] if type(made.args[1]) is int else 0
-    size = size if made.op == "py.add" else -size
-    return size if (size > 0) == up and size else None

@@ -11,6 +11,7 @@ All reductions of a kernel fold over the same row: their reduced sizes must be e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -340,7 +341,7 @@ class Builder:
     def _roots(self) -> list[Index]:
         """The index of each output in the loops of the kernel."""
         sizes = [self.size(v) for v in self.region.outputs]
-        full = max(sizes, key=lambda s: (_numel(s), len(s)))
+        full = max(sizes, key=lambda s: (math.prod(map(bound, s)), len(s)))
         reduced = row_of(self.region.nodes, full, self.metas)
         names = iter(range(len(full)))
         index = []
@@ -368,13 +369,6 @@ class Builder:
 
 
 _LAYOUT = frozenset(["dtype", "device", "layout", "memory_format", "pin_memory", "non_blocking"])
-
-
-def _numel(size: Sequence[int]) -> int:
-    out = 1
-    for n in size:
-        out *= bound(n)
-    return out
 
 
 def build(region: Region, metas: Mapping[Value, Meta], name: str) -> Kernel:

@@ -65,9 +65,9 @@ def listed(dim: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted(d % max(rank, 1) for d in dims)) if rank else ()
 
 
-def dims_at(place: int, name: str = "dim") -> Dims:
+def dims_at(place: int) -> Dims:
     """The dims that argument ``place`` of a node names."""
-    return lambda node, rank: listed(argument(node, place, name), rank)
+    return lambda node, rank: listed(argument(node, place, "dim"), rank)
 
 
 def all_dims(node: Node, rank: int) -> tuple[int, ...]:

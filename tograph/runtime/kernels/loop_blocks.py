@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..graph.families import CONJUNCTIONS
 from ..graph.ir import Graph, Node, Value
 from .loop_formulas import size_of
 from .loop_ir import Unsupported
@@ -34,7 +35,7 @@ def _implies_any(graph: Graph, value: Value, known: dict[Value, bool]) -> bool:
         return False
     if node.op == "aten.any.default":
         return size_of(node.args[0]) > 1
-    if node.op in ("aten.bitwise_and.Tensor", "aten.logical_and.default", "py.and_"):
+    if node.op in CONJUNCTIONS:
         return any(isinstance(a, Value) and _implies_any(graph, a, known) for a in node.args)
     if node.op == "If":
         predicate = isinstance(node.args[0], Value) and _implies_any(graph, node.args[0], known)

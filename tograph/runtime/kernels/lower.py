@@ -10,13 +10,14 @@ calls under a dispatch mode run op by op.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..graph import ops
-from ..graph.ir import Graph, Node, Value, all_nodes, map_values
+from ..graph.ir import Graph, Node, Value, all_nodes, as_word, map_values
 from ..graph.ops import OpaqueObject
 from ..graph.rewrite import copied
 from ..graph.types import ScalarType, TensorType
@@ -32,7 +33,7 @@ from .views import ITEM
 
 MAX_VARIANTS = 16  # kernels of one region; what comes later runs op by op
 Build = Callable[[Graph], Any]  # a graph to a program with ``run``
-_modes_active = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_modes_active = torch._C._len_torch_dispatch_stack
 
 
 class Fused:
@@ -109,7 +110,7 @@ class Fused:
             return run
         if target() is None:
             return None
-        if max(_numel(m.size) for m in metas.values()) < self.min_points:
+        if max(math.prod(m.size) for m in metas.values()) < self.min_points:
             raise Unsupported("a small region")
         kernel = make(build(self.region, metas, self._next_name()))
         if kernel is None:
@@ -135,13 +136,6 @@ def metas_of(node: Node, args: tuple, kwargs: dict) -> list[Meta]:
     op, args = ("aten.select.int", (*args[:2], 0)) if node.op == ITEM else (node.op, args)
     found = infer(ops.overload(op), args, kwargs)
     return found if isinstance(found, list) else [found]
-
-
-def _numel(size: Sequence[int]) -> int:
-    out = 1
-    for n in size:
-        out *= n
-    return out
 
 
 def _caller(fused: Fused, kernel: Kernel, metas: dict[Value, Meta]) -> Callable[..., Any]:
@@ -202,7 +196,9 @@ def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Any]) 
     steps = schedule(graph, regions)
     for step in steps:
         if isinstance(step, Region):
-            fused = Fused(f"{_word(name)}_kernel{next(count)}", step, _subgraph(step, name), build)
+            fused = Fused(
+                f"{as_word(name)}_kernel{next(count)}", step, _subgraph(step, name), build
+            )
             found.append(fused)
             args = (OpaqueObject(fused, fused.name), *(values.get(v, v) for v in step.inputs))
             new = Node("tg.kernel", args, {}, [v.type for v in step.outputs], location=step.nodes[-1].location)  # fmt: skip
@@ -235,7 +231,7 @@ def _loop_kernel(node: Node, name: str, build: Build, number: Any) -> LoopOnDevi
     if node.op != "While" or not is_gpu(device_of(_values(node))):
         return None
     try:
-        return LoopOnDevice(f"{_word(name)}_loop{next(number)}", node, _alone(node, name), build)
+        return LoopOnDevice(f"{as_word(name)}_loop{next(number)}", node, _alone(node, name), build)
     except Unsupported:
         return None
 
@@ -253,10 +249,6 @@ def _alone(node: Node, name: str) -> Graph:
     made = _copy(node, values, {k: copied(g) for k, g in node.regions.items()})
     graph.nodes, graph.outputs = [made], list(made.outputs)
     return graph
-
-
-def _word(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
 
 
 def _copy(node: Node, values: dict[Value, Value], inner: dict[str, Graph]) -> Node:

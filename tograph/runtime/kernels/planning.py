@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -72,9 +73,7 @@ def plan(kernel: Kernel, target: Target) -> Plan:
 def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
     """The loop along which most accesses are contiguous; along the row where both are as good."""
     row = {d.name for d in kernel.row}
-    points = 1
-    for d in kernel.row:
-        points *= usual(d.size)
+    points = math.prod(usual(d.size) for d in kernel.row)
     accesses = [(e.address, kernel.in_row(e)) for e in kernel.body if e.op == "load" and e.address]
     accesses += [(s.address, bool(kernel.store_depends(s) & row)) for s in kernel.stores]
     candidates = []

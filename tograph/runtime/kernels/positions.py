@@ -13,8 +13,6 @@ from .gathers import located, row
 from .loop_ir import Open, Unsupported
 from .views import Index
 
-LAST = (1 << 63) - 1  # the end of a slice that has none
-
 
 def _known(*numbers: object) -> None:
     if not all(type(n) is int for n in numbers):

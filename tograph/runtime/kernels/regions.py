@@ -16,13 +16,15 @@ What a group needs to be worth a kernel is one function, ``pays``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..graph.ir import Graph, Node, Value, values_in
 from ..graph.ops import REGION_OPS
 from ..graph.ordering import node_effects
-from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type
+from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type, is_open
+from ..graph.uses import users
 from .beside import BESIDE, MOST, TENSORS
 from .build import Region, expressible
 from .creators import CREATORS
@@ -72,12 +74,7 @@ class Group:
 
 def numel(shape: Shape) -> int | None:
     """The number of elements, or None when a dim is known only at run time."""
-    out = 1
-    for n in shape:
-        if n is None:
-            return None
-        out *= n
-    return out
+    return None if None in shape else math.prod(shape)
 
 
 def plain_type(kind: Type) -> bool:
@@ -109,7 +106,7 @@ def fusible(node: Node) -> bool:
         return False
     values = (*node.inputs, *node.outputs)
     # A kernel is compiled for its sizes: one that sees another size at every call would be compiled at every call.
-    known = not any(isinstance(v.type, TensorType) and None in v.type.shape for v in values)
+    known = not any(is_open(v.type) for v in values)
     typed = known and all(plain_type(v.type) for v in values) and len(devices(values)) == 1
     return typed and node_effects(node).pure and not node.control_inputs
 
@@ -139,12 +136,7 @@ class _Walk:
         self.graph = graph
         self.group: dict[Node, Group] = {}
         self.through: dict[Node, frozenset[Group]] = {}
-        self.users: dict[Value, list[Node | None]] = {}
-        for node in graph.nodes:
-            for v in node.inputs:
-                self.users.setdefault(v, []).append(node)
-        for v in graph.outputs:
-            self.users.setdefault(v, []).append(None)
+        self.users = users(graph)
         self.readers: dict[Value, Group] = {}
         self.open: dict[Group, None] = {}
 
@@ -183,14 +175,14 @@ class _Walk:
         self.open[mine] = None
         for other in self._candidates(node):
             mine = self.group[node]
-            if other is not mine and self._joins(other, mine, node):
+            if other is not mine and self._joins(other, mine):
                 self._join(other, mine, node)
         for v in self.sources(node):
             self.readers[v] = self.group[node]
         while len(self.open) > OPEN_GROUPS:
             del self.open[next(iter(self.open))]
 
-    def _joins(self, other: Group, mine: Group, node: Node) -> bool:
+    def _joins(self, other: Group, mine: Group) -> bool:
         if len(other.nodes) + len(mine.nodes) > MAX_NODES or self._cyclic(other, mine):
             return False
         if devices(other.nodes[0].outputs) != devices(mine.nodes[0].outputs):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.families import ZEROS
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import ScalarType
 from .loop_formulas import dtype_of, size_of
@@ -25,7 +26,6 @@ _AND = ("aten.bitwise_and.Tensor", "aten.logical_and.default", "aten.mul.Tensor"
 _OR = ("aten.bitwise_or.Tensor", "aten.logical_or.default")
 _NOT = ("aten.logical_not.default", "aten.bitwise_not.default")
 _ONES = ("aten.ones_like.default", "aten.ones.default")
-_ZEROS = ("aten.zeros_like.default", "aten.zeros.default")
 
 
 def settled(loop: Node) -> bool:
@@ -105,7 +105,7 @@ def _filled(v: Value) -> Any:
         return None
     if node.op in _ONES:
         return True if dtype_of(v) == "bool" else 1
-    if node.op in _ZEROS:
+    if node.op in ZEROS:
         return False if dtype_of(v) == "bool" else 0
     filled = node.op in ("aten.full.default", "aten.full_like.default")
     if not filled or isinstance(node.args[1], Value) or str(node.args[1]) == "-0.0":

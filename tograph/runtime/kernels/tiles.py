@@ -15,6 +15,7 @@ first choice does not fit into the registers, and for tuning on a device.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from .loop_ir import COSTLY, ITEM_SIZES, Dim, Kernel
@@ -49,10 +50,7 @@ def power_of_two(n: int) -> int:
 
 
 def product(dims: tuple[Dim, ...]) -> int:
-    out = 1
-    for d in dims:
-        out *= number(d.size)
-    return out
+    return math.prod(number(d.size) for d in dims)
 
 
 def programs(kernel: Kernel, tile: Tile) -> int:

@@ -99,7 +99,7 @@ def words(draw: Draw, count: int, most: int, kind: str) -> int:
     return ((count - 1) // (threads(count, most) * per_step) + 1) * 4 if count else 0
 
 
-def run_of(draw: Draw, count: int, kind: str) -> int:
+def run_of(draw: Draw, count: int) -> int:
     """How many elements beside each other a thread of torch's kernel takes; 1 for those in turn."""
     if draw.kind == "chances":
         return 4
@@ -112,7 +112,7 @@ def run_of(draw: Draw, count: int, kind: str) -> int:
 def render(name: str, draw: Draw, count: int, most: int, kind: str, given: str = "", comment: str = "") -> Source:  # fmt: skip
     """The kernel for ``count`` elements of type ``kind``, such as "fp32". Parameters: the draw's, seed, offset, and for chances, that may be
     none, an error cell. ``given``: the type of what it reads, if that is another one."""
-    total, run = threads(count, most), run_of(draw, count, kind)
+    total, run = threads(count, most), run_of(draw, count)
     if draw.kind == "chances":
         total = max(-(-count // run), 1)
     each = min(run, 4) if run > 1 else turns(draw, kind)  # elements of a step

@@ -61,7 +61,7 @@ def _safe_divisor(e: Emitter, dtype: str, b: str) -> tuple[str, str]:
     return e.select(unsafe, dtype, e.const(1, dtype), b), minus
 
 
-def _constant_divisor(b: str, e: Emitter) -> bool:
+def _constant_divisor(b: str) -> bool:
     """Whether a divisor is a literal other than 0 and -1, which needs no check."""
     literal = b.removeprefix("splat (").removesuffix(")").split()[-1]
     return literal.lstrip("-").isdigit() and int(literal) not in (0, -1)
@@ -70,7 +70,7 @@ def _constant_divisor(b: str, e: Emitter) -> bool:
 def _division(what: str) -> Callable[..., str]:
     def emit(e: Emitter, dtype: str, a: str, b: str) -> str:
         divide, remain = ("udiv", "urem") if dtype in UNSIGNED else ("sdiv", "srem")
-        if _constant_divisor(b, e):
+        if _constant_divisor(b):
             return _quotient(e, dtype, a, b, what, divide, remain)
         safe, minus = _safe_divisor(e, dtype, b)
         plain = _quotient(e, dtype, a, safe, what, divide, remain)

@@ -25,13 +25,6 @@ class Split(Exception):
         self.name, self.inner = name, inner
 
 
-def numel(size: Sequence[int]) -> int:
-    out = 1
-    for n in size:
-        out *= n
-    return out
-
-
 def regroup(
     source: Sequence[int], out: Sequence[int], index: Index, sizes: dict[str, int]
 ) -> Index:

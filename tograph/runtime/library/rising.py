@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import GradientError
-from ..graph.rewrite import ALTERNATIVES
+from ..graph.families import ALTERNATIVES
 from ..symbols.funcgraph import FuncGraph, user_location
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import copied
+from ..graph.uses import use_counts
 from . import joined
 from .groups import POINTWISE
 
@@ -38,7 +39,7 @@ def _rewrite(graph: Graph) -> None:
     for node in graph.nodes:
         for region in node.regions.values():
             _rewrite(region)
-    uses = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs)
+    uses = use_counts(graph)
     nested = {v for n in graph.nodes if n.op in POINTWISE for v in n.inputs}
     needs: dict[Value, int] = {}  # a bit for each product that a value is computed from
     gone: set[Node] = set()

@@ -125,7 +125,7 @@ done:
 
 def available() -> bool:
     """Whether there are the functions of C that buffers need."""
-    return all(jit.symbol(name) is not None for name in ("malloc", "realloc", "free"))
+    return jit.symbols("malloc", "realloc", "free") is not None
 
 
 class Plan:

@@ -251,6 +251,12 @@ def ask(low: Lowering, call: Call, block: str) -> None:
     place = code.do(f"getelementptr ptr, ptr {table}, i64 {len(low.asked) - 1}")
     callee = code.do(f"load ptr, ptr {place}")
     got = code.do(f"call i32 @ask(ptr {callee}, ptr {block})")
+    heed(low, got)
+
+
+def heed(low: Lowering, got: str) -> None:
+    """Go on where a callee says that it did: leave with it where it left (2), else fail with it."""
+    code = low.code
     stop, on = code.fresh("stop"), code.fresh("on")
     code.branch(code.do(f"icmp eq i32 {got}, 2"), stop, on)
     code.label(stop)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..graph.families import FORMATS
 from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.rewrite import copied, lead
 from ..graph.types import ListType, OptionalType, TensorType
@@ -18,7 +19,7 @@ from .complex_ops import FORMS, REALS, fills
 from .values import Decline
 from .views import VIEWS
 
-_SAID = frozenset(["tg.print", "py.format", "py.percent", "py.str_format", "tg.raise"])
+_SAID = frozenset(["tg.print", *FORMATS, "tg.raise"])
 _SAME = frozenset(["tg.identity", "tg.choose"])
 _CONJUGATES = frozenset(
     ["aten._conj.default", "aten._neg_view.default", "aten.view_as_complex.default"]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Graph, Node, Value
+from ..graph.types import is_open
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
 from . import ahead, extents, list_items, list_memory, versions, walks
@@ -124,7 +125,7 @@ def _settled(low: Lowering, v: Value, x: Operand, dest: Mem | None) -> Operand:
         made = replace(made, dense=x.settled, alias=x.alias if made is x else "false", owners=dest.owners)  # fmt: skip
     elif extents.several(v.type):
         made = replace(low.row_by_row(x), dense=x.settled)
-    elif extents.opened(v):
+    elif is_open(v.type):
         made = extents.where_it_is(low, extents.unknown(v.type), x)
     elif isinstance(x, Mem) and x.contiguous:
         return x
@@ -166,7 +167,7 @@ def _merge(low: Lowering, v: Value, found: list[tuple[Operand, str]]) -> Operand
 
 def _merged_size(low: Lowering, v: Value, found: list[tuple[Mem, str]]) -> tuple:
     """The size of a tensor that branches give in different sizes."""
-    if not extents.opened(v):
+    if not is_open(v.type):
         raise Decline("a tensor whose size depends on the branch")
     size: list[Any] = list(found[0][0].size)
     for d in (d for d, n in enumerate(v.type.shape) if n is None):
@@ -357,7 +358,7 @@ def _mode(body: Graph, i: int) -> str:
         return "register"
     if list_items.listed(value.type):
         return "in place"
-    if extents.opened(value):
+    if is_open(value.type):
         if extents.several(value.type):
             return "remade"
         return "grown" if updated(body, i) else "shrunk" if is_part(value, result) else "swapped"

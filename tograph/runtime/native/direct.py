@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..graph.ir import Node, Value
 from ..kernels.build import Region
 from ..kernels.loop_ir import Kernel
-from .groups import Group, numel, overwrites
+from .groups import Group, known_numel, overwrites
 from .values import NO_OWNERS, Mem, Operand
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Writes:
         if (
             not isinstance(held, Mem)
             or (held.dtype, held.size) != (dtype, size)
-            or numel(size) == 1
+            or known_numel(size) == 1
         ):
             return None
         if kernel.row or kernel.may_fail or not self._last(resource) or not self._same_place(v, held, kernel, region):  # fmt: skip

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import forward_ad
 
-from ..graph.types import ListType, ScalarType, TensorType, Type
+from ..graph.types import ListType, ScalarType, TensorType, Type, is_static
 from ..kernels import jit
 from ..recording.variables import Variable
 from . import entry_text, pool, recycling, rows
@@ -128,7 +128,7 @@ def make_entry(
     captured: Sequence[torch.Tensor],
     owner: Any,
     repeats: bool,
-    numbers: Collection[int] = (),
+    numbers: Collection[int],
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
@@ -200,10 +200,9 @@ def make_host_entry(
 
 def _checkable(inputs: Sequence[Any]) -> bool:
     """Whether an entry can tell if arguments fit."""
-    return all(
-        isinstance(t, ScalarType) or (isinstance(t, TensorType) and None not in t.shape)
-        for t in inputs
-    ) and all(map(_plain, inputs))
+    return all(isinstance(t, ScalarType) or is_static(t) for t in inputs) and all(
+        map(_plain, inputs)
+    )
 
 
 def opened(kind: Type) -> bool:

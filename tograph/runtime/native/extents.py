@@ -6,18 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..graph.ir import Value
 from ..graph.types import TensorType, Type
 from ..kernels.loop_ir import LONGEST, Open
 from .values import Decline, Mem, Operand, Room, endless, laid_out
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-
-def opened(v: Value) -> bool:
-    """Whether a value is a tensor with a size that only the run knows."""
-    return isinstance(v.type, TensorType) and None in v.type.shape
 
 
 def several(kind: Type) -> bool:

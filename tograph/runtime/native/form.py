@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..graph.ir import Graph, Value
-from ..graph.types import TensorType, Type
+from ..graph.types import Type, is_static
 from . import results
 from .results import Steps, View
 from .values import strides
@@ -65,5 +65,5 @@ def form_of(
 
 
 def _dense(kind: Type) -> tuple[int, ...]:
-    known = isinstance(kind, TensorType) and None not in kind.shape
+    known = is_static(kind)
     return strides(kind.shape) if known else ()

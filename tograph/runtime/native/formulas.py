@@ -9,7 +9,7 @@ from typing import Any
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import prune
 from ..graph.rewrite import copied, replaced
-from ..graph.types import TensorType
+from ..graph.types import TensorType, is_static
 
 
 class Formula:
@@ -67,7 +67,7 @@ def written(graph: Graph, formulas: Mapping[str, Write], fits: Callable[[Node], 
 def of_one_type(node: Node) -> bool:
     """Whether all operands are tensors of one type, of 32 or 64 bits, with sizes that are known and elements."""
     kinds = [v.type for v in node.inputs]
-    if not all(isinstance(k, TensorType) and None not in k.shape for k in kinds):
+    if not all(is_static(k) for k in kinds):
         return False
     dtypes = {k.dtype for k in kinds}
     return len(dtypes) == 1 and kinds[0].dtype.is_floating_point and kinds[0].dtype.itemsize >= 4 and 0 not in kinds[0].shape  # fmt: skip

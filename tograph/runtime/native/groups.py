@@ -13,15 +13,18 @@ no effects before its end.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..graph import uses
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
-from ..graph.types import ListType, OptionalType, ScalarType, TensorType
+from ..graph.types import ListType, OptionalType, ScalarType, TensorType, is_open
 from ..inference.memory_formats import RANKS
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, sources
@@ -69,7 +72,7 @@ class Group:
             return False
         if other.dims is None or self.dims is None:
             dims = self.dims if other.dims is None else other.dims
-            return dims is None or numel(self.shape) < LARGE or short_rows(self.shape, dims)
+            return dims is None or known_numel(self.shape) < LARGE or short_rows(self.shape, dims)
         return self.dims == other.dims
 
 
@@ -78,17 +81,12 @@ def short_rows(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     kept = len(shape) - len(dims)
     if sorted(dims) != list(range(kept, len(shape))):
         return False
-    return numel(shape[:kept]) >= ROWS and numel(shape[kept:]) <= ROW
+    return known_numel(shape[:kept]) >= ROWS and known_numel(shape[kept:]) <= ROW
 
 
-def numel(shape: tuple) -> int:
+def known_numel(shape: tuple) -> int:
     """The number of elements; 0 where only a run knows it."""
-    if None in shape:
-        return 0
-    out = 1
-    for n in shape:
-        out *= n
-    return out
+    return 0 if None in shape else math.prod(shape)
 
 
 def one_element(value: Value) -> bool:
@@ -99,7 +97,7 @@ def one_element(value: Value) -> bool:
         isinstance(value.type, TensorType)
         and not value.type.dtype.is_complex
         and None not in value.type.shape
-        and numel(value.type.shape) == 1
+        and known_numel(value.type.shape) == 1
     )
 
 
@@ -248,7 +246,7 @@ def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
         yield node.outputs[0], node.args[0][0]
     if node.op == "While":
         yield from _looped(node)
-    if node.op not in ("If", "Case"):
+    if node.op not in ALTERNATIVES:
         return
     regions = list(node.regions.values())
     within = [overwrites(r) for r in regions]
@@ -265,7 +263,7 @@ def _looped(node: Node) -> Iterable[tuple[Value, Value]]:
     """The lists and growing tensors of a loop that each iteration changes, with those that it begins with."""
     body = node.regions["body"]
     for k, result in enumerate(node.outputs):
-        grows = isinstance(result.type, TensorType) and None in result.type.shape
+        grows = is_open(result.type)
         if (grows or isinstance(result.type, ListType)) and updated(body, k):
             yield result, node.args[k]
 
@@ -336,14 +334,7 @@ def group_numbers(graph: Graph) -> dict[Node, int]:
     return {n: i for i, group in enumerate(schedule(graph)) for n in group.nodes}
 
 
-@_once
-def readers(graph: Graph) -> dict[Value, list[Node]]:
-    """The nodes that read each value, in their order."""
-    found: dict[Value, list[Node]] = {}
-    for node in graph.nodes:
-        for v in dict.fromkeys(node.inputs):
-            found.setdefault(v, []).append(node)
-    return found
+readers = _once(uses.readers)
 
 
 class _Schedule:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..graph.families import MATRIX_PRODUCTS
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
 from . import ahead, blas, followed, looks, threading
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 LEAST = 1 << 17  # multiply-adds of a product that is worth a share of its own
 MOST, FAR = 8, 64  # products of a group, and nodes that wait for them
 FEW = 64  # rows of a matrix whose sum is such a product
-OPS, SUM = ("aten.mm.default", "aten.addmm.default"), "aten.sum.dim_IntList"
+SUM = "aten.sum.dim_IntList"
 
 
 def work(node: Node) -> int:
     """The multiply-adds of a matrix product; 0 where only a run knows the sizes, and for other nodes."""
-    if node.op not in OPS or node.kwargs:
+    if node.op not in MATRIX_PRODUCTS or node.kwargs:
         return 0
     left, right = (a.type for a in node.args[-2:])
     if not isinstance(left, TensorType) or not isinstance(right, TensorType):

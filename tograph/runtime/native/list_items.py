@@ -6,7 +6,7 @@ its parts along that dimension. Anything else declines.
 
 from __future__ import annotations
 
-from ..graph.types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
+from ..graph.types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type, is_open
 from .code import SIZE
 from .extents import unknown
 from .values import Decline, numel
@@ -21,7 +21,7 @@ def listed(kind: Type) -> bool:
 
 def paired(kind: Type) -> bool:
     """Whether items of a type have what is in them in the buffers behind the first one."""
-    return listed(kind) or (isinstance(kind, TensorType) and None in kind.shape)
+    return listed(kind) or is_open(kind)
 
 
 def inside(kind: Type) -> Type:

@@ -21,7 +21,7 @@ from ..graph.ir import Node, Value
 from ..graph.types import TensorType
 from ..kernels.loop_ir import Open
 from . import joined, looks
-from .groups import CAT, numel
+from .groups import CAT, known_numel
 from .lanes import accumulate, loop, only, opaque
 from .looks import FEWEST, Kept
 from .micro_kernels import Matrix, Step, Writer
@@ -82,7 +82,9 @@ def _over_rows(mask: object) -> bool:
 
 def _number(x: object) -> bool:
     kind = x.type if isinstance(x, Value) else None
-    return not isinstance(kind, TensorType) or (None not in kind.shape and numel(kind.shape) == 1)
+    return not isinstance(kind, TensorType) or (
+        None not in kind.shape and known_numel(kind.shape) == 1
+    )
 
 
 def look(low: Lowering, node: Node, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> Kept | None:  # fmt: skip

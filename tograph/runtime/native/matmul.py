@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..graph.families import MATRIX_PRODUCTS
 from ..graph.ir import Node
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open, bound
@@ -145,7 +146,7 @@ def folds(node: Node) -> bool:
 
 def deep(low: Lowering, node: Node) -> bool:
     """Whether a product's shared dimension, and nothing else, has a length that only the run knows."""
-    if node.op not in ("aten.mm.default", "aten.addmm.default") or node.kwargs:
+    if node.op not in MATRIX_PRODUCTS or node.kwargs:
         return False
     a, b = (low.operand(x) for x in node.args[-2:])
     if not isinstance(a, Mem) or not isinstance(b, Mem) or a.dtype not in ("f32", "f64"):

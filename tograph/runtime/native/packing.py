@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import torch
 
+from ..graph.families import MATRIX_PRODUCTS
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import carried, copied, lead, passed
 from ..graph.types import TensorType
 
 ROWS = 4  # of the matrix on the left, below which a copy does not pay
 _TURNED = frozenset(["aten.t.default", "aten.transpose.int", "aten.permute.default"])
-_PRODUCTS = {"aten.mm.default": 0, "aten.addmm.default": 1}  # where the left matrix is
 _DTYPES = (torch.float32, torch.float64)
 
 
@@ -79,8 +79,8 @@ def _use(region: Graph, x: Value) -> bool | None:
 
 
 def _on_the_right(node: Node, x: Value) -> bool:
-    if node.op not in _PRODUCTS or node.kwargs or node.inputs.count(x) != 1:
+    if node.op not in MATRIX_PRODUCTS or node.kwargs or node.inputs.count(x) != 1:
         return False
-    at = _PRODUCTS[node.op]
+    at = MATRIX_PRODUCTS[node.op]
     rows = node.args[at].type.shape[0]
     return node.args[at + 1] is x and (rows is None or rows >= ROWS)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
 from ..kernels.pointwise import ROWS as POINTWISE
-from .groups import CAT, CLONE, Group, numel
+from .groups import CAT, CLONE, Group, known_numel
 from .values import Mem
 
 if TYPE_CHECKING:
@@ -119,4 +119,6 @@ def _suits(node: Node) -> bool:
 def _long(node: Node, v: Value) -> bool:
     """Whether the rows of a part are long enough to be written one by one."""
     d, shape = _dim(node), v.type.shape
-    return numel(shape) > 1 and (numel(shape[:d]) == 1 or numel(shape[d:]) >= SHORTEST)
+    return known_numel(shape) > 1 and (
+        known_numel(shape[:d]) == 1 or known_numel(shape[d:]) >= SHORTEST
+    )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 POLL_NANOSECONDS = 5e6  # about how long a loop runs before it looks for signals
 
 
-def poll(low: Lowering, counter: str, start: int, cost: float, sizes: Sequence[str] = ()) -> None:
+def poll(low: Lowering, counter: str, start: int, cost: float, sizes: Sequence[str]) -> None:
     """Every few milliseconds: let other threads run, and Python handle its signals.
 
     ``sizes``: those of the tensors that change their size in the loop; ``cost`` takes them as ``nests.USUAL``.

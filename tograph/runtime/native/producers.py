@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
 from ..graph.types import TensorType
+from ..graph.uses import users
 from ..kernels.gathers import sources
 from ..kernels.reductions import REDUCERS
 from ..kernels.regions import COSTLY_OPS
@@ -37,9 +38,9 @@ def moved(graph: Graph, groups: list[Group], pinned: Collection[Node], most: int
     if not targets:
         return groups
     home = {node: group for group in groups for node in group.nodes}
-    users = _users(graph)
+    used_by = users(graph)
     for target in targets:
-        for node in _producers(target, home, users):
+        for node in _producers(target, home, used_by):
             if len(target.nodes) < most and node not in pinned:
                 home[node].nodes.remove(node)
                 target.nodes.insert(0, node)
@@ -47,16 +48,7 @@ def moved(graph: Graph, groups: list[Group], pinned: Collection[Node], most: int
     return [g for g in groups if g.nodes]
 
 
-def _users(graph: Graph) -> dict[Value, list[Node | None]]:
-    """Who uses each value of a graph; None stands for the graph's results and for what regions capture."""
-    users: dict[Value, list[Node | None]] = {v: [None] for v in graph.outputs}
-    for node in graph.nodes:
-        for v in node.inputs:
-            users.setdefault(v, []).append(node)
-    return users
-
-
-def _producers(target: Group, home: dict[Node, Group], users: dict[Value, list[Node | None]]) -> Iterator[Node]:  # fmt: skip
+def _producers(target: Group, home: dict[Node, Group], used_by: dict[Value, list[Node | None]]) -> Iterator[Node]:  # fmt: skip
     """The nodes that may be moved, each behind those of the nest that use it: it is asked for before the next is looked for."""
     twice = any(n.op in _TWICE for n in target.nodes)
     stack = list(reversed(target.nodes))
@@ -68,7 +60,7 @@ def _producers(target: Group, home: dict[Node, Group], users: dict[Value, list[N
             node = v.node
             if node is None or node not in home or not _pointwise(node, home[node], target):
                 continue
-            inside = all(u is not None and home.get(u) is target and v not in sources(u) for u in users[v])  # fmt: skip
+            inside = all(u is not None and home.get(u) is target and v not in sources(u) for u in used_by[v])  # fmt: skip
             if inside and not (twice and node.op in COSTLY_OPS):
                 yield node
                 stack.append(node)

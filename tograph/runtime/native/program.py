@@ -22,7 +22,7 @@ from ..gradients.transforms import is_wrapped
 from ..graph import outside, prints
 from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
-from ..recording.variables import Variable
+from ..recording.variables import PLAIN
 from . import pool, results, rows
 from .buffers import Buffers
 from .callees import Call
@@ -37,7 +37,6 @@ from .text_pool import Pool
 from .values import Decline, alike, extent
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 SETTLED = 3  # the run at which a program gets an entry of its own
@@ -147,7 +146,7 @@ class Native:
 
     def layout(self, inputs: Sequence[Any]) -> Layout:
         """The strides of the inputs that are not contiguous; empty where other code would be of no use."""
-        if any(type(x) not in _PLAIN for x in inputs):
+        if any(type(x) not in PLAIN for x in inputs):
             return ()
         found = {i: x.stride() for i, x in enumerate(inputs) if not x.is_contiguous()}
         if not found.keys().isdisjoint(self._assigned):
@@ -324,7 +323,7 @@ _WORD = 1 << 63
 
 def _fits(x: Any, kind: Any, grad: bool) -> bool:
     return (
-        type(x) in _PLAIN
+        type(x) in PLAIN
         and x.dtype is kind.dtype
         and x.shape == kind.shape
         and x.device.type == "cpu"

@@ -16,7 +16,7 @@ from ..graph.ordering import set_control_inputs
 from ..graph.rewrite import copied
 from ..graph.types import DTYPE_NAMES, ScalarType
 from ..passes import optimize
-from . import boundary, stack
+from . import boundary, calls, stack
 from .groups import one_element
 from .polling import look
 from .values import NO_OWNERS, Decline, Mem, Noncontiguous, Operand, Reg, strides, with_alias
@@ -122,12 +122,7 @@ class _Frame:
         code.line(f"store i64 {low.depth}, ptr {self.slot(self.count)}")
         code.line(f"store i64 {lowest}, ptr {self.slot(2 * self.count + 1)}")
         got = code.do(f"call i32 @{name}(ptr {self.slots})")
-        stop, on = code.fresh("stop"), code.fresh("on")
-        code.branch(code.do(f"icmp eq i32 {got}, 2"), stop, on)
-        code.label(stop)
-        code.line("ret i32 2")
-        code.label(on)
-        low.fail(code.do(f"icmp ne i32 {got}, 0"))
+        calls.heed(low, got)
 
     def taken(self, i: int, v: Value, made: Any) -> Operand:
         """A result."""

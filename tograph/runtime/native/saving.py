@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import copied
-from ..graph.types import TensorType
+from ..graph.types import is_static
 from ..kernels.pointwise import ROWS as POINTWISE
-from .groups import CLONE, numel
+from .groups import CLONE, known_numel
 
 _PUSH = "tg.list_push"
 LEAST = 1 << 10  # elements of a state that is worth it
@@ -55,7 +55,7 @@ def _reader(body: Graph, push: Node) -> Node | None:
 
 def _large(v: Value) -> bool:
     kind = v.type
-    return isinstance(kind, TensorType) and None not in kind.shape and numel(kind.shape) >= LEAST
+    return is_static(kind) and known_numel(kind.shape) >= LEAST
 
 
 def _clone(push: Node, reader: Node) -> Node:

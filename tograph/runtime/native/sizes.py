@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph.ir import Node, Value
-from ..graph.types import TensorType
+from ..graph.types import TensorType, is_static
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS
 from ..kernels.loop_ir import LONGEST, Open, bound
@@ -178,9 +178,7 @@ class Sizes:
         try:
             self.infer(node)
         except Decline:
-            if all(
-                isinstance(v.type, TensorType) and None not in v.type.shape for v in node.outputs
-            ):
+            if all(is_static(v.type) for v in node.outputs):
                 raise
             return False
         return True

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.ir import Node, Value
-from ..graph.types import DTYPE_NAMES, TensorType
+from ..graph.types import DTYPE_NAMES, TensorType, is_open
 from ..kernels.creators import CREATORS, creator_value
 from ..kernels.loop_ir import Unsupported
 from . import (
     boundary,
     calls,
     complex_parts,
-    extents,
     groups,
     list_memory,
     loop_nodes,
@@ -172,7 +171,7 @@ def _read(low: Lowering, node: Node) -> Operand:
 
 def _assign(low: Lowering, node: Node) -> None:
     resource, value = node.args
-    if resource not in low.graph.inputs or extents.opened(resource):
+    if resource not in low.graph.inputs or is_open(resource.type):
         raise Decline("a variable that is written inside of a branch or loop")
     x = low.operand(value)
     dtype, size = low.tensor(resource)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..graph.families import MATRIX_PRODUCTS
 from ..graph.ir import Node
 from ..kernels.loop_ir import Open
 from . import matmul, threading, walks
@@ -22,7 +23,7 @@ MANY = 64  # rows that are reckoned with
 
 def fits(low: Lowering, node: Node) -> bool:
     """Whether a product's rows, and nothing else, have a length that only the run knows."""
-    if node.op not in ("aten.mm.default", "aten.addmm.default") or node.kwargs:
+    if node.op not in MATRIX_PRODUCTS or node.kwargs:
         return False
     *bias, a, b = map(low.operand, node.args)
     if not all(isinstance(x, Mem) and x.dtype in ("f32", "f64") for x in (a, b)) or any(getattr(x, "open", False) for x in (b, *bias)):  # fmt: skip

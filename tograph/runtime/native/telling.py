@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..graph import ops
+from ..graph.families import FORMATS
 from ..graph.ir import Node, Value, map_values
 from ..graph.ordering import node_effects
 from ..graph.types import ObjectType
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FAILED = object()
-TEXTS = frozenset(["py.format", "py.percent", "py.str_format"])
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _leaves(held: dict[Value, Any]) -> Iterator[Any]:
 
 def is_text(node: Node) -> bool:
     """Whether a node makes a text that native code can keep until it is printed."""
-    return node.op in TEXTS and isinstance(node.outputs[0].type, ObjectType)
+    return node.op in FORMATS and isinstance(node.outputs[0].type, ObjectType)
 
 
 def text(low: Lowering, node: Node) -> None:

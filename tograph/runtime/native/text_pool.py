@@ -169,4 +169,4 @@ def _function(name: str, result: type | None, *kinds: type) -> Callable[..., int
 
 def available() -> bool:
     """Whether there are the functions of C that a pool needs."""
-    return all(jit.symbol(name) is not None for name in ("malloc", "realloc", "free"))
+    return jit.symbols("malloc", "realloc", "free") is not None

@@ -56,13 +56,13 @@ class Sweep:
         now, on, before = code.fresh("sweep"), code.fresh("on"), code.block
         code.branch(heavy, now, on)
         code.label(now)
-        numbers = self._swept([c.result.text for c in roots], weight)
+        numbers = self._swept([c.result.text for c in roots])
         end = code.block
         code.jump(on)
         for c, number in zip(roots, numbers):
             c.result = replace(c.result, text=code.phi("i64", (c.result.text, before), (number, end)))  # fmt: skip
 
-    def _swept(self, roots: list[str], weight: str) -> list[str]:
+    def _swept(self, roots: list[str]) -> list[str]:
         code, kind = self.low.code, f"[{max(len(roots), 1)} x i64]"
         texts, strings = code.cell(kind), code.cell(kind)
         places = [code.do(f"getelementptr i64, ptr {texts}, i64 {i}") for i in range(len(roots))]

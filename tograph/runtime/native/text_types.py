@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.families import FORMATS
+from ..graph.ir import Graph, Node, Value, all_nodes, all_values
 from ..graph.rewrite import copied
 from ..graph.types import OBJECT, STR, ListType, OptionalType, Type
 
-MADE = frozenset(["py.format", "py.percent", "py.str_format", "py.text"])
+MADE = frozenset([*FORMATS, "py.text"])
 _SAID = frozenset(["tg.print", "tg.raise"])
-_MOVED = frozenset(["tg.identity", "tg.choose"])
 
 
 def texts_typed(graph: Graph) -> Graph:
@@ -26,7 +26,7 @@ def texts_typed(graph: Graph) -> Graph:
         return graph
     made = copied(graph)
     said = set(_only_said(made))
-    for v in _values(made):
+    for v in all_values(made):
         if v not in said:
             v.type = _text(v.type)
     return made
@@ -42,14 +42,6 @@ def _text(kind: Type) -> Any:
     if isinstance(kind, (ListType, OptionalType)) and kind.element == OBJECT:
         return type(kind)(STR)
     return STR if kind == OBJECT else kind
-
-
-def _values(graph: Graph) -> Iterator[Value]:
-    yield from graph.inputs
-    for node in graph.nodes:
-        yield from node.outputs
-        for region in node.regions.values():
-            yield from _values(region)
 
 
 def _only_said(graph: Graph) -> Iterator[Value]:

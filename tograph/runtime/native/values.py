@@ -6,6 +6,7 @@ return that very tensor or a view of it, so a program whose output has it true d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -294,10 +295,7 @@ def alike(size: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
 
 def numel(size: tuple[int, ...]) -> int:
     """The number of elements, or the most that there can be."""
-    out = 1
-    for n in size:
-        out *= bound(n)
-    return out
+    return math.prod(map(bound, size))
 
 
 def extent(size: Sequence[int], steps: Sequence[int]) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..graph.families import SUMS
 from ..graph.ir import Graph, Value, all_nodes
 from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
 from .code import RARE, SIZE, UNROLL
@@ -35,7 +36,6 @@ EARLY, LATER = (
 _BELOW = {"aten.lt.Tensor": (0, 1), "aten.lt.Scalar": (0, 1), "py.lt": (0, 1),
           "aten.gt.Tensor": (1, 0), "aten.gt.Scalar": (1, 0), "py.gt": (1, 0)}  # fmt: skip
 _OTHERS = ("If", "tg.identity", "tg.choose")
-_ADD = ("aten.add.Tensor", "aten.add.Scalar", "py.add")
 
 # The state of a loop: calls so far, then the shortest time of 256 iterations in each version, slowly forgotten.
 TEXT = f"""define internal i1 @pick(ptr %state) {RARE} {{
@@ -168,7 +168,7 @@ def _step(body: Graph, place: int) -> int | None:
     """By how much the body raises a carried integer: a positive constant."""
     value, result = body.inputs[place], body.outputs[place]
     node = result.node
-    if node is None or node.op not in _ADD or node.kwargs or _dtype(value) is None:
+    if node is None or node.op not in SUMS or node.kwargs or _dtype(value) is None:
         return None
     if node.args[0] is not value or type(node.args[1]) is not int or not 0 < node.args[1] < 1 << 16:
         return None

@@ -17,9 +17,11 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
-from ..graph.rewrite import ALTERNATIVES, add_input, passed
+from ..graph.rewrite import add_input, passed
 from ..graph.types import TensorType
+from ..graph.uses import use_counts
 
 ADD = "aten.add.Tensor"
 ZEROS = ("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
@@ -34,10 +36,10 @@ def accumulate(graph: Graph) -> Graph:
         for region in node.regions.values():
             accumulate(region)
         if node.op == "While":
-            uses, tested = _uses(node.regions["body"]), _uses(node.regions["cond"])
+            uses, tested = use_counts(node.regions["body"]), use_counts(node.regions["cond"])
             for i in range(node.kwargs["carried"]):
                 if _accumulate(node, i, uses, tested):
-                    uses = _uses(node.regions["body"])
+                    uses = use_counts(node.regions["body"])
     return graph
 
 
@@ -64,11 +66,6 @@ def _no_sign(start: Any, state: Value) -> bool:
     """Whether adding zeros changes nothing in a sum that begins with ``start``."""
     kind = state.type
     return _zeros(start) or not (isinstance(kind, TensorType) and (kind.dtype.is_floating_point or kind.dtype.is_complex))  # fmt: skip
-
-
-def _uses(graph: Graph) -> Uses:
-    """How often a graph uses each value."""
-    return Counter([*graph.outputs, *(v for n in graph.nodes for v in n.inputs)])
 
 
 def _terms(v: Value, uses: Uses) -> list[Value]:
@@ -104,7 +101,7 @@ def _taken(v: Value, uses: Uses) -> bool:
 
 
 def _taken_in(region: Graph, v: Value) -> bool:
-    uses = _uses(region)
+    uses = use_counts(region)
     return any(_taken(term, uses) for term in _terms(v, uses))
 
 
@@ -114,8 +111,8 @@ def _begins_with_zeros(loop: Node, v: Value) -> bool:
     if not isinstance(start, Value) or start.node is None or start.node.op not in ZEROS or start.type != v.type:  # fmt: skip
         return False
     body, cond = loop.regions["body"], loop.regions["cond"]
-    uses, state = _uses(body), body.inputs[v.index]
-    once = uses[state] == 1 and cond.inputs[v.index] not in _uses(cond)
+    uses, state = use_counts(body), body.inputs[v.index]
+    once = uses[state] == 1 and cond.inputs[v.index] not in use_counts(cond)
     return once and state in _terms(body.outputs[v.index], uses)
 
 
@@ -175,7 +172,7 @@ class _Writer:
 
 def _add_inside(region: Graph, i: int, start: Value) -> None:
     """Let a branch give the sum of ``start`` and what it gave."""
-    uses, old = _uses(region), region.outputs[i]
+    uses, old = use_counts(region), region.outputs[i]
     region.outputs[i] = _Writer(region, uses).sum(start, _terms(old, uses), old)
 
 

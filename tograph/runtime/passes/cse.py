@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
-from ..graph.rewrite import ALTERNATIVES, Renaming, add_input
+from ..graph.rewrite import Renaming, add_input
 from .aliasing import Storages
 from .numbering import Memo, Numbering, effects_of
 

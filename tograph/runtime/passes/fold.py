@@ -17,6 +17,7 @@ import torch
 from ...errors import TographError
 from ..graph import ops
 from ..graph.constants import constant_of
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ordering import node_effects
 from ..graph.rewrite import Renaming, carried, is_torch_op, keep_inputs, lead, splice
@@ -204,7 +205,7 @@ def _decide(node: Node, names: Renaming, nodes: list[Node], known: Known) -> boo
             return False
         names.update(zip(node.outputs, node.args))
         return True
-    if node.op not in ("If", "Case"):
+    if node.op not in ALTERNATIVES:
         return False
     head = node.args[0]
     head = known.get(head) if isinstance(head, Value) else head

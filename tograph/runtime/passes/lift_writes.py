@@ -7,13 +7,12 @@ another type than its own, and what regions other than those of If, Case, While 
 
 from __future__ import annotations
 
+from ..graph.families import CONSTRUCTS
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import Known, graph_effects
 from ..graph.rewrite import carried, copied, lead, passed
-from ..graph.types import TensorType
+from ..graph.types import is_static
 from .forward import forward_reads
-
-_LIFTED = ("If", "Case", "While", "Call")
 
 
 def lifted(graph: Graph) -> Graph:
@@ -53,7 +52,7 @@ def _lift(graph: Graph, known: Known) -> None:
 
 def _written(node: Node, known: Known) -> dict[Value, bool]:
     """The variables that the regions of a node write and that it can carry, and whether one of them does so while gradients are on."""
-    if node.op not in _LIFTED or "gradient" in node.regions:
+    if node.op not in CONSTRUCTS or "gradient" in node.regions:
         return {}
     args = passed(node)
     found: dict[Value, bool] = {}
@@ -64,7 +63,7 @@ def _written(node: Node, known: Known) -> dict[Value, bool]:
         found.update((args[i], False) for i in writes)
     if not found:
         return {}
-    kept = {v: False for v in found if isinstance(v.type, TensorType) and None not in v.type.shape}
+    kept = {v: False for v in found if is_static(v.type)}
     for region in node.regions.values():
         names = {r: a for r, a in zip(region.inputs, args) if a in kept}
         for inner in region.nodes:

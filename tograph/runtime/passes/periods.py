@@ -45,7 +45,7 @@ def number_of(node: Node) -> int | float | None:
     return found if type(found) in kinds else None
 
 
-def stretches(nodes: Sequence[Node], least: int, watched: bool = False) -> list[Stretch]:
+def stretches(nodes: Sequence[Node], least: int, watched: bool) -> list[Stretch]:
     """Where nodes repeat ``least`` times or more: the longest stretch, then the longest ones before and behind it, and so on.
 
     ``watched``: what nodes write over is compared too.

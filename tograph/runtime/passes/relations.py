@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import always_fails
-from ..graph.rewrite import ALTERNATIVES, add_input, carried, lead
+from ..graph.rewrite import add_input, carried, lead
 from .slices import led_to
 
 Base = tuple[Value, list[Value]]

@@ -17,7 +17,8 @@ import torch
 
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.rewrite import Renaming, copied
-from ..graph.types import ListType, ScalarType, TensorType, Type
+from ..graph.types import ListType, ScalarType, TensorType, Type, is_static
+from ..graph.uses import users
 from .periods import VARYING, Stretch, stretches, written_over
 from .select_late import SELECT, select_late
 from .wiring import Back, Copies, Outside, Own, wired
@@ -114,18 +115,18 @@ class _Loop:
     def _outlets(self) -> bool:
         """Whether all that is used behind the copies is state, or goes to one stack."""
         copies = self.copies
-        users = _users(self.graph)
+        found = users(self.graph)
         self.last, self.lists, self.saved = {}, {}, {}
         for q in range(copies.period):
             for o in range(len(copies.node(0, q).outputs)):
                 takers = [
-                    self._takers(copies.node(k, q).outputs[o], users) for k in range(copies.count)
+                    self._takers(copies.node(k, q).outputs[o], found) for k in range(copies.count)
                 ]
                 stacks = {n for taken in takers for n in taken if n is not None and n.op in STACKS}
                 if len(stacks) == 1 and self._from_list(q, o, stack := stacks.pop()):
                     takers = [[n for n in taken if n is not stack] for taken in takers]
                 if not self._from_state(q, o, [k for k, taken in enumerate(takers) if taken]):
-                    if not (self.saving and _stackable(copies.node(0, q).outputs[o].type)):
+                    if not (self.saving and is_static(copies.node(0, q).outputs[o].type)):
                         return False
                     self.saved[q, o] = None
         return True
@@ -137,9 +138,9 @@ class _Loop:
         over = [*(v for n in after for v in n.over), *self.graph.over]
         return any(v.node is not None and copies.holds(v.node) and v not in self.last for v in over)
 
-    def _takers(self, v: Value, users: dict[Value, list[Node | None]]) -> list[Node | None]:
+    def _takers(self, v: Value, found: dict[Value, list[Node | None]]) -> list[Node | None]:
         """Who uses a value behind the copies."""
-        return [n for n in users.get(v, ()) if n is None or not self.copies.holds(n)]
+        return [n for n in found.get(v, ()) if n is None or not self.copies.holds(n)]
 
     def _from_state(self, q: int, o: int, seen: Sequence[int]) -> bool:
         """Whether the values of output ``o`` of node ``q`` in the copies ``seen`` are in the state after the last one."""
@@ -160,7 +161,7 @@ class _Loop:
         copies = self.copies
         values = [copies.node(k, q).outputs[o] for k in range(copies.count)]
         items, kind = stack.args[0], values[0].type
-        if not _stackable(kind) or stack in self.lists.values():
+        if not is_static(kind) or stack in self.lists.values():
             return False
         if (
             stack.kwargs
@@ -273,10 +274,6 @@ class _Loop:
         return _add(nodes, "tg.list_stack", (items, kind.dtype, kind.shape, torch.device(kind.device)), whole, like)  # fmt: skip
 
 
-def _stackable(kind: Type) -> bool:
-    return isinstance(kind, TensorType) and None not in kind.shape
-
-
 class _Kept:
     """The values that are kept for what is behind the copies: ``wholes`` are those of the outputs in ``loop.saved``, one after the other."""
 
@@ -383,14 +380,3 @@ def _add(nodes: list[Node], op: str, args: tuple, kind: Type, like: Node | None)
     location = like.location if like else None
     nodes.append(Node(op, args, None, [kind], location=location, grad=like is None or like.grad))
     return nodes[-1].outputs[0]
-
-
-def _users(graph: Graph) -> dict[Value, list[Node | None]]:
-    """Who uses a value; None for the graph's outputs."""
-    users: dict[Value, list[Node | None]] = {}
-    for node in graph.nodes:
-        for v in dict.fromkeys(node.inputs):
-            users.setdefault(v, []).append(node)
-    for v in graph.outputs:
-        users.setdefault(v, []).append(None)
-    return users

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..graph.types import BOOL, ScalarType, TensorType, Type
+from ..graph.types import BOOL, ScalarType, TensorType, Type, is_static
 
 ANY: Any = object()
 # Ops whose result depends on the strides of what they are given.
@@ -64,11 +64,6 @@ def truths(kind: Type) -> bool:
     return kind == BOOL or (isinstance(kind, TensorType) and str(kind.dtype) == "torch.bool")
 
 
-def tensors(kind: Type) -> bool:
-    """Tensors of a static shape: a view or a copy of one type is the value itself."""
-    return isinstance(kind, TensorType) and None not in kind.shape
-
-
 _ONE = ("aten.full.default", ANY, 1, {"dtype": ANY, "device": ANY})  # as a gradient begins with
 _ONES = ("aten.expand.default", _ONE, ANY)
 RULES = [
@@ -96,20 +91,20 @@ RULES = [
     Rule(("aten.logical_and.default", "x", "x"), "x", truths, elementwise=True),
     Rule(("aten.logical_or.default", "x", "x"), "x", truths, elementwise=True),
     # a copy of x into y's memory is x;  a clone is x
-    Rule(("aten.copy.default", "y", "x"), "x", tensors, layout=True),
-    Rule(("aten.clone.default", "x"), "x", tensors, layout=True),
+    Rule(("aten.copy.default", "y", "x"), "x", is_static, layout=True),
+    Rule(("aten.clone.default", "x"), "x", is_static, layout=True),
     Rule(("tg.identity", "x"), "x"),
     Rule(("tg.identity", "x", ANY), "x"),
     # a write that autograd did not see
     Rule(("tg.written", ANY, "x"), "x"),
     # views of views
     Rule(("aten.alias.default", "x"), "x"),
-    Rule(("aten.view.default", "x", ANY), "x", tensors),
+    Rule(("aten.view.default", "x", ANY), "x", is_static),
     Rule(("aten.view.default", ("aten.view.default", "x", ANY), "s"), ("aten.view.default", "x", "s")),
     Rule(("aten.t.default", ("aten.t.default", "x")), "x"),
     Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "a", "b"), "x"),
     Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "b", "a"), "x"),
-    Rule(("aten.expand.default", "x", ANY), "x", tensors),
+    Rule(("aten.expand.default", "x", ANY), "x", is_static),
     # what was written in a place is what a look there shows
     Rule(("aten.select.int", ("aten.select_scatter.default", "x", "v", "d", "i"), "d", "i"), "v", apart=True),
     Rule(("aten.slice.Tensor", ("aten.slice_scatter.default", "x", "v", "d", "a", "b"), "d", "a", "b"), "v", apart=True),

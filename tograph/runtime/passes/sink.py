@@ -8,10 +8,11 @@ then further into branches within the branch.
 
 from __future__ import annotations
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import Effects
 from ..graph.ordering import Known
-from ..graph.rewrite import ALTERNATIVES, add_input, cannot_fail, keep_inputs, lead
+from ..graph.rewrite import add_input, cannot_fail, keep_inputs, lead
 from .forward import writes_anything
 from .numbering import Memo, effects_of
 

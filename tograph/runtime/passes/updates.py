@@ -117,7 +117,7 @@ def _register(name: str, run: Callable[..., Any], on_values: bool, on_resources:
     rows = [(INPLACE, own, Effects(may_fail=fails, overwrites=(0,)), 1)] * on_values
     rows += [(UPDATE, _quietly(run), Effects(may_fail=fails, writes=(0,)), 0)] * on_resources
     for prefix, action, effects, outputs in rows:
-        ops.register(prefix + name, run=action, effects=effects, gradient=ops.NONE, kernel=ops.NONE, outputs=outputs)  # fmt: skip
+        ops.register(prefix + name, run=action, effects=effects, gradient=ops.NONE, outputs=outputs)  # fmt: skip
         if name in ops.FAILS_BY_VALUE:
             ops.FAILS_BY_VALUE[prefix + name] = ops.FAILS_BY_VALUE[name]
 
@@ -126,7 +126,5 @@ for _name, _run in FORMS.items():
     _register(_name, _run, True, _name not in _LISTS)
 for _name in _POINTWISE:
     _register(_name, _method(_name), False, True)
-ops.register(
-    BORROW, run=lambda x: x, effects=Effects(reads=(0,)), gradient=ops.NONE, kernel=ops.NONE
-)
-ops.register(FREEZE, run=tuple, effects=ops.PURE, gradient=ops.NONE, kernel=ops.NONE)
+ops.register(BORROW, run=lambda x: x, effects=Effects(reads=(0,)), gradient=ops.NONE)
+ops.register(FREEZE, run=tuple, effects=ops.PURE, gradient=ops.NONE)

@@ -90,7 +90,7 @@ class TraceMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if Carrier in types:
-            return dispatch_carrier(func, args, kwargs or {})
+            return dispatch_carrier(func, args)
         if torch.is_inference_mode_enabled() and _is_made_of_others(func):
             with self:
                 return func.decompose(*args, **(kwargs or {}))

@@ -136,6 +136,9 @@ class Variable(torch.Tensor):
         return f"tg.Variable({self.tolist()}, dtype={self.dtype})"
 
 
+PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)  # classes of tensors whose ops are torch's own
+
+
 def _data(value: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     if not isinstance(dtype, torch.dtype | None):
         raise SignatureError(f"dtype must be a torch.dtype, not {dtype!r}", user_location())

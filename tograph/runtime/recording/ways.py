@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ZEROS
 from ..graph.ir import Node, Value
 from ..graph.types import BOOL, TensorType, device_of
 from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.symbolic import argument
 
-_ZEROS = ("aten.zeros.default", "aten.zeros_like.default")
 _SUMS = frozenset(["aten.add.Tensor", "aten.sub.Tensor", "aten.stack.default", "aten.cat.default"])
 
 
@@ -86,7 +86,7 @@ def _none(x: Any) -> bool:
     node = x.node if isinstance(x, Value) else None
     if node is not None and node.op == "aten.scalar_tensor.default":
         x = node.args[0]
-    return x == 0 if not isinstance(x, Value) else node is not None and node.op in _ZEROS
+    return x == 0 if not isinstance(x, Value) else node is not None and node.op in ZEROS
 
 
 def _floating(v: Value) -> bool:

@@ -17,8 +17,6 @@ from ..graph.ir import Graph, Node, Value, all_nodes, values_in
 from ..graph.ordering import node_effects
 from ..graph.text import lines_of, names_of, parse_graph
 
-_REGIONS = ("If", "While", "Case", "Try", "Call")
-
 
 @dataclass
 class Extras:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..graph.families import ALTERNATIVES
 from ..graph.ir import Graph, Value
 from ..graph.ops import PYTHON, overload
 from ..graph.types import ScalarType, TensorType
@@ -153,7 +154,7 @@ def _part(tensor: Value, d: int) -> int | None:
     node = tensor.node
     if node is None:
         return 1 if (tensor, d) in current_graph().root.singles else None
-    if node.op in ("If", "Case"):
+    if node.op in ALTERNATIVES:
         return _common(node.regions.values(), tensor.index, d)
     if node.op == "While":
         began = _length(node.args[tensor.index], d)

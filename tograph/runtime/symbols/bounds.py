@@ -10,16 +10,13 @@ from typing import Any
 
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..graph.families import CONJUNCTIONS, MIRRORED, NEGATIONS, SUMS, TRUTHS
 from ..graph.ir import Node, Value
 from ..graph.rewrite import lead
 from .funcgraph import FuncGraph
 from .known import UNKNOWN, known
 
-_SAME = ("py.int", "py.bool", "py.truth", "aten.scalar_tensor.default")
-_AND = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
-_NOT = ("py.not", "aten.logical_not.default", "aten.bitwise_not.default")
 _PASSED = ("aten.detach.default", "aten.alias.default", "aten.clone.default", "tg.written", "tg.identity")  # fmt: skip
-_SUMS = ("py.add", "aten.add.Tensor", "aten.add.Scalar")
 # What makes a number, or a tensor of one, of its arguments.
 _NUMBERS: dict[str, Callable[[Any], Any]] = {
     "py.constant": lambda args: args[0],
@@ -29,7 +26,6 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
     "aten.full.default": lambda args: args[1],
 }
 _EXACT = 100  # whole numbers that every type of tensors has
-_SWAPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 
 
 def _whole(x: Any) -> int | None:
@@ -66,9 +62,9 @@ class Bounds:
         node = x.node
         if node is None:
             return False
-        if node.op in _SAME:
+        if node.op in TRUTHS:
             return self.never(node.args[0])
-        if node.op in _AND:
+        if node.op in CONJUNCTIONS:
             return any(map(self.never, node.args))
         if node.op == "If":
             return all(self.never(v) or (not holds and v is self._origin(node.args[0])) for holds, v in self._ends(x))  # fmt: skip
@@ -86,7 +82,7 @@ class Bounds:
             found = [self._on_path(node, holds, v) for holds, v in self._ends(x)]
             return None if None in found else max(n for n in found if n is not None)
         args = node.args
-        if node.op in (*_SAME, "py.constant"):
+        if node.op in (*TRUTHS, "py.constant"):
             return self.most(args[0])
         if node.op == "py.range_length":
             return self.most(args[1]) if (args[0], args[2]) == (0, 1) else None
@@ -108,9 +104,9 @@ class Bounds:
             return _all([self.least(v) for _, v in self._ends(x)], min)
         if op in _NUMBERS:
             return _whole(_NUMBERS[op](args))
-        if op in (*_SAME, *_PASSED):
+        if op in (*TRUTHS, *_PASSED):
             return self.least(args[0])
-        if op in _SUMS and x.node.kwargs.get("alpha", 1) == 1 and len(args) == 2:
+        if op in SUMS and x.node.kwargs.get("alpha", 1) == 1 and len(args) == 2:
             return _all([self.least(a) for a in args], sum)
         return None
 
@@ -138,9 +134,9 @@ class Bounds:
         node = condition.node if isinstance(condition, Value) else None
         if node is None:
             return None
-        if node.op in _SAME:
+        if node.op in TRUTHS:
             return self._by(node.args[0], holds, x)
-        if node.op in _NOT:
+        if node.op in NEGATIONS:
             return self._by(node.args[0], not holds, x)
         found = self._compared(node)
         if found is None or self._core(found[1]) is not self._core(x):
@@ -163,16 +159,16 @@ class Bounds:
     def _compared(self, node: Node) -> tuple[str, Any, int] | None:
         """(comparison, number, constant) of a node that compares so."""
         name = node.op.split(".")[1] if node.op.startswith(("py.", "aten.")) else ""
-        if name not in _SWAPPED or len(node.args) != 2:
+        if name not in MIRRORED or len(node.args) != 2:
             return None
         a, b = map(self._origin, node.args)
         if type(b) is int:
             return name, a, b
-        return (_SWAPPED[name], b, a) if type(a) is int else None
+        return (MIRRORED[name], b, a) if type(a) is int else None
 
     def _core(self, x: Any) -> Any:
         """The value that a number is another kind of."""
         x = self._origin(x)
-        while isinstance(x, Value) and x.node is not None and x.node.op in _SAME:
+        while isinstance(x, Value) and x.node is not None and x.node.op in TRUTHS:
             x = self._origin(x.node.args[0])
         return x

@@ -42,7 +42,7 @@ def differentiable(kind: Type | None) -> bool:
     )
 
 
-def dispatch_carrier(func: Any, args: tuple, kwargs: dict) -> Any:
+def dispatch_carrier(func: Any, args: tuple) -> Any:
     """What the engine does with carriers."""
     name = func._schema.name
     if name in ("aten::detach", "aten::alias", "aten::clone"):

@@ -7,15 +7,13 @@ from typing import Any
 import torch
 
 from ..inference.infer import meta_of
-from .symbolic import SymTensor, as_symbolic, scalar_of
-
-_PLAIN = frozenset([int, float, bool, str, torch.dtype, torch.device, type(None)])
+from .symbolic import PLAIN, SymTensor, as_symbolic, scalar_of
 
 
 def metas(x: Any) -> Any:
     if type(x) is SymTensor:
         return x.meta
-    if type(x) in _PLAIN:
+    if type(x) in PLAIN:
         return x
     if isinstance(x, torch.Tensor):
         return x.meta if isinstance(x, SymTensor) else meta_of(x)

@@ -29,6 +29,9 @@ class Missing:
 MISSING = Missing()
 
 
+OWNED = ("cell", "key", "attr", "contents")  # the kinds of locations that are a part of an object
+
+
 class Location:
     """A place that can be read and written: ``key`` identifies it, ``name`` is what a user would call it.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.families import CONJUNCTIONS, DISJUNCTIONS, NEGATIONS, OPPOSITE, RELATIONS, TRUTHS
 from ..graph.ir import Node, Value
 from ..graph.types import TensorType
 from .affine import Affine, constant, of_atom
@@ -216,13 +217,13 @@ def conditions(x: Numbers, test: Any, truth: bool) -> Iterator[Affine]:
     if node.op in _SAME:
         if x.is_whole(node.args[0]) and (node.op != "aten.view.default" or test.type.shape == ()):
             yield from conditions(x, node.args[0], truth)
-    elif node.op in _NOT:
+    elif node.op in NEGATIONS:
         if node.op == "py.not" or test.type.dtype is torch.bool:
             yield from conditions(x, node.args[0], not truth)
-    elif node.op in (_AND if truth else _OR):
+    elif node.op in (CONJUNCTIONS if truth else DISJUNCTIONS):
         for a in node.args:
             yield from conditions(x, a, truth)
-    elif node.op in _RELATIONS:
+    elif node.op in RELATIONS:
         yield from _related(x, node, truth)
     elif node.op == "If":
         yield from _both(x, node, test.index, truth)
@@ -241,7 +242,7 @@ def _related(x: Numbers, node: Node, truth: bool) -> Iterator[Affine]:
     a, b = node.args[:2]
     if not (x.is_whole(a) and x.is_whole(b)):
         return
-    word = _RELATIONS[node.op] if truth else _OPPOSITE[_RELATIONS[node.op]]
+    word = RELATIONS[node.op] if truth else OPPOSITE[RELATIONS[node.op]]
     gap = x.sum(b) - x.sum(a)
     if word in ("lt", "le", "eq"):
         yield gap.plus(-(word == "lt"))
@@ -249,13 +250,7 @@ def _related(x: Numbers, node: Node, truth: bool) -> Iterator[Affine]:
         yield gap.times(-1).plus(-(word == "gt"))
 
 
-_WORDS = ("lt", "le", "gt", "ge", "eq", "ne")
-_RELATIONS = {f"{p}{w}{s}": w for w in _WORDS for p, s in (("py.", ""), ("aten.", ".Scalar"), ("aten.", ".Tensor"))}  # fmt: skip
-_OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
-_SAME = frozenset(["py.bool", "py.truth", "py.int", "aten.scalar_tensor.default", "tg.identity", "aten.view.default"])  # fmt: skip
-_NOT = frozenset(["py.not", "aten.logical_not.default", "aten.bitwise_not.default"])
-_AND = frozenset(["py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor"])
-_OR = frozenset(["py.or_", "aten.logical_or.default", "aten.bitwise_or.Tensor"])
+_SAME = (*TRUTHS, "tg.identity", "aten.view.default")
 
 _Rule = Callable[["Numbers", Node, Affine], list[Fact]]
 _RULES: dict[str, _Rule] = {

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from ..graph.families import DIFFERENCES, PRODUCTS, SUMS
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import op_effects
 from ..graph.types import TensorType
@@ -338,9 +339,9 @@ def _product(a: Affine, b: Affine) -> Affine | None:
 
 
 _SUMS = {
-    **dict.fromkeys(("py.add", "aten.add.Tensor", "aten.add.Scalar"), Affine.__add__),
-    **dict.fromkeys(("py.sub", "aten.sub.Tensor", "aten.sub.Scalar"), Affine.__sub__),
-    **dict.fromkeys(("py.mul", "aten.mul.Tensor", "aten.mul.Scalar"), _product),
+    **dict.fromkeys(SUMS, Affine.__add__),
+    **dict.fromkeys(DIFFERENCES, Affine.__sub__),
+    **dict.fromkeys(PRODUCTS, _product),
     "aten.rsub.Scalar": lambda a, b: b - a,
     "py.neg": lambda a: a.times(-1),
     "aten.neg.default": lambda a: a.times(-1),

@@ -380,7 +380,7 @@ def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
 
 def argument(graph: FuncGraph, x: Any) -> Any:
     """An op's argument as it stands in a node: values for tensors and staged numbers."""
-    if type(x) in _PLAIN:
+    if type(x) in PLAIN:
         return x
     if isinstance(x, torch.Tensor):
         return value_of(x, graph)
@@ -394,4 +394,5 @@ def argument(graph: FuncGraph, x: Any) -> Any:
     return x
 
 
-_PLAIN = frozenset([int, float, bool, str, torch.dtype, torch.device, type(None)])
+# Classes of arguments with no tensor in them.
+PLAIN = frozenset([int, float, bool, str, torch.dtype, torch.device, type(None)])

@@ -25,14 +25,12 @@ from ..guarding.outer_tables import Stood
 from ..recording import creation
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph
-from ..symbols.journal import MISSING, Location
+from ..symbols.journal import MISSING, OWNED, Location
 from ..values import arguments, conditional_items, locations
 from ..values.arguments import Flat
 from ..values.growing import StagedList
 from ..values.reach import reachable
 from .commits import ADDED, Commits, Held, Target
-
-_OWNED = ("cell", "key", "attr", "contents")  # the kinds of locations that are a part of an object
 
 
 class CallEffects:
@@ -192,11 +190,11 @@ class CallEffects:
         if not created:
             return False
         inside = reachable(created)
-        return any(id(p.keep) in inside for p in changes.locations() if p.key[0] in _OWNED)
+        return any(id(p.keep) in inside for p in changes.locations() if p.key[0] in OWNED)
 
     def _is_outside(self, location: Location) -> bool:
         """Whether something that existed before the call was changed: that happens at every call."""
-        if location.key[0] not in _OWNED or self._is_made(location.keep):
+        if location.key[0] not in OWNED or self._is_made(location.keep):
             return False
         return (
             control_flow.is_module_globals(location)

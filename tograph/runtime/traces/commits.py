@@ -143,7 +143,6 @@ register(
     run=lambda plan, values: plan.value.run(*values),
     effects=MAY_COMMIT,
     gradient="none",
-    kernel="none",
     outputs=0,
 )
 

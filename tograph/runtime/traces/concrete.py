@@ -20,7 +20,7 @@ from ..gradients import transforms
 from ..gradients.watching import calls_python, is_watched, own_gradients
 from ..graph.ir import Graph
 from ..graph.rewrite import copied, count_nodes
-from ..graph.types import TensorType
+from ..graph.types import is_static
 from ..guarding import call_checks
 from ..guarding.guards import Guards
 from ..guarding.outer_numbers import NumberSlot
@@ -112,7 +112,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         first = len(self.graph.inputs) - len(self._captured)
         looked_up = {*self.slots, *(i for i, _ in self.late)}
         kinds = [(i, v.type) for i, v in enumerate(self.graph.inputs[first:]) if i not in looked_up]
-        same = [(i, t) for i, t in kinds if isinstance(t, TensorType) and None not in t.shape]
+        same = [(i, t) for i, t in kinds if is_static(t)]
         return [(self._captured[i], t.shape, t.dtype) for i, t in same]
 
     def fits_captured(self) -> bool:
@@ -136,7 +136,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
 
     @cached_property
     def _brings_tensors(self) -> bool:
-        return calls_python(self.graph, numbers=False)
+        return calls_python(self.graph)
 
     @cached_property
     def _own_gradients(self) -> bool:

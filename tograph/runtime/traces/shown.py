@@ -14,9 +14,8 @@ from ..symbols.funcgraph import is_tracing
 from ..symbols.symbolic import SymTensor
 from ..values import pytrees
 from ..values.dict_views import of_view
-from ..values.growing import StagedList
 from ..values.keyed_parts import keyed
-from ..values.structure import is_union
+from ..values.structure import is_growing, is_union
 from ..values.tables import is_table
 
 _PLAIN = (str, int, float, complex, bytes, type(None))
@@ -34,7 +33,7 @@ def shows_staged(x: Any, seen: set[int] | None = None) -> bool:
         return isinstance(x, SymTensor) or is_tracing()
     if isinstance(x, (StagedString, StagedException, *SYMBOLS)) or is_union(x) or _of_the_run(x):
         return True
-    if isinstance(x, StagedList) and x.handle is not None:
+    if is_growing(x):
         return True
     seen.add(id(x))
     return any(shows_staged(part, seen) for part in parts_shown(x))

@@ -24,7 +24,7 @@ from ..inference.shapes import SYMBOLS
 from . import tables
 from .exact import exact, exact_keys
 from .growing import StagedList
-from .pytrees import HEAP, is_frozen, parts_of, rebuild
+from .pytrees import HEAP, is_frozen_dataclass, parts_of, rebuild
 from .specs import TensorSpec
 from .structure import Handle
 
@@ -161,7 +161,7 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
 def _is_structure(x: Any) -> bool:
     """Whether an object of a class is what it holds: the class says so, or it is a frozen dataclass with tensors, made for each call."""
     kind = type(x)
-    return hasattr(kind, "__tograph_flatten__") or (is_frozen(kind) and _holds_tensors(x))
+    return hasattr(kind, "__tograph_flatten__") or (is_frozen_dataclass(kind) and _holds_tensors(x))
 
 
 def _holds_tensors(x: Any) -> bool:
@@ -169,14 +169,14 @@ def _holds_tensors(x: Any) -> bool:
         return True
     kind = type(x)
     inside = kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields"))
-    _, parts = parts_of(x) or (None, ()) if inside or is_frozen(kind) else (None, ())
+    _, parts = parts_of(x) or (None, ()) if inside or is_frozen_dataclass(kind) else (None, ())
     return any(map(_holds_tensors, parts))
 
 
 def _object_key(x: Any, flat: Flat, name: str) -> Any:
     kind = type(x)
     if _is_structure(x):
-        if is_frozen(kind):  # one that is passed twice is one object
+        if is_frozen_dataclass(kind):  # one that is passed twice is one object
             if id(x) in flat.containers:
                 return ("same", flat.containers[id(x)])
             flat.containers[id(x)] = len(flat.containers)
@@ -265,7 +265,7 @@ def replace_tensors(
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec)) or kind in _NUMBERS or _of_numpy(x):
         return take(x)
-    if kind is list or kind in _MAPPINGS or is_frozen(kind):
+    if kind is list or kind in _MAPPINGS or is_frozen_dataclass(kind):
         known = next((made for made, real in spares if real is x), None)
         if known is not None:
             return known
@@ -288,6 +288,6 @@ def replace_tensors(
         made = rebuild(kind, aux, [replace_tensors(p, take, spares, tabled) for p in parts])
     else:
         return x
-    if kind is list or kind in _MAPPINGS or is_frozen(kind):
+    if kind is list or kind in _MAPPINGS or is_frozen_dataclass(kind):
         spares.append((made, x))
     return made

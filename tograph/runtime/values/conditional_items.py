@@ -14,7 +14,7 @@ from ...errors import StagingError
 from ..symbols.funcgraph import user_location
 from ..symbols.journal import MISSING, Location, active, key_place
 from . import tables
-from .structure import Leaf, is_union, spec_of
+from .structure import Leaf, is_growing, is_union, spec_of
 
 
 class _Conditions(threading.local):
@@ -95,7 +95,7 @@ def need_order(x: Any, around: tuple[int, ...] = ()) -> None:
         raise error
     if id(x) in around:  # a container may hold itself
         return
-    plain = isinstance(x, (list, tuple)) and getattr(x, "handle", None) is None
+    plain = isinstance(x, (list, tuple)) and not is_growing(x)
     for part in dict.values(x) if plain_dict else x if plain else ():
         need_order(part, (*around, id(x)))
 

@@ -29,7 +29,7 @@ from .joins import join
 from .list_content import ListContent, as_index
 from .listed import item_values
 from .records import Columns, element_of, fitted, item_of, named
-from .structure import Handle, Leaf, Spec, Tree, leaf_types, spec_of
+from .structure import Handle, Leaf, Spec, Tree, is_growing, leaf_types, spec_of
 
 
 class StagedList(ListContent):
@@ -40,7 +40,7 @@ class StagedList(ListContent):
     def __init__(self, items: Any = ()):
         if isinstance(items, StagedList):
             self.token_, self.moves = items.token, items.moves
-        if isinstance(items, StagedList) and items.handle is not None:
+        if is_growing(items):
             super().__init__()
             self._hold(items.columns, items.record)
         else:
@@ -92,10 +92,10 @@ class StagedList(ListContent):
 
     def extend(self, items: Any) -> None:
         items = items.in_order() if isinstance(items, ListContent) else items
-        if self.handle is None and not (isinstance(items, StagedList) and items.handle is not None):
+        if self.handle is None and not is_growing(items):
             super().extend(items)
             return
-        if isinstance(items, StagedList) and items.handle is not None:
+        if is_growing(items):
             self._extend_staged(items)
             return
         for x in items:

@@ -230,6 +230,6 @@ def together(*branches: Marks) -> None:
         mark(x, Home(NOWHERE, None, ()))
 
 
-def is_listed(x: Any, marks: Marks = ()) -> bool:
+def is_listed(x: Any, marks: Marks) -> bool:
     """Whether ``x`` is in a list of the graph; ``marks``: of the branch that it comes from."""
     return can_change(x) and (home_of(x) is not None or any(m[0] is x for m in marks))

@@ -66,7 +66,7 @@ def is_usual() -> bool:
 
 
 # A default device is a function mode; where torch does not tell how many are open, it is always asked.
-_function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
+_function_modes = torch._C._len_torch_function_stack
 
 
 _NUMBERS = frozenset((int, bool, str, type(None)))

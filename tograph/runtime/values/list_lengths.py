@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ..graph.counting import step_of
 from ..graph.ir import Graph, Node, Value
 
 
@@ -54,7 +55,7 @@ def _pushed(body: Graph, place: int) -> int | None:
 
 def _trips(node: Node) -> int | None:
     """How often a loop runs that counts up by one to a known number, and does nothing else to end."""
-    cond, body = node.regions["cond"], node.regions["body"]
+    cond = node.regions["cond"]
     test = cond.outputs[0].node
     if test is None or test.op != "py.lt" or type(test.args[1]) is not int:
         return None
@@ -63,8 +64,7 @@ def _trips(node: Node) -> int | None:
     start = None if place is None else _number(node.args[place])
     if place is None or start is None:
         return None
-    step = body.outputs[place].node
-    if step is None or step.op != "py.add" or step.args != (body.inputs[place], 1):
+    if step_of(node, place) != 1:
         return None
     return max(0, test.args[1] - start)
 

@@ -201,11 +201,11 @@ def _can_change(cls: type) -> bool:
 @functools.cache
 def is_value_class(cls: type) -> bool:
     """Whether objects of a class cannot change and are rebuilt from their parts: tuples and frozen dataclasses."""
-    return issubclass(cls, tuple) or is_frozen(cls)
+    return issubclass(cls, tuple) or is_frozen_dataclass(cls)
 
 
 @functools.cache
-def is_frozen(cls: type) -> bool:
+def is_frozen_dataclass(cls: type) -> bool:
     """Whether a class is a frozen dataclass."""
     parameters = getattr(cls, "__dataclass_params__", None)
     return parameters is not None and parameters.frozen and not issubclass(cls, tuple)

@@ -22,6 +22,7 @@ import torch
 
 from ..symbols.funcgraph import USER_CODE, Ref
 from .code_names import code_names
+from .dict_views import VIEWS
 
 LIMIT = 50_000
 # What a dict may come to hold, besides what it holds: see ``reserved``.
@@ -31,7 +32,6 @@ _LIBRARIES = frozenset((*sys.stdlib_module_names, _OURS[:-1], "torch", "numpy"))
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype,
           types.CodeType, torch.SymInt, torch.SymFloat, torch.SymBool, Ref)  # fmt: skip
 _FUNC: Any = functools.partial.func  # a subclass may have another ``func`` beside it
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _WRAPPED: dict[type, Callable[[Any], list[Any]]] = {
     property: lambda x: [x.fget, x.fset, x.fdel],
     staticmethod: lambda x: [x.__func__],
@@ -42,7 +42,7 @@ _WRAPPED: dict[type, Callable[[Any], list[Any]]] = {
     types.BuiltinMethodType: lambda x: [x.__self__],  # of a function it is the module, or None
     types.MethodWrapperType: lambda x: [x.__self__],
     types.MappingProxyType: lambda x: [*x.keys(), *x.values()],
-    **dict.fromkeys(_VIEWS, gc.get_referents),
+    **dict.fromkeys(VIEWS, gc.get_referents),
 }
 
 

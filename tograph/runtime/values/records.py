@@ -248,9 +248,9 @@ def is_empty_list(spec: Spec) -> bool:
 
 
 def is_frozen(cls: type) -> bool:
-    params = getattr(cls, "__dataclass_params__", None)
-    frozen = params is not None and params.frozen
-    return frozen or issubclass(cls, tuple) or getattr(cls, "__tograph_frozen__", False)
+    """Whether the parts of an object of a class are the same as long as it lives."""
+    made_once = issubclass(cls, tuple) or pytrees.is_frozen_dataclass(cls)
+    return made_once or getattr(cls, "__tograph_frozen__", False)
 
 
 def named(spec: Spec | None) -> str:

@@ -197,6 +197,11 @@ def may_miss(x: Any) -> bool:
     return type(x) is TaggedUnion and any(o is MISSING for o in x.options_)
 
 
+def is_growing(x: Any) -> bool:
+    """Whether ``x`` is a list, deque, tuple or table of the graph, of which only a run knows how many items there are."""
+    return isinstance(x, STAGED.lists) and x.handle is not None
+
+
 def is_union(x: Any) -> bool:
     return type(x) is TaggedUnion
 

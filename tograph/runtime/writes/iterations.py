@@ -22,6 +22,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, Location
+from ..graph.families import ITEM_READS
 from ..graph.ir import Node, Value
 from ..graph.types import BOOL
 from ..inference.infer import tensor_type
@@ -282,7 +283,7 @@ def check_graded(x: torch.Tensor) -> None:
     if is_state(x.grad_fn) and x.grad_fn.told.graded:
         raise not_followed()
     node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
-    if node is not None and node.op in ("tg.list_get", "tg.list_pop") and current_graph().root.leaves:  # fmt: skip
+    if node is not None and node.op in ITEM_READS and current_graph().root.leaves:  # fmt: skip
         raise GradientError(
             "the gradient field of an item of a list whose length depends on data is not followed. Keep what is asked for its gradient in a list of a known "
             "length, or take the gradients by torch.autograd.grad where the items are made.",

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
+from ..graph.families import ZEROS
 from ..graph.ir import Graph, Node, Value
 from ..graph.rewrite import lead
 from ..graph.types import BOOL, TensorType
@@ -110,7 +111,7 @@ class _Zeros:
             return self.all(node.args[2]) and self.beside(node.args[0], node.args[1])
         if node.op == "If":
             return all(self._left(node, r, v.index) for r in node.regions.values())
-        return node.op in ("tg.handle_zeros", "aten.zeros_like.default", "aten.zeros.default")
+        return node.op in ("tg.handle_zeros", *ZEROS)
 
     def _left(self, node: Node, region: Graph, index: int) -> bool:
         self.given.update(zip(region.inputs, node.args[lead(node) :]))

@@ -84,7 +84,7 @@ def write_in_place(
     func, facts: Facts, args: tuple, kwargs: dict, record: Callable[..., Any]
 ) -> Any:
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
-    if facts.unsupported and not _keeps_size(func, args, kwargs):
+    if facts.unsupported and not _keeps_size(func, args):
         return _reshape(func, args, kwargs, record)
     form = functional_form(func)
     places, targets = _targets(facts, args, kwargs)
@@ -186,7 +186,7 @@ def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., An
     return x
 
 
-def _keeps_size(func, args: tuple, kwargs: dict) -> bool:
+def _keeps_size(func, args: tuple) -> bool:
     """Whether a ``resize_``, ``resize_as_`` or ``squeeze_`` leaves the shape as it is."""
     size = tuple(args[0].shape)
     name = func._schema.name.split("::")[-1]

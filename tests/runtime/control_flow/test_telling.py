@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.test_identity import ROWS, build, outcome, same
+from tests.runtime.control_flow.test_identity import ROWS, build, outcome, same
 
 PROGRAMS = """
 cur = [v[0]]; other = [v[1]]
