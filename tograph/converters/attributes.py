@@ -310,7 +310,13 @@ def _class_attribute(owner, name):
     """What is found where the object itself has no such attribute."""
     found = _of_class(owner, name)
     if found is MISSING:
+        hook = getattr(type(owner), "__getattr__", None)
+        if is_hook(hook):
+            return _hooked(hook, owner, name)
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+    get = getattr(type(found), "__get__", None)
+    if is_user_function(get):
+        return call(get, found, owner, type(owner))
     return found.__get__(owner, type(owner)) if hasattr(type(found), "__get__") else found
 
 

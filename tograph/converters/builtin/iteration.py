@@ -112,7 +112,7 @@ def compress_(data, selectors):
     sources = iterator_of(data), iterator_of(selectors)
     return (
         call(meanings.chosen, *sources)
-        if any(map(_open, sources))
+        if is_tracing()
         else itertools.compress(*sources)
     )
 
