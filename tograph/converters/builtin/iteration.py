@@ -110,11 +110,7 @@ for _library, _form in (
 @handles(itertools.compress)
 def compress_(data, selectors):
     sources = iterator_of(data), iterator_of(selectors)
-    return (
-        call(meanings.chosen, *sources)
-        if is_tracing()
-        else itertools.compress(*sources)
-    )
+    return call(meanings.chosen, *sources) if is_tracing() else itertools.compress(*sources)
 
 
 @handles(itertools.chain)
