@@ -81,7 +81,9 @@ def changes(place: Location, watch: Watch | None) -> None:
     for check in watch.checks.values():
         source = check.source
         if check.test == NUMBER and type(check.old) in _TESTS and source.label not in watch.closed:
-            if not _may_be_at(source, place.key):  # there may be many, and each way is code to follow
+            if not _may_be_at(
+                source, place.key
+            ):  # there may be many, and each way is code to follow
                 continue
             location = location_of(source)
             if location is not None and location.key == place.key:
