@@ -200,6 +200,53 @@ def test_lists_and_tensors_of_open_sizes_leave_by_an_entry():
     assert w.grad.tolist() == [1.0, 0.0, 1.0, 1.0]
 
 
+OPEN = [(None, None), (1, None), (1, 1, None, 3), (None, 3, None), (2, None, 3, None), (None, None, 2)]
+
+
+@pytest.mark.parametrize("shape", OPEN, ids=str)
+def test_sizes_of_the_run(shape):
+    def f(x, y):
+        return x * y + 1, x.sum(), y
+
+    spec = tg.TensorSpec(shape, torch.float32)
+    sizes = [[n or m for n, m in zip(shape, more)] for more in ((5, 7, 2, 3), (1, 1, 1, 1), (4, 3, 9, 5), (3, 8, 1, 6))]  # fmt: skip
+    fast = warm(tg.function(f, input_signature=[spec, spec]), torch.ones(sizes[0]), torch.zeros(sizes[0]))  # fmt: skip
+    for size in sizes:
+        x, y = torch.randn(size), torch.randn(size)
+        got = fast(x, y)
+        torch.testing.assert_close(got, f(x, y), check_stride=True)
+        assert got[2] is y
+        part = torch.randn([n + 1 for n in size])[tuple(slice(n) for n in size)]
+        others = [x.double(), x[0], x.clone().requires_grad_(), x.to_sparse()]
+        for a in (*others, *(v for v in (part, x.transpose(0, -1)) if not v.is_contiguous())):
+            assert fast(a, y) is entry.MISS
+
+
+def test_a_size_that_is_known_is_looked_at_beside_others():
+    spec = tg.TensorSpec((None, 3, None), torch.float32)
+    fast = warm(tg.function(lambda x: x.exp(), input_signature=[spec]), torch.ones(2, 3, 4))
+    assert fast(torch.ones(2, 4, 3)) is entry.MISS
+    assert fast(torch.ones(2, 3)) is entry.MISS
+    assert fast(torch.ones(5, 3, 1)).shape == (5, 3, 1)
+
+
+def test_what_is_written_is_apart_from_tensors_of_any_size():
+    state = torch.arange(6.0)
+
+    def f(x):
+        state.add_(1)
+        return x * 2
+
+    spec = tg.TensorSpec((None, None), torch.float32)
+    fast = warm(tg.function(f, input_signature=[spec]), torch.ones(2, 3))
+    before = state.clone()
+    for x in (state.view(2, 3), state[4:].view(1, 2), state[:1].view(1, 1)):
+        assert fast(x) is entry.MISS
+    assert torch.equal(state, before)
+    assert torch.equal(fast(before.view(3, 2)), before.view(3, 2) * 2)
+    assert torch.equal(state, before + 1)
+
+
 def test_programs_of_other_devices_have_no_entry():
     cf = tg.function(affine).get_concrete_function(X, Y)
     cf.scheduled._native = types.SimpleNamespace(kernels=[])

@@ -32,6 +32,7 @@ from ..recording.variables import Variable
 from . import entry_text, pool, recycling, rows
 from .caller import Method
 from .entry_text import BLOCK, HEAD, KINDS, LEFT, RECORD, RESULT, WORDS
+from .extents import several
 from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
 from .list_items import inside, listed
@@ -206,6 +207,13 @@ def _checkable(inputs: Sequence[Any]) -> bool:
 
 
 def opened(kind: Type) -> bool:
+    """Whether an entry takes tensors of a type of which only the run knows sizes: several, or the first one that is not 1. They lie in memory row by row."""
+    if not isinstance(kind, TensorType) or None not in kind.shape:
+        return False
+    return several(kind) or set(kind.shape[: kind.shape.index(None)]) <= {1}
+
+
+def grows(kind: Type) -> bool:
     """Whether values of a type are tensors whose first size, and no other, only the run knows."""
     return isinstance(kind, TensorType) and kind.shape[:1] == (None,) and None not in kind.shape[1:]
 
@@ -228,8 +236,7 @@ def _inputs(
             rank = entry_text.number(float if kind.dtype.is_floating_point else int, True)
             table += [0, rank, 0, _nbytes(kind)] + [0] * (RECORD - 4)
         elif opened(kind):
-            row = numel(kind.shape[1:]) * kind.dtype.itemsize
-            table += _record(replace(kind, shape=(entry_text.OPEN, *kind.shape[1:])), held, row)
+            table += _open_record(kind, held)
         else:
             steps = given[i] if given else strides(kind.shape)
             table += _record(kind, held, extent(kind.shape, steps) * kind.dtype.itemsize, steps)
@@ -260,6 +267,18 @@ def _record(kind: Any, first: int, last: int, stride: Sequence[int] | None = Non
     return [first, len(shape), DTYPES[kind.dtype], int(last), *shape, *rest, *steps, *rest, 0, 0, 0]
 
 
+def _open_record(kind: TensorType, first: int) -> list[int]:
+    """The words of an input some of whose sizes may be any."""
+    shape = [entry_text.OPEN if n is None else n for n in kind.shape]
+    known = numel(tuple(n for n in kind.shape if n is not None)) * kind.dtype.itemsize
+    last = max(d for d, n in enumerate(kind.shape) if n is None)
+    inner = strides((1, *kind.shape[last + 1 :]))
+    steps = [entry_text.OPEN] * last + list(inner)
+    record = _record(replace(kind, shape=tuple(shape)), first, known, steps)
+    record[BLOCK] = kind.shape.count(None)
+    return record
+
+
 def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> list[int]:
     """The words of an output that a call leaves in buffers; a ``private`` list stays there."""
     head, row = [LEFT["object"], *[0] * (BLOCK - 1)], 0
@@ -269,7 +288,7 @@ def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> lis
         isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private
     ):
         head[0], head[2] = LEFT["numbers"], KINDS[kind.element.kind]
-    elif opened(kind) and _plain(kind):
+    elif grows(kind) and _plain(kind):
         one = replace(kind, shape=(1, *kind.shape[1:]))
         head, row = _record(one, LEFT["rows"], 0)[:BLOCK], _nbytes(one)
     return [*head, block, id(make), row]

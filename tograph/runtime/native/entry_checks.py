@@ -29,10 +29,12 @@ define internal i1 @nothing_between(i64 %wanted) alwaysinline {
 
 INPUT = """
 ; Whether an object is the tensor or number that a record describes; its data pointer, or the number, goes into the slot. A number for a
-; tensor goes into a cell, and the slot says where that is; so do the first size of a tensor, where any is right, and the data pointer.
+; tensor goes into a cell, and the slot says where that is; so do the sizes of a tensor that may be any, and behind them the data pointer.
 define internal i1 @input(ptr %item, ptr %record, i1 %given, i1 %grad, ptr %place, ptr %cell) alwaysinline {
 entry:
   %d = alloca i64
+  %o = alloca i64
+  %run = alloca i64
   br i1 %given, label %number, label %tensor
 number:
   %rank_or_kind = call i64 @word(ptr %record, i64 1)
@@ -126,30 +128,47 @@ fields:
   %same_rank = icmp eq i64 %rank, %rank_wanted
   %ok1 = and i1 %plain, %same_dtype
   %ok2 = and i1 %ok1, %same_rank
-  store i64 0, ptr %d
+  store i64 %rank, ptr %d
+  %open_count = call i64 @word(ptr %record, i64 $opens)
+  store i64 %open_count, ptr %o
+  store i64 1, ptr %run
   br i1 %ok2, label %dims, label %no
-dims:
-  %i = load i64, ptr %d
-  %more = icmp slt i64 %i, %rank
+dims: ; from the last one on, so that the stride of a tensor that lies in a row is the product of the sizes so far
+  %left = load i64, ptr %d
+  %more = icmp sgt i64 %left, 0
   br i1 %more, label %dim, label %watched
 dim:
+  %i = sub i64 %left, 1
+  store i64 %i, ptr %d
   %sizes = getelementptr i8, ptr %x, i64 $sizes
   %size = call i64 @word(ptr %sizes, i64 %i)
   %size_place = add i64 %i, 4
   %size_wanted = call i64 @word(ptr %record, i64 %size_place)
   %as_wanted = icmp eq i64 %size, %size_wanted
   %any_size = icmp eq i64 %size_wanted, $open
+  br i1 %any_size, label %noted, label %stride
+noted:
+  %opens_left = load i64, ptr %o
+  %open_number = sub i64 %opens_left, 1
+  store i64 %open_number, ptr %o
+  %size_at = getelementptr i64, ptr %cell, i64 %open_number
+  store i64 %size, ptr %size_at
+  br label %stride
+stride:
   %same_size = or i1 %as_wanted, %any_size
   %strides = getelementptr i8, ptr %x, i64 $strides
-  %stride = call i64 @word(ptr %strides, i64 %i)
+  %stride_there = call i64 @word(ptr %strides, i64 %i)
   %stride_place = add i64 %i, $first_stride
-  %stride_wanted = call i64 @word(ptr %record, i64 %stride_place)
-  %same_stride = icmp eq i64 %stride, %stride_wanted
+  %stride_known = call i64 @word(ptr %record, i64 %stride_place)
+  %in_a_row = icmp eq i64 %stride_known, $open
+  %row = load i64, ptr %run
+  %stride_wanted = select i1 %in_a_row, i64 %row, i64 %stride_known
+  %same_stride = icmp eq i64 %stride_there, %stride_wanted
   %alone = icmp sle i64 %size, 1
   %any_stride = or i1 %same_stride, %alone
   %same = and i1 %same_size, %any_stride
-  %next = add i64 %i, 1
-  store i64 %next, ptr %d
+  %longer = mul i64 %row, %size
+  store i64 %longer, ptr %run
   br i1 %same, label %dims, label %no
 watched:
   br i1 %grad, label %asks, label %data
@@ -157,19 +176,15 @@ asks:
   %wants = call zeroext i1 @requires_grad(ptr %x)
   br i1 %wants, label %no, label %data
 data:
-  %first_wanted = call i64 @word(ptr %record, i64 4)
-  %opened = icmp eq i64 %first_wanted, $open
-  br i1 %opened, label %length, label %address
-length:
-  %first_size_at = getelementptr i8, ptr %x, i64 $sizes
-  %first_size = call i64 @word(ptr %first_size_at, i64 0)
-  store i64 %first_size, ptr %cell
-  %length_address = ptrtoint ptr %cell to i64
-  store i64 %length_address, ptr %place
-  %address_at = getelementptr i64, ptr %cell, i64 1
+  %opened = icmp sgt i64 %open_count, 0
+  br i1 %opened, label %lengths, label %address
+lengths:
+  %lengths_address = ptrtoint ptr %cell to i64
+  store i64 %lengths_address, ptr %place
+  %address_at = getelementptr i64, ptr %cell, i64 %open_count
   br label %address
 address:
-  %data_place = phi ptr [%place, %data], [%address_at, %length]
+  %data_place = phi ptr [%place, %data], [%address_at, %lengths]
   call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data_place)
   ret i1 true
 no:
@@ -216,26 +231,40 @@ yes:
 no:
   ret i1 false
 }
-; Where the memory of an input begins and ends; of a tensor of any number of rows the slot and the record tell of one row and how many.
+; Where the memory of an input begins and ends. Where sizes may be any the record tells how much all others are, and the slot leads to these.
 define internal [2 x i64] @span(ptr %records, ptr %slots, i64 %number) alwaysinline {
 entry:
+  %k = alloca i64
+  %all = alloca i64
   %slot = call i64 @word(ptr %slots, i64 %number)
   %first = mul i64 %number, $RECORD
   %bytes_at = add i64 %first, 3
   %bytes = call i64 @word(ptr %records, i64 %bytes_at)
-  %size_at = add i64 %first, 4
-  %size = call i64 @word(ptr %records, i64 %size_at)
-  %opened = icmp eq i64 %size, $open
-  br i1 %opened, label %rows, label %done
-rows:
+  %opens_at = add i64 %first, $opens
+  %opens = call i64 @word(ptr %records, i64 %opens_at)
+  %opened = icmp sgt i64 %opens, 0
+  store i64 0, ptr %k
+  store i64 %bytes, ptr %all
   %cell = inttoptr i64 %slot to ptr
-  %count = call i64 @word(ptr %cell, i64 0)
-  %data = call i64 @word(ptr %cell, i64 1)
-  %all = mul i64 %count, %bytes
+  br i1 %opened, label %sizes, label %done
+sizes:
+  %i = load i64, ptr %k
+  %more = icmp slt i64 %i, %opens
+  br i1 %more, label %size, label %where
+size:
+  %count = call i64 @word(ptr %cell, i64 %i)
+  %before = load i64, ptr %all
+  %times = mul i64 %before, %count
+  store i64 %times, ptr %all
+  %next = add i64 %i, 1
+  store i64 %next, ptr %k
+  br label %sizes
+where:
+  %data = call i64 @word(ptr %cell, i64 %opens)
   br label %done
 done:
-  %start = phi i64 [%slot, %entry], [%data, %rows]
-  %length = phi i64 [%bytes, %entry], [%all, %rows]
+  %start = phi i64 [%slot, %entry], [%data, %where]
+  %length = load i64, ptr %all
   %end = add i64 %start, %length
   %one = insertvalue [2 x i64] undef, i64 %start, 0
   %both = insertvalue [2 x i64] %one, i64 %end, 1

@@ -6,7 +6,7 @@ So a new entry costs no compilation, and the text, which depends on torch's layo
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
-the captured tensor or 0, rank (of a number ``number``, of a list ``LISTED``), dtype (of a list the type of its items), bytes, sizes (the first may be ``OPEN``: the bytes are those of a row), strides; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
+the captured tensor or 0, rank (of a number ``number``, of a list ``LISTED``), dtype (of a list the type of its items), bytes, sizes (``OPEN`` where any is right: the bytes are those for 1), strides (``OPEN``: as of a tensor that lies in a row), and how many sizes are ``OPEN``; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
 sizes, strides, and of what a call leaves in buffers the block that tells where it is, what makes the result of it in Python, and the bytes of a row or the pool's address (of a list of a pool the dtype is how many buffers it has); then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
 end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 
@@ -41,7 +41,10 @@ LEFT = {
 }  # a list of numbers, with their kind for a dtype; a tensor as long as the run says; what Python makes; a list that other programs read
 NUMBER_TENSOR = -8  # added to what stands for a number
 LISTED = -7  # stands for the rank of an input that is such a list
-OPEN = -1  # stands for the first size of an input, where only the run knows it
+OPEN = (
+    -1
+)  # stands for a size of an input that only the run knows, and for a stride that follows from such
+CELL = MAX_RANK + 1  # words of an input's cell: for sizes and the data pointer
 TABLE = bytes.__basicsize__ - 1  # where the content of a bytes object is
 
 _DECLARES = """declare zeroext i1 @function_mode()
@@ -119,9 +122,9 @@ start:
   %out_records = getelementptr i64, ptr %table, i64 %first_output
   %both = add i64 %inputs, %outputs
   %size = add i64 %both, 1
-  %twice_size = shl i64 %size, 1
+  %cells_size = mul i64 %size, $CELL
   %slots = alloca i64, i64 %size, align 16
-  %cells = alloca i64, i64 %twice_size
+  %cells = alloca i64, i64 %cells_size
   %handles = alloca ptr, i64 %size
   %objects = alloca ptr, i64 %size
   %out_slots = getelementptr i64, ptr %slots, i64 %inputs
@@ -141,7 +144,7 @@ taken:
   %in_record = getelementptr i64, ptr %in_records, i64 %in_start
   %argument = icmp slt i64 %i, %given
   %slot = getelementptr i64, ptr %slots, i64 %i
-  %cell_number = shl i64 %i, 1
+  %cell_number = mul i64 %i, $CELL
   %cell = getelementptr i64, ptr %cells, i64 %cell_number
   %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot, ptr %cell)
   br i1 %fits, label %take, label %miss
@@ -297,7 +300,7 @@ def text(at: Layout, kept: recycling.Offsets | None, listed: tuple[int, int]) ->
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
         "number_tensor": NUMBER_TENSOR, "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
         "block": BLOCK, "maker": BLOCK + 1, "row": BLOCK + 2, "COPIED": COPIED, "KEPT": KEPT, "DATA": DATA,
-        "listed_input": LISTED, "open": OPEN, "rows_item": listed[0], "rows_at": listed[1], "max_rank_bytes": 8 * MAX_RANK,
+        "listed_input": LISTED, "open": OPEN, "opens": BLOCK, "CELL": CELL, "rows_item": listed[0], "rows_at": listed[1], "max_rank_bytes": 8 * MAX_RANK,
         **{name: i for i, name in enumerate(WORDS)}, **LEFT,
         **{kind.__name__: number(kind) for kind in KINDS if kind is not torch.Tensor},
     }  # fmt: skip
