@@ -11,6 +11,8 @@ import torch
 
 import tograph as tg
 from tograph.errors import AliasError
+from tograph.runtime.control_flow.carried import Carried
+from tograph.runtime.control_flow.identity import Binding, Option, first, own_option
 from tograph.runtime.graph.rewrite import count_nodes
 from tograph.runtime.passes import optimize
 
@@ -652,3 +654,18 @@ def test_the_tensors_of_objects_that_share_them_and_are_sorted():
     x, g = torch.tensor([0.5, -2.0]), tg.function(beams)
     assert str(g(x)) == str(beams(x))
     assert count_nodes(g.concrete_functions[0].graph) < 400
+
+
+def test_a_variable_that_was_a_number_or_a_tensor_before_a_loop_is_found_by_that_tensor():
+    """The search of a loop begins anew with other tensors: those of an earlier one are known by the variables that held them."""
+    given = Option("given", tensor=torch.zeros(()))
+    two = [Option(name, tensor=torch.zeros(())) for name in "ab"]
+    u, v, w = ("u", ()), ("v", ()), ("w", ())
+    carried = Carried()
+    carried.entry = {
+        u: Binding(first, [None, None], False, [[(None, own_option(u))], [(None, given)]]),
+        v: Binding(first, [None, None], False, [[(None, o)] for o in two]),
+    }
+    assert carried.held_before([given, own_option(w)], [given]) == [u]
+    assert carried.held_before([two[0], own_option(w)], [two[0]]) == []  # one of two only
+    assert carried.held_before([*two, given], two) == [v]

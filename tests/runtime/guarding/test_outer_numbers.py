@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.guarding import outer_numbers
 from tograph.runtime.native.entry import MISS
 
 
@@ -436,3 +437,32 @@ def test_methods_of_several_objects():
     found = [counters[i % 3].step(torch.zeros(1)).item() for i in range(12)]
     assert found == [1 + i // 3 for i in range(12)]
     assert [c.steps for c in counters] == [4, 4, 4]
+
+
+def test_what_a_staged_construct_changes_is_looked_for_among_numbers_of_its_name(monkeypatch):
+    """Which number a place holds is found by following ways: not those of all numbers that were read, which may be many."""
+    followed = []
+    follow = outer_numbers.current_value
+    monkeypatch.setattr(
+        outer_numbers, "current_value", lambda s: followed.append(s.label) or follow(s)
+    )
+    held, table = Held(), {"n": 2, 3: 4, "m": 1}
+    held.inner, held.other = Held(), Held()
+    held.inner.rate, held.other.size, held.inner.n = 2, 3, 5
+
+    def f(x):
+        scale = held.inner.rate * held.other.size * table["m"] * table[3]
+        if x.sum() > 0:
+            held.inner.n = 7
+            table["n"] = table["n"] + 1
+        return x * scale
+
+    g = tg.function(f)
+    g(torch.ones(2))
+    assert (held.inner.n, table["n"]) == (7, 3)
+    assert not any("size" in label or "other" in label for label in followed)
+    torch.testing.assert_close(g(torch.ones(2)), torch.full((2,), 24.0))
+    assert (held.inner.n, table["n"]) == (7, 4)
+    held.other.size = 1
+    torch.testing.assert_close(g(-torch.ones(2)), torch.full((2,), -8.0))
+    assert table["n"] == 4

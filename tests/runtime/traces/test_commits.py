@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.symbols.funcgraph import FuncGraph
+from tograph.runtime.traces.commits import Commits
 
 
 class Box:
@@ -224,3 +226,22 @@ def test_what_a_branch_or_handler_commits():
         return f
 
     compare(build, (1, 1, 1), (1, 1, 9), (9, 1, 9), (1, 9, 1), (1, 0, 9), (9, 9, 1), (1, 1, 9))
+
+
+def test_marks_share_what_did_not_change():
+    """An attempt marks what was committed so far: that is not copied for each."""
+    graph, other = FuncGraph("f"), FuncGraph("g")
+    noted = Commits(lambda location: True, {})
+    noted.holds(graph, {"a": 1})
+    noted.holds(other, {"b": 1})
+    first, second = noted.mark(), noted.mark()
+    assert first[0][graph][1] is second[0][graph][1]
+    noted.holds(graph, {"a": 2})
+    third = noted.mark()
+    assert third[0][other][1] is first[0][other][1]
+    noted.back(second)
+    assert noted.mark()[0][graph][1] == {"a": 1}
+    noted.holds(graph, {"a": 3})
+    assert first[0][graph][1] == second[0][graph][1] == {"a": 1}
+    noted.back(third)
+    assert noted.mark()[0][graph][1] == {"a": 2}

@@ -1,5 +1,6 @@
 """What a branch changes is found however it is reached: by a module, a class, a function's attribute, a partial, ..."""
 
+import copy
 import functools
 import gc
 import linecache
@@ -194,3 +195,14 @@ def test_a_function_of_a_namespace_without_a_name():
     x = torch.tensor([1.0, 2.0])
     y = x + x * x.sum()
     torch.testing.assert_close(tg.function(space["f"])(x, torch.tensor(2)), y + y * y.sum())
+
+
+def test_what_torch_computes_sizes_with_is_not_gone_through():
+    """The registry of ``copy`` has a class of sympy's: behind it are half of all functions that there are."""
+    sympy = pytest.importorskip("sympy")
+    copy._deepcopy_dispatch.setdefault(sympy.core.function.UndefinedFunction, copy._deepcopy_atomic)
+    seen = reach.reachable([copy.deepcopy])
+    assert id(copy._deepcopy_dispatch) in seen
+    assert id(sympy.sympify) not in seen
+    held = sympy.Symbol("x"), Key()
+    assert id(held[1].held) in reach.reachable([held])

@@ -43,7 +43,7 @@ class Bound:
         settle(self.found, inner, {}, outer)
         self.options: dict[Key, list[Option]] = {}
         for key, binding in self.found.items():
-            add_options(self.options.setdefault(key, []), binding)
+            add_options(self.options.setdefault(key, []), binding.all())
         self.moving = [key for key, options in self.options.items() if len(options) > 1]
         self.holes = with_holes(self.options)
         self.variable = {key for key, binding in self.found.items() if binding.variable}

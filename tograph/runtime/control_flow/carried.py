@@ -68,13 +68,14 @@ class Carried:
         adopted = {
             (places[place], path): (place, path) for place, path in other.options if place in places
         }
-        before = other.held_before()
         for key, old in adopted.items():
             options = other.options[old]
             found = [translated(o, places, graph) for o in options]
             self.options[key] = [o for o in found if o is not None]
-            gone = [before[o.key] for o, n in zip(options, found) if n is None and o.key in before]
-            self.held[key] = [(places[p], q) for p, q in gone if p in places]
+            gone = [o for o, n in zip(options, found) if n is None]
+            self.held[key] = [
+                (places[p], q) for p, q in other.held_before(options, gone) if p in places
+            ]
             if old in other.variable:
                 self.variable.add(key)
             if old in other.settled:
@@ -83,9 +84,19 @@ class Carried:
                 if settled is None or now is not None:
                     self.settled[key] = now
 
-    def held_before(self) -> dict[Hashable, Key]:
-        """Which variable held a tensor before the loop, by the keys of options."""
-        return {b.settled.key: k for k, b in self.entry.items() if b.settled}
+    def held_before(self, options: Sequence[Option], wanted: Sequence[Option]) -> list[Key]:
+        """Variables that held the ``wanted`` ones of a variable's options before the loop: one for each that this can be told of.
+
+        One that was itself one of several tensors counts where the variable may be any of them.
+        """
+        if not wanted:
+            return []
+        have, before = {o.key for o in options}, {}
+        for key, binding in self.entry.items():
+            keys = [o.key for o in _outer(binding)]
+            if have.issuperset(keys):
+                before |= dict.fromkeys(keys, key)
+        return list(dict.fromkeys(before[o.key] for o in wanted if o.key in before))
 
     def own(self) -> Carried:
         """What is known of those variables that may only be tensors which the loop makes."""
@@ -104,7 +115,7 @@ class Carried:
 
         That is tensors which the loop makes, and those that variables held before it.
         """
-        graph, before = current_graph(), other.held_before()
+        graph = current_graph()
         for key, options in other.options.items():
             place, path = key
             if place not in places:
@@ -115,7 +126,7 @@ class Carried:
                 continue
             found = [translated(o, places, graph) for o in options if o.tensor is None]
             self.options[here] = [o for o in found if o is not None]
-            held = [before[o.key] for o in options if o.tensor is not None and o.key in before]
+            held = other.held_before(options, [o for o in options if o.tensor is not None])
             self.held[here] = [(places[p], q) for p, q in held if p in places]
             if settled is None and key in other.settled:
                 self.settled[here] = None
@@ -146,7 +157,7 @@ class Carried:
         for key, others in self.held.items():
             for other in others:
                 if key in self.names and other in self.entry:
-                    add_options(self.options.setdefault(key, []), self.entry[other])
+                    add_options(self.options.setdefault(key, []), _outer(self.entry[other]))
         self.alone = all(alone(k, self.options.get(k, ())) for k in self.names)
         moving = [k for k in self.names if len(self.options.get(k, ())) > 1]
         simple = [k for k in moving if self.settled.get(k) is not None and self._known(k)]
@@ -172,7 +183,7 @@ class Carried:
 
     def _add(self, found: dict[Key, Binding]) -> None:
         for key, binding in found.items():
-            add_options(self.options.setdefault(key, []), binding)
+            add_options(self.options.setdefault(key, []), binding.all())
             if binding.variable:
                 self.variable.add(key)
 
@@ -308,3 +319,8 @@ class Carried:
         return [
             i if isinstance(i, Value) else graph.emit("py.constant", i, type=INT) for i in found
         ]
+
+
+def _outer(binding: Binding) -> list[Option]:
+    """The tensors from outside of the loop among what a variable may be."""
+    return [o for o in binding.all() if o.tensor is not None]

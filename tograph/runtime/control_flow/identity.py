@@ -11,7 +11,7 @@ following, and two variables have options with the same memory only where they s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -270,9 +270,9 @@ def _memories(base: Any) -> Iterator[Any]:
             yield part
 
 
-def add_options(have: list[Option], binding: Binding) -> None:
+def add_options(have: list[Option], found: Iterable[Option]) -> None:
     """Take over the options that are not known yet; those over the limit are lost."""
-    for option in binding.all():
+    for option in found:
         if len(have) <= LIMIT and all(o.key != option.key for o in have):
             have.append(option if len(have) < LIMIT else _lost([]))
 

@@ -52,7 +52,7 @@ class Joint:
             settle(found, region.graph, {}, outer)
             self.found.append(found)
             for key, binding in found.items():
-                add_options(self.options.setdefault(key, []), binding)
+                add_options(self.options.setdefault(key, []), binding.all())
                 if binding.variable:
                     self.variable.add(key)
         self.names = {k[0]: k[1] for k in self.keys if k is not None}

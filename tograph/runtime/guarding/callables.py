@@ -40,4 +40,4 @@ def _names(owner: Any, f: Any) -> Iterator[str]:
     parts = [fields, fields.get("_modules")] if isinstance(owner, torch.nn.Module) else [fields]
     for part in parts:
         if part:
-            yield from (name for name in sorted(part.keys() & METHODS) if part[name] is f)
+            yield from sorted(n for n in part.keys() & METHODS if part[n] is f)

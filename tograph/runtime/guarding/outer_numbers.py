@@ -17,7 +17,7 @@ import torch
 from ...errors import DeadResourceError
 from ..graph.types import ScalarType
 from ..symbols.funcgraph import FuncGraph, Ref, Storage
-from ..symbols.journal import Location
+from ..symbols.journal import Location, key_place
 from ..symbols.retrace import Retrace
 from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import staged
@@ -81,9 +81,25 @@ def changes(place: Location, watch: Watch | None) -> None:
     for check in watch.checks.values():
         source = check.source
         if check.test == NUMBER and type(check.old) in _TESTS and source.label not in watch.closed:
+            if not _may_be_at(
+                source, place.key
+            ):  # there may be many, and each way is code to follow
+                continue
             location = location_of(source)
             if location is not None and location.key == place.key:
                 raise Retrace(opened=frozenset([source]))
+
+
+def _may_be_at(source: Source, key: Any) -> bool:
+    """Whether a source may be found at the location of this key, as far as its last step tells."""
+    if key[0] == "attr":
+        return source.kind == "attr" and source.key == key[2]
+    if key[0] == "cell":
+        return source.kind == "cell" and id(source.key) == key[1]
+    if source.kind not in ("global", "item", "entry"):
+        return False
+    name = source.key[1] if source.kind == "global" else source.key
+    return key_place(None, name)[2:] == key[2:]
 
 
 def _is_beside(source: Source, key: Any) -> bool:

@@ -82,19 +82,22 @@ def _ancestors(value: Value, given: Mapping[Value, Any]) -> list[Any] | None:
             todo += [(v, False) for v in [given[v]] if isinstance(v, Value)]
             continue
         node = v.node
-        if node is None or not _computes(node) or len(order) > LIMIT:
+        if node is None or len(order) > LIMIT:
+            return None
+        # What is in branches is asked for last: most values turn out to depend on an input first.
+        if bool(node.regions) == ready and not _computes(node):
             return None
         if ready:
             order.setdefault(id(node), node)
         elif id(node) not in order:
+            if node.regions and node.op != "If":
+                return None
             todo.append((v, True))
             todo += [(i, False) for i in node.inputs]
     return list(order.values())
 
 
 def _computes(node: Node) -> bool:
-    """Whether a node does nothing but compute, or fail; of those that hold graphs, branches are followed."""
-    if node.regions and node.op != "If":
-        return False
+    """Whether a node does nothing but compute, or fail."""
     effects = node_effects(node)
     return not (effects.random or effects.io or effects.writes or effects.diverges or effects.reads)

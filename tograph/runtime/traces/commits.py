@@ -153,7 +153,9 @@ class Commits:
     def __init__(self, seen: Callable[[Location], bool], found: dict[int, Any]):
         """``seen``: whether the caller sees a change; ``found``: what has been found outside, by ids."""
         self.seen = seen
-        self.last: dict[FuncGraph, dict[Any, Any]] = {}
+        # By graph what was committed last, and in which period that was begun to be noted: those of earlier periods belong to marks, too.
+        self.last: dict[FuncGraph, tuple[int, dict[Any, Any]]] = {}
+        self.period = 0
         self.plans: list[Plan] = []
         self.changes = Changes(found)
 
@@ -165,6 +167,7 @@ class Commits:
         for key, (names, content) in self._changes().items():
             if key in known and _same(known[key], content):
                 continue
+            known = self._own(graph)
             known[key] = content
             self._may_be_done(graph.outer, key)
             parts.append((key, names, structure_of(content)))
@@ -179,10 +182,12 @@ class Commits:
 
     def mark(self) -> Any:
         """What was committed so far, to go ``back`` to when what follows is undone."""
-        return {graph: dict(known) for graph, known in self.last.items()}, len(self.plans)
+        self.period += 1
+        return dict(self.last), len(self.plans)
 
     def back(self, mark: Any) -> None:
-        self.last, count = mark
+        last, count = mark
+        self.last = dict(last)
         self.changes.forget()
         del self.plans[count:]
 
@@ -191,7 +196,7 @@ class Commits:
         (last, count), around = mark, current_graph()
         while around is not None and around not in last:
             around = around.outer
-        before = {} if around is None else last[around]
+        before = {} if around is None else last[around][1]
         there = {k for k, now in restored.items() if before.get(k, _at_first(k)) is now}
         other = restored.keys() - there
         changed = {k for log in journal.open_journals()[:-1] for k in log.entries}
@@ -202,26 +207,36 @@ class Commits:
             return False
         for plan in self.plans[count:]:
             plan.put_back({k: restored[k] for k in other}, there)
-        for at, known in self.last.items():
-            known.update({k: last[at][k] if k in last.get(at, ()) else restored[k] for k in there})
-        self._known(current_graph()).update(restored)
+        for at in list(self.last):
+            had = last[at][1] if at in last else {}
+            self._own(at).update({k: had.get(k, restored[k]) for k in there})
+        self._own(current_graph()).update(restored)
         self.changes.forget()
         return True
 
     def holds(self, graph: FuncGraph, entries: dict[Any, Any]) -> None:
         """What locations hold already, when a call begins."""
-        self._known(graph).update(entries)
+        self._own(graph).update(entries)
 
     def _known(self, graph: FuncGraph) -> dict[Any, Any]:
-        """What was committed before this point of a graph."""
+        """What was committed before this point of a graph, to be looked at."""
         if graph not in self.last:
-            self.last[graph] = dict(self._known(graph.outer)) if graph.outer is not None else {}
-        return self.last[graph]
+            found = self._known(graph.outer) if graph.outer is not None else {}
+            self.last[graph] = self.period, dict(found)
+        return self.last[graph][1]
+
+    def _own(self, graph: FuncGraph) -> dict[Any, Any]:
+        """The same, to be changed: no mark has it."""
+        known = self._known(graph)
+        if self.last[graph][0] != self.period:
+            known = dict(known)
+            self.last[graph] = self.period, known
+        return known
 
     def _may_be_done(self, graph: FuncGraph | None, key: Any) -> None:
         """A commit stands in a region: whether it is made is not known around that, and behind it."""
         while graph is not None:
-            self.last[graph][key] = _MAYBE
+            self._own(graph)[key] = _MAYBE
             graph = graph.outer
 
     def _changes(self) -> dict[Any, tuple[Sequence[str] | None, Any]]:

@@ -29,6 +29,9 @@ LIMIT = 50_000
 RESERVED: list[Callable[[dict], list[Any]]] = []
 _OURS = __name__.partition(".")[0] + "."
 _LIBRARIES = frozenset((*sys.stdlib_module_names, _OURS[:-1], "torch", "numpy")) - {"__main__"}
+# What torch computes its sizes with. Registries of the standard library (of ``copy``) lead there, to half of all functions that there are,
+# and what their code names would be looked for in all modules.
+_BESIDE_TORCH = _LIBRARIES | {"sympy", "mpmath"}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype,
           types.CodeType, torch.SymInt, torch.SymFloat, torch.SymBool, Ref)  # fmt: skip
 _FUNC: Any = functools.partial.func  # a subclass may have another ``func`` beside it
@@ -210,7 +213,7 @@ class _Walk:
 
     def _global(self, space: dict[str, Any], names: Sequence[str], found: list[Any]) -> None:
         """Add what code of a module names there. A library's code changes nothing by attributes of the user's, so its names count there only."""
-        if is_library(space.get("__name__", "")):
+        if _is_left(space.get("__name__", "")):
             found += [x for n in names if _is_object(x := space.get(n))]
             return
         self.names.update(names)
@@ -222,7 +225,7 @@ class _Walk:
 
     def _of_space(self, x: Any) -> list[Any]:
         """A module or class: what it holds is taken by name; of a class the special methods too."""
-        library = is_library(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
+        library = _is_left(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
         if isinstance(x, types.ModuleType):
             # What tograph keeps for itself is no state of the user's.
             if not (x.__name__ + ".").startswith(_OURS):
@@ -255,7 +258,7 @@ def _look_of(kind: type) -> Callable[[_Walk, Any], list[Any]]:
     if kind in _WRAPPED:
         return lambda walk, x: _WRAPPED[kind](x)
     slots = [s for c in kind.__mro__ for s in _names(getattr(c, "__slots__", ()))]
-    named = not is_library(kind.__module__)
+    named = not _is_left(kind.__module__)
     holds = issubclass(kind, _CONTAINERS) or hasattr(kind, "__tograph_holds__")
     look = functools.partial(_parts, slots=slots, named=named, holds=holds)
     wrapped = next((inside for base, inside in _WRAPPED.items() if issubclass(kind, base)), None)
@@ -276,6 +279,11 @@ def _parts(walk: _Walk, x: Any, slots: Sequence[str], named: bool, holds: bool) 
 def is_library(name: Any) -> bool:
     """Whether a module, by its name, belongs to Python, torch, numpy or tograph."""
     return not isinstance(name, str) or name.partition(".")[0] in _LIBRARIES
+
+
+def _is_left(name: Any) -> bool:
+    """Whether functions and classes of a module are not followed: those of a library, and of what torch computes with."""
+    return not isinstance(name, str) or name.partition(".")[0] in _BESIDE_TORCH
 
 
 def _items(x: Any) -> list[Any]:
