@@ -179,10 +179,13 @@ def left(x: Any) -> Any:
         known = current_graph().root.slots.get(id(y))
         return None if known is None else known.content
 
+    return by_leaf(x, left, content) if _have_fields(STANDS_FOR(x)) else content(x)
+
+
+def _have_fields(stands: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether the trace knows the field of one of some tensors, or of one that these may be."""
     slots = current_graph().root.slots
-    if not any(id(y) in slots for y, _ in STANDS_FOR(x)):
-        return content(x)
-    return by_leaf(x, left, content)
+    return any(id(y) in slots or (isinstance(y, SymTensor) and _have_fields(STANDS_FOR(y))) for y, _ in stands)  # fmt: skip
 
 
 def own(owner: torch.Tensor) -> Any:

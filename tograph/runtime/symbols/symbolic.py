@@ -15,7 +15,7 @@ from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import contents, devices, duals, leaf_values, open_layouts, products, switched, valueless
+from . import contents, devices, duals, leaf_values, open_layouts, products, switched, valueless, wholes
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .known import UNKNOWN
 from .mapped import check_unmapped
@@ -113,6 +113,7 @@ class SymTensor(Valueless, torch.Tensor):
 
     def begin_leaf(self):
         """The code makes a leaf of the value that the tensor has now."""
+        wholes.note(self, current_graph().root)
         self.became_ = leaf_values.begin(value_of(self, current_graph()), current_graph())
 
     def contiguous(self, memory_format=torch.contiguous_format):

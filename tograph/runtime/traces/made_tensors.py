@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from .. import autodiff
+from ..control_flow.picking import Picked
 from ..gradients import grad_fields, transforms
 from ..graph.ir import Value
-from ..graph.types import ListType, TensorType
-from ..symbols import duals
+from ..graph.types import BOOL, ListType, TensorType
+from ..symbols import duals, wholes
 from ..symbols.funcgraph import FuncGraph, Ref
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, value_of
@@ -180,7 +181,7 @@ def form(
     if not own.any or not (x.is_floating_point() or x.is_complex()):
         return made
     value = value_of(x, root)
-    flag = False if x.chain else autodiff.is_made_leaf(_begun(x, root), root)
+    flag = False if x.chain else _made_flag(x, root)
     if flag is not False:
         made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
     ended = x.became_ is not None and not x.requires_grad  # by ``requires_grad_(False)``
@@ -188,6 +189,34 @@ def form(
     if way is False:
         return made
     return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
+
+
+def _made_flag(x: SymTensor, root: FuncGraph) -> bool | Value:
+    """Whether a tensor is a leaf that the code made: what one of several tensors is, the index says."""
+    storage = x.storage_
+    if not isinstance(storage, Picked):
+        return autodiff.is_made_leaf(_begun(x, root), root)
+    found = [_option_flag(x, o, root) for o in storage.options]
+    if all(flag is found[0] for flag in found):
+        return found[0]
+    at: Any = storage.which(root)
+    if isinstance(at, int):
+        return found[at]
+    flags = [
+        f if isinstance(f, Value) else root.emit("py.constant", f, type=BOOL) for f in found
+    ]
+    return root.emit("tg.choose", at, flags, type=BOOL)
+
+
+def _option_flag(x: SymTensor, option: SymTensor, root: FuncGraph) -> bool | Value:
+    """The same of one that ``x`` may be."""
+    own = x.storage_.first
+    if own is not None and not option.chain and option.storage_.first is own:
+        return autodiff.is_made_leaf(root.resolve(own), root)
+    y = wholes.whole(option, root.root)
+    if y is None or not isinstance(y, SymTensor) or not y.requires_grad or y.given_:
+        return False
+    return True if y.is_leaf else False if y.chain else _made_flag(y, root)
 
 
 def _may_be_callers(x: SymTensor) -> bool:
