@@ -82,7 +82,7 @@ def variables(
     return found
 
 
-_NOT = ("grad", "carried field", "flag", "counter")
+_NOT = ("flag", "counter")
 
 
 def bindings(

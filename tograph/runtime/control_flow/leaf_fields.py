@@ -19,8 +19,9 @@ from ..recording.tracing import recording
 from ..symbols.funcgraph import current_graph, moment
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
-from ..symbols.symbolic import SymTensor
-from ..values.structure import Leaf, Spec
+from ..symbols.symbolic import SymTensor, value_of
+from ..values import flattening
+from ..values.structure import Leaf, Spec, TaggedUnion, is_union
 from .leaves import leaf_objects
 from .regions import Region, replayed
 
@@ -70,10 +71,28 @@ def has_own(x: Any) -> bool:
 
 
 def content_of(x: torch.Tensor) -> Any:
-    """What the field of a tensor holds, which may be a leaf that it stands for."""
+    """What the field of a tensor holds, which may be a leaf that it stands for; of one from before the graph a copy, since that has its own."""
     if grad_fields.SHARED(x):
-        return grad_fields.by_state(x, content_of, own_content)
-    return grad_fields.by_leaf(x, content_of, own_content)
+        return grad_fields.by_state(x, content_of, _kept)
+    return grad_fields.by_leaf(x, content_of, _kept)
+
+
+def _kept(x: torch.Tensor) -> Any:
+    here = isinstance(x, SymTensor) and x.born >= current_graph().born
+    return own_content(x) if here else apart(own_content(x))
+
+
+def apart(content: Any) -> Any:
+    """What a field holds, in tensors of their own: what changes it changes no other one."""
+    if is_union(content):
+        return TaggedUnion(content.tag_, [*map(apart, content.options_)], content.either_)
+    if not isinstance(content, torch.Tensor):
+        return content
+    if content.requires_grad:
+        with torch.enable_grad():
+            return content.clone()
+    graph = current_graph()
+    return flattening.symbolic(value_of(content, graph), graph, connected=False)
 
 
 def _of_region(x: Any, region: Region) -> Any:

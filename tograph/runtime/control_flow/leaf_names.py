@@ -24,8 +24,16 @@ def chosen(x: Any) -> Held | None:
     """The tensors that require a gradient among those that a name may be, each with the value that says whether it is; None where no index tells."""
     if not isinstance(x, SymTensor) or not isinstance(x.storage_, Picked) or x.chain:
         return None
+    return flags(x.storage_, options(x))
+
+
+def options(x: SymTensor) -> dict[int, torch.Tensor]:
+    """By number the tensor objects that require a gradient among those that a name may be."""
+    assert isinstance(x.storage_, Picked)
     found = {i: whole(o, current_graph().root) for i, o in enumerate(x.storage_.options)}
-    return flags(x.storage_, {i: y for i, y in found.items() if y is not None and y is not x and y.requires_grad})  # fmt: skip
+    return {
+        i: y for i, y in found.items() if y is not None and y is not x and y.requires_grad
+    }
 
 
 def flags(storage: Picked, leaves: Mapping[int, torch.Tensor]) -> Held:

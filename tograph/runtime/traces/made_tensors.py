@@ -196,7 +196,7 @@ def _made_flag(x: SymTensor, root: FuncGraph) -> bool | Value:
     storage = x.storage_
     if not isinstance(storage, Picked):
         return autodiff.is_made_leaf(_begun(x, root), root)
-    found = [_option_flag(x, o, root) for o in storage.options]
+    found = [_option_flag(o, root) for o in storage.options]
     if all(flag is found[0] for flag in found):
         return found[0]
     at: Any = storage.which(root)
@@ -208,13 +208,12 @@ def _made_flag(x: SymTensor, root: FuncGraph) -> bool | Value:
     return root.emit("tg.choose", at, flags, type=BOOL)
 
 
-def _option_flag(x: SymTensor, option: SymTensor, root: FuncGraph) -> bool | Value:
-    """The same of one that ``x`` may be."""
-    own = x.storage_.first
-    if own is not None and not option.chain and option.storage_.first is own:
-        return autodiff.is_made_leaf(root.resolve(own), root)
-    y = wholes.whole(option, root.root)
-    if y is None or not isinstance(y, SymTensor) or not y.requires_grad or y.given_:
+def _option_flag(option: SymTensor, root: FuncGraph) -> bool | Value:
+    """The same of one that it may be."""
+    first, y = option.storage_.first, wholes.whole(option, root.root)
+    if y is None:  # a value, of this name alone or of an item of a list
+        return autodiff.is_made_leaf(root.resolve(first), root) if first is not None and not option.chain else False  # fmt: skip
+    if not isinstance(y, SymTensor) or not y.requires_grad or y.given_:
         return False
     return True if y.is_leaf else False if y.chain else _made_flag(y, root)
 
