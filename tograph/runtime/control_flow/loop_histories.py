@@ -184,7 +184,7 @@ class LoopHistories:
                 graded = place.key in self.graded and name not in self.fields
                 entry, leaf = self._entry(name), name not in self.computed
                 sure = entry is not None and name not in self.plain
-                told = iterations.Told(name, leaf, graded, entry, sure, name in self.by_leaf)
+                told = iterations.Told(name, leaf, graded, entry, sure, name in self.by_leaf, name in self.fields)  # fmt: skip
                 made = self.earlier.state(x, graph.graph.inputs.index(value), told)
                 if not leaf and name in self.leaves:  # its field is not followed behind a gradient
                     graph.root.halves.append(made)

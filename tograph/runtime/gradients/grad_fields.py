@@ -190,8 +190,8 @@ def _have_fields(stands: Sequence[tuple[Any, Any]]) -> bool:
 
 def own(owner: torch.Tensor) -> Any:
     """``owner.grad`` of a tensor that is no other one."""
-    if not _is_by_leaf(owner):
-        iterations.check_graded(owner)
+    if not iterations.is_followed(owner):
+        iterations.check_graded(owner, bool(SHARED(owner)))
     return _content(slot(owner))
 
 
