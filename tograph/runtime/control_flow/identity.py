@@ -82,7 +82,7 @@ def variables(
     return found
 
 
-_NOT = ("flag", "counter")
+_NOT = ("carried field", "flag", "counter")
 
 
 def bindings(
