@@ -20,7 +20,7 @@ from ..graph.types import BOOL
 from ..library import grads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..symbols.symbolic import SymTensor
-from ..writes import iterations
+from ..writes import iterations, two_names
 from ..writes.edges import edge
 from ..writes.edges import used as computed_from
 from .connect import Call
@@ -248,3 +248,4 @@ def _as_start(node: Node, graph: Graph, flag: Flag) -> Value:
 
 grads.PASSING = passing
 grad_fields.STANDS_FOR = stands_for
+two_names.STANDS_FOR = lambda y: [x for x, _ in grad_fields.STANDS_FOR(y)] if isinstance(y, SymTensor) else []  # fmt: skip

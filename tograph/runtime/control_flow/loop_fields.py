@@ -23,7 +23,7 @@ from ..symbols.symbolic import SymTensor
 from ..values.structure import Choice, Leaf, Spec, spec_of
 from .held_leaves import held
 from .joining import as_value
-from .leaf_fields import Field, apart, content_of, has_own, own_content
+from .leaf_fields import Field, apart, content_of, has_own, is_lost, own_content
 from .loop_contents import Name, tensors_of
 from .loop_regions import StateRegion
 from .regions import replayed
@@ -55,6 +55,7 @@ class Fields:
 
     def __init__(self) -> None:
         self.known: dict[Name, LoopField] = {}
+        self.lost: set[Name] = set()  # those that are not followed
         # Names whose field iterations change in place, or know by another name as well.
         self.written: set[Name] = set()
 
@@ -86,7 +87,9 @@ class Fields:
             rounds.add(field, rounds.before[field.key])
         rounds.history.fields = set(self.known)
         by_leaf = self._shared(rounds.state) | self.written
-        again = by_leaf != rounds.history.by_leaf
+        lost = {n for n, f in self.known.items() if f.lost}
+        again = by_leaf != rounds.history.by_leaf or lost != self.lost
+        self.lost = lost
         rounds.history.by_leaf = by_leaf
         return bool(made) or again
 
@@ -106,6 +109,8 @@ class Fields:
             found = tensors_of(as_value(loop.content(field.place)))
             with recording(loop.graph), replayed(loop):
                 left = content_of(found[field.number]) if field.number < len(found) else None
+                if field.number < len(found) and is_lost(found[field.number]):
+                    field.lost = True
             loop.changed[field.key] = field, left
             if name not in self.written and (_is_named(field, loop) or _is_written(field, loop)):
                 self.written.add(name)

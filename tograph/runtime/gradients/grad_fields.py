@@ -176,7 +176,7 @@ def left(x: Any) -> Any:
     """What a call leaves in the ``.grad`` of a leaf that the code made."""
 
     def content(y: Any) -> Any:
-        if current_graph().differentiated and isinstance(y, SymTensor):
+        if current_graph().root.graphs[0].differentiated and isinstance(y, SymTensor):
             iterations.check_graded(y)
         known = current_graph().root.slots.get(id(y))
         return None if known is None else known.content
