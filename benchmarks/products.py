@@ -1,12 +1,14 @@
-"""Matrix products in loops on all threads: tograph beside eager PyTorch.
+"""Matrix products on all threads: tograph beside eager PyTorch.
 
-Two forms: a state times a weight that stays (``state``), and a weight's gradient that is added up (``gradient``). Products are a
+In loops: a state times a weight that stays (``state``), and a weight's gradient that is added up (``gradient``). Most are a
 few microseconds long, so that what counts is how threads share them: which parts each finds in its own cache.
-Writes a table to standard output.
+One for each call, from small ones to those that no cache holds, in turn with eager PyTorch: as they are, with either factor turned, for several
+matrices (``batch``), and with sizes that only the run knows (``open``). Writes tables to standard output.
 
     python benchmarks/products.py > benchmarks/results/products.md
 """
 
+import math
 import time
 
 import torch
@@ -14,7 +16,8 @@ import torch
 import tograph as tg
 
 SIZES = [(32, 128, 384), (64, 128, 512), (128, 512, 128), (256, 256, 256), (1024, 64, 1024), (4096, 128, 384)]  # fmt: skip
-ROUNDS, WORK = 9, 1e9
+ALONE = [(64, 64, 64), (64, 256, 256), (64, 784, 512), (512, 512, 512), (128, 768, 3072), (128, 3072, 768), (1000, 500, 300), (32, 2048, 2048), (4, 4096, 4096)]  # fmt: skip
+ROUNDS, WORK, SHORT = 9, 1e9, 1e8
 
 
 def state(x, w, n):
@@ -33,6 +36,41 @@ def gradient(x, g, n):
         g = g * 0.99
         i += 1
     return w
+
+
+def alone(rows, depth, columns):
+    """(name, function, its arguments) of the forms of a product; each is followed by another op, so that it is no call of torch alone."""
+    a, b, batch = torch.randn(rows, depth), torch.randn(depth, columns), torch.randn(4, depth, columns)  # fmt: skip
+    at, bt = a.t().contiguous(), b.t().contiguous()
+    for name, f, args in [
+        ("a @ b", lambda a, b: (a @ b, a[0] * 2), (a, b)),
+        ("a.t() @ b", lambda a, b: (a.t() @ b, a[0] * 2), (at, b)),
+        ("a @ b.t()", lambda a, b: (a @ b.t(), a[0] * 2), (a, bt)),
+        ("batch of 4", lambda a, b: (a @ b, a[0, 0] * 2), (a.expand(4, -1, -1).contiguous(), batch)),
+    ]:  # fmt: skip
+        yield name, f, tg.function(f), args
+    f, spec = (lambda a, b: (a @ b, a[0] * 2)), tg.TensorSpec
+    for name, size in (("open rows", (None, depth)), ("open rows and depth", (None, None))):
+        inner = spec((size[1], columns), torch.float32)
+        yield name, f, tg.function(f, input_signature=[spec(size, torch.float32), inner]), (a, b)
+
+
+def single() -> None:
+    """The table of single products."""
+    print("\n# Products for each call\n\nTime, tograph / eager PyTorch; the least of each.\n")
+    print("| rows, depth, columns | form | eager PyTorch, us | ratio |\n| --- | --- | --- | --- |")
+    for size in ALONE:
+        for name, f, g, args in alone(*size):
+            torch.testing.assert_close(g(*args), f(*args), rtol=1e-3, atol=1e-2)
+            count = max(5, min(400, int(SHORT / math.prod(size))))
+            times: list[list[float]] = [[], []]
+            for _ in range(count):
+                for run, found in zip((f, g), times, strict=True):
+                    start = time.perf_counter()
+                    run(*args)
+                    found.append(time.perf_counter() - start)
+            eager, ours = map(min, times)
+            print(f"| {', '.join(map(str, size))} | {name} | {eager * 1e6:.0f} | {ours / eager:.2f} |", flush=True)  # fmt: skip
 
 
 def gigaflops(run, work):
@@ -60,6 +98,7 @@ def main() -> None:
             eager = gigaflops(lambda f=f, args=args: f(*args), work)
             ours = gigaflops(lambda f=staged, args=args: f(*args), work)
             print(f"| {f.__name__} | {rows}, {depth}, {columns} | {eager:.0f} | {ours:.0f} | {ours / eager:.2f} |")  # fmt: skip
+    single()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,48 @@ def test_every_element_finds_its_place(size, dtype):
     assert "@transpose" in f.concrete_functions[0].scheduled.llvm
 
 
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("size", [(3, 16, 17), (2, 3, 33, 20), (2, 1, 3, 16, 16), (1, 40, 18)])
+def test_several_matrices(size, threads, monkeypatch):
+    monkeypatch.setattr(transposes, "LARGE", 1 if threads else 1 << 30)
+
+    def f(x):
+        return x.transpose(-1, -2).contiguous()
+
+    whole = torch.randn(*size[:-2], size[-2] + 2, size[-1] + 1)
+    for x in (torch.randn(size), whole[..., 2:, 1:]):
+        g = tg.function(f)
+        g.get_concrete_function(x).scheduled.compile()
+        for _ in range(3):
+            assert torch.equal(g(x), f(x)) and g(x).is_contiguous()
+        assert "@transpose" in g.concrete_functions[0].scheduled.llvm
+
+
+def test_matrices_that_are_not_the_same_distance_apart():
+    def f(x):
+        return x[:, :2].transpose(-1, -2).contiguous(), x.transpose(0, 1).transpose(
+            -1, -2
+        ).contiguous()
+
+    x = torch.randn(3, 4, 17, 20)
+    g = tg.function(f)
+    for _ in range(3):
+        for a, b in zip(g(x), f(x), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_the_keys_of_attention_are_turned_once_for_enough_rows():
+    def scores(q, k):
+        return torch.softmax(q @ k.transpose(1, 2), -1)
+
+    for rows, turned in ((4, False), (64, True)):
+        q, k = torch.randn(3, rows, 64), torch.randn(3, 40, 64)
+        g = tg.function(scores)
+        g.get_concrete_function(q, k).scheduled.compile()
+        torch.testing.assert_close(g(q, k), scores(q, k))
+        assert ("@transpose" in g.concrete_functions[0].scheduled.llvm) == turned
+
+
 def test_on_all_threads(monkeypatch):
     monkeypatch.setattr(transposes, "LARGE", 1)
     x = torch.randn(70, 90)

@@ -226,8 +226,13 @@ def either(x, n):
     return table
 
 
+def drawn(*shape):
+    """The same numbers each time: the scores of two beams can be so near that rounding decides."""
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0))
+
+
 @pytest.mark.parametrize("f, x", [
-    (outer, torch.rand(3)), (beams, torch.rand(5, 5)), (system, torch.rand(4)), (either, torch.rand(4)),
+    (outer, drawn(3)), (beams, drawn(5, 5)), (system, drawn(4)), (either, drawn(4)),
 ])  # fmt: skip
 def test_what_is_carried_and_given(f, x):
     g = native(f, x, torch.tensor(4))

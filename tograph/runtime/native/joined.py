@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import TensorType
-from . import ahead, followed, looks, threading
+from . import ahead, blas, followed, looks, threading
 from .code import Code
 from .lanes import loop, only
 from .views import VIEWS
@@ -44,7 +44,7 @@ def work(node: Node) -> int:
 
 def fits(node: Node) -> bool:
     """Whether a node is a product that may be joined with others."""
-    return work(node) >= LEAST
+    return work(node) >= LEAST and not blas.large(node)
 
 
 def sums(graph: Graph) -> set[Node]:

@@ -12,17 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
-from ..kernels import jit
 from ..kernels.loop_ir import bound
 from . import calls, walks
 from .code import REGISTER, literal
+from .fortran import LETTERS, Calls, routines
 from .groups import one_element
-from .values import Decline, Mem, Reg, Span, endless, row_major
+from .values import Decline, Mem, Reg, endless, row_major
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-_LETTER = {"f32": "s", "f64": "d"}
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -41,7 +39,7 @@ def _square(low: Lowering, v: Value) -> Mem:
     if one_element(v) or len(v.type.shape) != 2:
         raise Decline("no single matrix")
     x = low.operand(v)
-    if x.dtype not in _LETTER:
+    if x.dtype not in LETTERS:
         raise Decline(f"a matrix of {x.dtype}")
     x = low.memory(x)
     if isinstance(x.size[0], int) and isinstance(x.size[1], int) and x.size[0] != x.size[1]:
@@ -58,8 +56,8 @@ def _used(low: Lowering, node: Node, *places: int) -> None:
 
 
 def _routines(dtype: str, *names: str) -> list[str]:
-    found = [f"{_LETTER[dtype]}{name}_" for name in names]
-    if jit.symbols(*found) is None:
+    found = routines(dtype, *names)
+    if found is None:
         raise Decline("LAPACK has other names here")
     return found
 
@@ -76,48 +74,20 @@ def _columns(low: Lowering, dtype: str, rows: Any, columns: Any) -> Mem:
     return replace(made, size=(rows, columns), stride=stride[::-1], place="", lead=None)
 
 
-class _Calls:
-    """Calls of LAPACK, which takes all arguments by address."""
-
-    def __init__(self, low: Lowering):
-        self.low, self.code = low, low.code
-
-    def integer(self, text: str) -> str:
-        """The address of an int."""
-        cell = self.code.cell("i32")
-        small = text if not text.startswith("%") else self.code.do(f"trunc i64 {text} to i32")
-        self.code.line(f"store i32 {small}, ptr {cell}")
-        return cell
-
-    def letter(self, text: str) -> str:
-        cell = self.code.cell("i8")
-        self.code.line(f"store i8 {ord(text)}, ptr {cell}")
-        return cell
-
-    def step(self, x: Mem) -> str:
-        """The address of the distance between two columns."""
-        stride = x.stride[1]
-        return self.integer(self.code.spans(stride) if isinstance(stride, Span) else str(stride))
-
-    def run(self, name: str, *arguments: str) -> None:
-        self.code.declare(name, f"void {{}}({', '.join(['ptr'] * len(arguments))}) nounwind")
-        self.code.line(f"call void @{name}({', '.join(f'ptr {a}' for a in arguments)})")
-
-
 def _solved(low: Lowering, a: Mem, x: Mem, columns: Any) -> str:
     """Solve ``a @ x = x`` in the place of ``x``; LAPACK's word on it."""
     factorise, solve = _routines(a.dtype, "getrf", "getrs")
-    ask, n = _Calls(low), low.sizes.text(a.size[0])
+    ask, n = Calls(low), low.sizes.text(a.size[0])
     factors = _columns(low, a.dtype, *a.size)
     low.arena.hold(factors.owners)
     low.copy(a, factors)
     pivots = low.new("i32", a.size[:1])
     low.arena.hold(pivots.owners)
-    size, step, info = ask.integer(n), ask.step(factors), low.code.cell("i32")
+    size, step, info = ask.integer(n), ask.distance(factors.stride[1]), low.code.cell("i32")
     ask.run(factorise, size, size, factors.pointer, step, pivots.pointer, info)
     word = low.code.do(f"load i32, ptr {info}")
     count, other = ask.integer(low.sizes.text(columns)), low.code.cell("i32")
-    apart = ask.step(x) if len(x.size) == 2 else size
+    apart = ask.distance(x.stride[1]) if len(x.size) == 2 else size
     ask.run(solve, ask.letter("N"), size, count, factors.pointer, step, pivots.pointer, x.pointer, apart, other)  # fmt: skip
     low.release([factors, pivots])
     low.work += min(bound(a.size[0]), 64) ** 3 + 300
@@ -197,9 +167,9 @@ def _cholesky(low: Lowering, node: Node) -> Callable[[], None]:
             value = code.load(a.dtype, a.pointer, walks.offset(code, [i, j], a.stride))
             value = code.do(f"select i1 {above}, {kind} {literal(0.0, a.dtype)}, {kind} {value}")
             code.store(a.dtype, value, x.pointer, walks.offset(code, [i, j], x.stride))
-        ask, info = _Calls(low), code.cell("i32")
+        ask, info = Calls(low), code.cell("i32")
         size = ask.integer(low.sizes.text(a.size[0]))
-        ask.run(factorise, ask.letter("L"), size, x.pointer, ask.step(x), info)
+        ask.run(factorise, ask.letter("L"), size, x.pointer, ask.distance(x.stride[1]), info)
         low.work += min(bound(a.size[0]), 64) ** 3 / 2 + 200
         _bind(low, node, x, 1, code.do(f"load i32, ptr {info}"))
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..graph.ir import Graph, Node, Value
@@ -307,16 +308,15 @@ class Lowering(Storage):
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
         elif tall.fits(self, node):
             self.sizes.infer(node)
-            tall.lower(self, node)
+            matmul.either(self, node, True, partial(tall.lower, self, node))
         elif matmul.deep(self, node):
             self.sizes.infer(node)
-            matmul.lower(self, node)
+            matmul.either(self, node, True, partial(matmul.lower, self, node))
         elif matmul.folds(node) or any(
             isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs
         ):
             self.sizes.infer(node)
-            with matmul.by_rows(self, node):
-                loop_nodes.lower(self, [node], set(node.outputs))
+            matmul.either(self, node, False, partial(matmul.nest, self, node))
         else:
             self.sizes.infer(node)
             matmul.lower(self, node)

@@ -89,8 +89,7 @@ def look(low: Lowering, node: Node, dtype: str, a: Matrix, b: Matrix, c: Matrix,
     """Write which rows a product computes; None where it is all of them."""
     if joined.work(node) < joined.LEAST or a.rows == 1 or isinstance(a.columns, Open) or b.column_stride != 1:  # fmt: skip
         return None
-    left, right = node.args[-2:]
-    turned = left.node.args[0] if left.node is not None and left.node.op == "aten.t.default" else None  # fmt: skip
+    left, right, turned = _sides(node)
     if a.column_stride == 1 and a.rows >= FEWEST and not _to_itself(bias, c) and masked(left):
         return looks.write(low, dtype, "rows", a.rows, (a.pointer, a.row_stride, a.columns))
     if a.row_stride != 1 or a.columns < FEWEST:
@@ -99,6 +98,18 @@ def look(low: Lowering, node: Node, dtype: str, a: Matrix, b: Matrix, c: Matrix,
     if masked(right):
         return looks.write(low, dtype, "steps", a.columns, sides[1], sides[0])
     return looks.write(low, dtype, "steps", a.columns, *sides) if masked(turned) else None
+
+
+def asks(node: Node) -> bool:
+    """Whether a mask may have made rows of zeros in a factor of a product."""
+    return any(map(masked, _sides(node)))
+
+
+def _sides(node: Node) -> tuple[Any, Any, Any]:
+    """The factors of a product, and the matrix that the left one is the transpose of."""
+    left, right = node.args[-2:]
+    turned = left.node.args[0] if left.node is not None and left.node.op == "aten.t.default" else None  # fmt: skip
+    return left, right, turned
 
 
 def _to_itself(bias: Mem | None, c: Matrix) -> bool:

@@ -7,16 +7,18 @@ Products are fused multiply-adds in the matrices' dtype, f32 or f64; other dtype
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..graph.ir import Node
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open, bound
-from . import calls, joined, looks, masked, threading
+from . import blas, calls, joined, looks, loop_nodes, masked, threading, walks
+from .blas import Product
 from .code import SIZE, literal
-from .groups import ALONE
+from .fortran import LETTERS, routines
+from .groups import ALONE, one_element
 from .masked import Kept
 from .micro_kernels import Matrix, Writer
 from .values import Decline, Mem, Operand, numel, strides
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 LONG = 1 << 15  # of a dot product: a fold for all threads
-SHALLOW = 64  # a shared dimension that is short
-MODERATE = 512
 FEW = 4  # rows of the result that a copy of the matrix on the right does not pay for
-SHARED = 192  # rows of A that make up for a copy of B that is contiguous along its columns
+# Rows of A that make up for a copy of B that is contiguous along its columns: one for so many steps of the shared dimension, and the most.
+STEPS, SHARED = 8, 128
+NEAR = 1 << 18  # elements of a copy that stays in a core's own cache
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -47,24 +49,86 @@ def lower(low: Lowering, node: Node) -> None:
     added = None if bias is None else broadcast(low, low.operand(bias), size)
     batch = a.size[0] if name in ("bmm", "baddbmm") else 1
     left, right, result = matrices(name, a, b, target)
-    kept = None
-    if _columns_first(left, right, added) and batch == 1:
-        # x.t() @ v: the row v times x, whose rows are contiguous
-        left, right, result = _transposed(right), _transposed(left), _transposed(result)
-        added = None if added is None else _as_row(added)
-        right = usable(low, left, right, b, batch)
+    if blas.large(node) and not masked.asks(node) and (fitted := blas.fitted(Product(dtype, batch, left, right, result, added, target))):  # fmt: skip
+        blas.write(low, fitted)
     else:
-        right = usable(low, left, right, b, batch)
-        kept = masked.look(low, node, dtype, left, right, result, added)
-    product(
-        low, dtype, batch, left, right, result, added, kept, fresh=joined.fresh(low, node.args[-1])
-    )
+        _small(low, node, batch, left, right, result, added, b)
     low.work += 0.05 * batch * left.rows * _usual(left.columns) * right.columns
     if numel(size) == 1:
         made = low.register(Mem(target.pointer, dtype, size, strides(size)))
         low.bind(out, made)
     else:
         low.bind(out, target)
+
+
+def _small(low: Lowering, node: Node, batch: int, left: Matrix, right: Matrix, result: Matrix, added: Mem | None, b: Mem) -> None:  # fmt: skip
+    """Write a product as a micro-kernel. ``b``: the tensor on the right."""
+    kept = None
+    if _columns_first(left, right, added) and batch == 1:
+        # x.t() @ v: the row v times x, whose rows are contiguous
+        left, right, result = right.turned(), left.turned(), result.turned()
+        added = None if added is None else _as_row(added)
+        right = usable(low, left, right, b)
+    else:
+        right = usable(low, left, right, b)
+        kept = masked.look(low, node, b.dtype, left, right, result, added)
+    fresh = joined.fresh(low, node.args[-1])
+    product(low, b.dtype, batch, left, right, result, added, kept, fresh)
+
+
+def either(low: Lowering, node: Node, tiled: bool, other: Callable[[], None]) -> None:
+    """Write a product whose sizes only the run knows: by BLAS where they are large, else as ``other`` does.
+
+    ``tiled``: whether that is a micro-kernel.
+    """
+    found = _of_the_run(low, node)
+    if found is None:
+        other()
+        return
+    out, target = node.outputs[0], found.target
+    low.arena.hold(target.owners)
+    with walks.either(low, blas.test(low, found, tiled)) as second:
+        blas.write(low, found)
+        second()
+        low.dests[out] = target
+        other()
+        made = low.moved(low.env[out], target)
+    low.unbind(out)
+    low.bind(out, made)
+    low.arena.release(target.owners)
+
+
+def nest(low: Lowering, node: Node) -> None:
+    """Write a product as a loop nest."""
+    with by_rows(low, node):
+        loop_nodes.lower(low, [node], set(node.outputs))
+
+
+def _of_the_run(low: Lowering, node: Node) -> Product | None:
+    """The operands of such a product, if BLAS can read them where they are, and where its result is written."""
+    out = node.outputs[0]
+    if node.op not in blas.OPS or node.kwargs or len(node.args) > 3 or one_element(out):
+        return None
+    *bias, a, b = map(low.operand, node.args)
+    dtype, size = low.tensor(out)
+    if dtype not in LETTERS or not isinstance(a, Mem) or not isinstance(b, Mem) or routines(dtype, "gemm") is None:  # fmt: skip
+        return None
+    if bias and not _lies_in(low, bias[0], size):
+        return None
+    added, dest = broadcast(low, bias[0], size) if bias else None, low.dests.get(out)
+    target = low.target(out)
+    batch = a.size[0] if len(size) == 3 else 1
+    left, right, result = matrices(node.op.split(".")[1], a, b, target)
+    found = blas.fitted(Product(dtype, batch, left, right, result, added, target))
+    if found is None and dest is not None:
+        low.dests[out] = dest
+    return found
+
+
+def _lies_in(low: Lowering, x: Operand, size: tuple) -> bool:
+    """Whether the sizes of what is added are known to be those of the result, or one."""
+    own = tuple(x.size or ())
+    return all(n == 1 or low.sizes.same(n) == low.sizes.same(m) for n, m in zip(own, size[len(size) - len(own) :]))  # fmt: skip
 
 
 def check(node: Node) -> None:
@@ -169,10 +233,6 @@ def _columns_first(a: Matrix, b: Matrix, bias: Mem | None) -> bool:
     return b.columns == 1 and a.rows > 1 and a.row_stride == 1 and down in (0, 1)
 
 
-def _transposed(x: Matrix) -> Matrix:
-    return Matrix(x.pointer, x.columns, x.rows, x.column_stride, x.row_stride, x.apart)
-
-
 def _as_row(x: Mem) -> Mem:
     """What is added to a single column, as what is added to a single row."""
     return Mem(x.pointer, x.dtype, (1, x.size[-2]), (0, x.stride[-2]), x.owners)
@@ -182,15 +242,18 @@ def broadcast(low: Lowering, x: Operand, size: tuple[int, ...]) -> Mem:
     """What is added, as memory with the strides of a broadcast to the result."""
     x = low.memory(x)
     lead = len(size) - len(x.size)
-    stride = [0] * lead + [s if x.size[i] == size[lead + i] else 0 for i, s in enumerate(x.stride)]
+    stride = [0] * lead + [s if low.sizes.same(x.size[i]) == low.sizes.same(size[lead + i]) else 0 for i, s in enumerate(x.stride)]  # fmt: skip
     return Mem(x.pointer, x.dtype, size, tuple(stride), x.owners)
 
 
-def paying(b: Matrix, batch: int) -> int:
-    """The rows of A from which on a copy of ``b`` that is contiguous along its columns costs less than dot products."""
-    if bound(b.rows) < SHALLOW:
-        return 8
-    return SHARED if batch > 1 or bound(b.rows) > MODERATE else 16
+def paying(b: Matrix) -> int:
+    """The rows of A from which on a copy of ``b`` that is contiguous along its columns costs less than dot products.
+
+    A dot product ends with a fold, which is little beside a long one; a large copy has to come back from a far cache.
+    """
+    depth = bound(b.rows)
+    rows = max(FEW, min(depth // STEPS, SHARED))
+    return rows * 2 if depth * bound(b.columns) >= NEAR else rows
 
 
 def turned(a: Matrix, b: Matrix) -> bool:
@@ -198,10 +261,10 @@ def turned(a: Matrix, b: Matrix) -> bool:
     return b.column_stride != 1 and b.columns > 1 and b.row_stride == 1 and a.column_stride == 1
 
 
-def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
+def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
     # folding many short dot products costs more than a copy
-    shallow = a.rows >= paying(b, batch)
+    shallow = a.rows >= paying(b)
     if b.column_stride == 1 or (b.row_stride == 1 and a.column_stride == 1 and not shallow):
         return b
     if b.columns == 1 and b.row_stride == 1 and a.column_stride == 1:

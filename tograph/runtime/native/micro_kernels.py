@@ -56,6 +56,10 @@ class Matrix:
     column_stride: int
     apart: int = 0
 
+    def turned(self) -> Matrix:
+        """The transpose."""
+        return Matrix(self.pointer, self.columns, self.rows, self.column_stride, self.row_stride, self.apart)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Place:

@@ -44,10 +44,10 @@ def lower(low: Lowering, node: Node) -> None:
 
     def write(rows: int) -> None:
         """Write the product where there are about so many rows."""
-        there = matmul.usable(low, replace(left, rows=rows), right, b, 1)
+        there = matmul.usable(low, replace(left, rows=rows), right, b)
         _in_blocks(low, dtype, count, left, there, result, added)
 
-    least = matmul.paying(right, 1)
+    least = matmul.paying(right)
     if matmul.turned(left, right):
         with walks.either(low, code.do(f"icmp uge i64 {count}, {least}")) as other:
             write(least)

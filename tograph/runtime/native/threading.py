@@ -32,7 +32,10 @@ WORST = 32  # what one call on all threads is taken to cost at most, in times on
 # The counter that a program may read: the cycle counter of ARM processors is the system's.
 COUNTER, _PATIENCE = ("readsteadycounter", 26) if platform.machine() in ("aarch64", "arm64") else ("readcyclecounter", 30)  # fmt: skip
 
-_TEXT = f"""define internal void @spread(ptr %task, ptr %block, i64 %units, i64 %grain, ptr %state) noinline #0 {{
+
+def _text(name: str, alone: str, together: str) -> str:
+    """A function that runs a task on one thread, as ``alone`` says, or on all, as ``together`` does; %status is not 0 where that failed."""
+    return f"""define internal void @{name}(ptr %task, ptr %block, i64 %units, i64 %grain, ptr %state) noinline #0 {{
 entry:
   %enough = icmp sgt i64 %units, %grain
   br i1 %enough, label %choose, label %few
@@ -51,7 +54,7 @@ choose:
   %before = call i64 @llvm.{COUNTER}()
   br i1 %alone, label %one, label %all
 one:
-  call void %task(i64 0, i64 %units, ptr %block)
+  {alone}
   %after1 = call i64 @llvm.{COUNTER}()
   %time1 = sub i64 %after1, %before
   %first = icmp eq i64 %each, 0
@@ -70,7 +73,7 @@ one:
   store i64 %begin, ptr %credit_place
   ret void
 all:
-  %status = call i32 @torch_parallel_for(i64 0, i64 %units, i64 %grain, ptr %task, ptr %block)
+  {together}
   %failed = icmp ne i32 %status, 0
   br i1 %failed, label %again, label %judge
 again:
@@ -118,6 +121,14 @@ done:
 """
 
 
+_TASK = "call void %task(i64 0, i64 %units, ptr %block)"
+_SPREAD = _text("spread", _TASK, "%status = call i32 @torch_parallel_for(i64 0, i64 %units, i64 %grain, ptr %task, ptr %block)")  # fmt: skip
+# A library that has threads of its own is kept from them.
+_KEEP = "MKL_Set_Num_Threads_Local"
+_ALONE = f"%own = call i32 @{_KEEP}(i32 1)\n  {_TASK}\n  call i32 @{_KEEP}(i32 %own)"
+_WHOLE = _text("whole", _ALONE, f"{_TASK}\n  %status = add i32 0, 0")
+
+
 def available() -> bool:
     """Whether there are threads to use."""
     return jit.symbol("torch_parallel_for") is not None
@@ -125,11 +136,24 @@ def available() -> bool:
 
 def call(low: Lowering, name: str, task: str, block: str, units: int | str, grain: int) -> None:
     """Run the units of ``task``, as many as a register says where ``units`` is one; ``name`` names the place."""
+    low.code.declares["torch_parallel_for"] = "declare i32 @torch_parallel_for(i64, i64, i64, ptr, ptr)"  # fmt: skip
+    _call(low, "spread", _SPREAD, name, f"ptr @{task}, ptr {block}, i64 {units}, i64 {grain}")
+
+
+def whole(low: Lowering, name: str, task: str, block: str, units: str) -> None:
+    """Run a ``task`` that is a library's, with or without the library's threads; with them where they cannot be kept from it. ``units``: how much it does."""
+    if jit.symbol(_KEEP) is None:
+        low.code.line(f"call void @{task}(i64 0, i64 {units}, ptr {block})")
+        return
+    low.code.declares[_KEEP] = f"declare i32 @{_KEEP}(i32)"
+    _call(low, "whole", _WHOLE, name, f"ptr @{task}, ptr {block}, i64 {units}, i64 0")
+
+
+def _call(low: Lowering, function: str, text: str, name: str, arguments: str) -> None:
     code = low.code
-    code.declares["torch_parallel_for"] = "declare i32 @torch_parallel_for(i64, i64, i64, ptr, ptr)"
     code.declares[COUNTER] = f"declare i64 @llvm.{COUNTER}()"
     for bound in ("umin", "umax", "smin"):
         code.declares[f"llvm.{bound}.i64"] = f"declare i64 @llvm.{bound}.i64(i64, i64)"
-    low.globals["spread"] = _TEXT
+    low.globals[function] = text
     low.globals[f"state {name}"] = f"@state_{name} = internal global [4 x i64] [i64 2, i64 0, i64 {SHORTEST}, i64 0]\n"  # fmt: skip
-    code.line(f"call void @spread(ptr @{task}, ptr {block}, i64 {units}, i64 {grain}, ptr @state_{name})")  # fmt: skip
+    code.line(f"call void @{function}({arguments}, ptr @state_{name})")

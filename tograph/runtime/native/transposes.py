@@ -1,4 +1,4 @@
-"""Copies of matrices whose rows become columns: squares of vectors are turned in registers.
+"""Copies of a matrix, or of several, whose rows become columns: squares of vectors are turned in registers.
 
 A square is as many rows as a vector has elements. ``log2`` of that many times each row is merged with another one: the stage of distance
 ``d`` exchanges, between rows ``i`` and ``i + d``, the elements whose column has and has not the bit ``d`` (the usual transposition by
@@ -7,6 +7,7 @@ blocks, from the largest to the smallest). At the edges rows are left out and ve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import torch
 
 from ..graph.ir import Node
 from . import threading
-from .code import SIZE
+from .code import SIZE, Code
 from .groups import CLONE
 from .lanes import Lanes, choice, loop
 from .values import Mem, numel, strides
@@ -27,31 +28,59 @@ SMALLEST = 1 << 8  # elements below which a loop of single elements does as well
 
 
 def fits(source: Mem, target: Mem) -> bool:
-    """Whether a copy is that of a matrix with contiguous columns to one with contiguous rows."""
-    if source.open or len(source.size) != 2 or SIZE[source.dtype] not in (4, 8):
+    """Whether a copy is that of matrices with contiguous columns to ones with contiguous rows: the last two dims of both."""
+    if source.open or len(source.size) < 2 or SIZE[source.dtype] not in (4, 8):
         return False
-    return source.stride[0] == 1 and target.stride[1] == 1 and min(source.size) > 1 and numel(source.size) >= SMALLEST  # fmt: skip
+    size = source.size[-2:]
+    turned = source.stride[-2] == 1 and target.stride[-1] == 1 and min(size) > 1 and numel(size) >= SMALLEST  # fmt: skip
+    return turned and None not in (_apart(source), _apart(target))
+
+
+def _apart(x: Mem) -> int | None:
+    """The elements from one matrix to the next; None where that is not the same for all."""
+    size, stride = x.size[:-2], x.stride[:-2]
+    if not size:
+        return 0
+    even = all(stride[i] == stride[i + 1] * size[i + 1] for i in range(len(size) - 1))
+    return stride[-1] if even else None
 
 
 def copy(low: Lowering, source: Mem, target: Mem) -> None:
     """Write the copy of ``source`` to ``target``, for which ``fits`` holds."""
-    (rows, columns), code = target.size, low.code
-    writer = _Writer(low, source.dtype, rows, columns, source.stride[1], target.stride[0])
-    name = low.function("transpose", writer.function())
-    low.work += 0.1 * rows * columns
-    if rows * columns < LARGE or not threading.available():
+    *lead, rows, columns = target.size
+    code, count = low.code, numel(tuple(lead))
+    writer = _Writer(low, source.dtype, rows, columns, source.stride[-1], target.stride[-2])
+    name, total = low.function("transpose", writer.function()), count * rows * columns
+    low.work += 0.1 * total
+    parallel = total >= LARGE and threading.available()
+    if count == 1 and not parallel:
         code.line(f"call void @{name}(ptr {source.pointer}, ptr {target.pointer}, i64 0, i64 {writer.units})")  # fmt: skip
         return
     block = code.cell("[2 x ptr]")
     for i, p in enumerate((source.pointer, target.pointer)):
         code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
-    task = low.function(
-        f"{name}_chunk",
-        "(i64 %begin, i64 %end, ptr %block) #0 {\n  %from = load ptr, ptr %block\n"
-        "  %place = getelementptr ptr, ptr %block, i64 1\n  %to = load ptr, ptr %place\n"
-        f"  call void @{name}(ptr %from, ptr %to, i64 %begin, i64 %end)\n  ret void\n}}\n",
-    )
-    threading.call(low, f"{name}_{len(low.globals)}", task, block, writer.units, 1)
+    apart = [(_apart(x) or 0) * SIZE[x.dtype] for x in (source, target)]
+    task, units = low.function(f"{name}_chunk", _task(name, writer.units, apart)), count * writer.units  # fmt: skip
+    if parallel:
+        threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
+    else:
+        code.line(f"call void @{task}(i64 0, i64 {units}, ptr {block})")
+
+
+def _task(name: str, strips: int, apart: Sequence[int]) -> str:
+    """The text of a task, from the parameters on, whose units are the strips of all matrices, so many of each; ``apart``: bytes from one to the next."""
+    code = Code("t")
+    given = [code.do(f"load ptr, ptr {code.element('i64', '%block', str(i))}") for i in range(2)]
+
+    def strip(unit: str) -> None:
+        matrix, first = (code.do(f"{op} i64 {unit}, {strips}") for op in ("udiv", "urem"))
+        places = [code.do(f"getelementptr i8, ptr {p}, i64 {code.multiply(matrix, n)}") for p, n in zip(given, apart, strict=True)]  # fmt: skip
+        code.line(f"call void @{name}(ptr {places[0]}, ptr {places[1]}, i64 {first}, i64 {code.add(first, '1')})")  # fmt: skip
+
+    loop(code, "%begin", "%end", 1, strip)
+    code.line("ret void")
+    text = "\n".join(line for line in code.lines if line)
+    return f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{text}\n}}\n"
 
 
 def clone(low: Lowering, node: Node) -> bool:
