@@ -88,7 +88,8 @@ def is_lost(x: Any) -> bool:
     """Whether what the field of a tensor holds, or that of one which it may be, is not followed."""
     if not isinstance(x, SymTensor):
         return False
-    return x.graded_ or any(is_lost(y) for y, _ in grad_fields.STANDS_FOR(x))
+    own = x.graded_ and grad_fields.GIVES_LEAF(x)
+    return own or any(is_lost(y) for y, _ in grad_fields.STANDS_FOR(x))
 
 
 def apart(content: Any) -> Any:

@@ -172,11 +172,16 @@ def IS_MADE(owner: Any) -> Any:
     return False
 
 
+def GIVES_LEAF(owner: Any) -> bool:
+    """Whether a tensor that a staged construct gives may be a leaf that its regions made. Set by ``autodiff``."""
+    return True
+
+
 def left(x: Any) -> Any:
     """What a call leaves in the ``.grad`` of a leaf that the code made."""
 
     def content(y: Any) -> Any:
-        if current_graph().root.graphs[0].differentiated and isinstance(y, SymTensor):
+        if current_graph().root.took and isinstance(y, SymTensor) and GIVES_LEAF(y):
             iterations.check_graded(y)
         known = current_graph().root.slots.get(id(y))
         return None if known is None else known.content

@@ -15,15 +15,19 @@ from ..graph.types import BOOL
 from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.symbolic import SymTensor
 from ..writes import iterations, mutation
+from . import grads
 
 
 def refuse(target: Any) -> None:
     """Let the run raise where a write to ``target`` that autograd sees is one to a leaf of the code's, or to a view of one."""
     x = target if target._base is None else target._base
-    if not isinstance(x, SymTensor) or not x.requires_grad or x.is_leaf:
+    if not isinstance(x, SymTensor) or (x.requires_grad and x.is_leaf):
         return
     graph = current_graph()
-    way = _leaf(x, graph)
+    if x.requires_grad:
+        way = _leaf(x, graph)
+    else:  # nothing else that it may be requires a gradient
+        way = grads.OWN_LEAF(x) if graph.root.leaves or graph.root.left_leaves else False
     said = mutation.LEAF_WRITTEN if x is target else f"a view of {mutation.LEAF_WRITTEN}"
     if way is True and not iterations.is_state(x.grad_fn):
         raise RuntimeError(said)
