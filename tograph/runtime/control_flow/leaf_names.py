@@ -13,7 +13,7 @@ import torch
 
 from ..graph.types import BOOL
 from ..symbols.funcgraph import Ref, current_graph
-from ..symbols.symbolic import SymTensor, as_symbolic
+from ..symbols.symbolic import SymTensor
 from ..symbols.wholes import whole
 from .picking import Picked
 
@@ -31,9 +31,7 @@ def options(x: SymTensor) -> dict[int, torch.Tensor]:
     """By number the tensor objects that require a gradient among those that a name may be."""
     assert isinstance(x.storage_, Picked)
     found = {i: whole(o, current_graph().root) for i, o in enumerate(x.storage_.options)}
-    return {
-        i: y for i, y in found.items() if y is not None and y is not x and y.requires_grad
-    }
+    return {i: y for i, y in found.items() if y is not None and y is not x and y.requires_grad}
 
 
 def flags(storage: Picked, leaves: Mapping[int, torch.Tensor]) -> Held:
@@ -45,6 +43,4 @@ def flags(storage: Picked, leaves: Mapping[int, torch.Tensor]) -> Held:
             (leaf, Ref(here.emit("py.constant", i == at, type=BOOL), here))
             for i, leaf in leaves.items()
         ]
-    return [
-        (leaf, Ref(here.emit("py.eq", at, i, type=BOOL), here)) for i, leaf in leaves.items()
-    ]
+    return [(leaf, Ref(here.emit("py.eq", at, i, type=BOOL), here)) for i, leaf in leaves.items()]

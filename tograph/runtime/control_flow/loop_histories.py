@@ -54,7 +54,9 @@ class LoopHistories:
         self.settled = False
         self.apart: torch.Tensor | None = None  # stands for leaves outside where there are none
         self.again = False  # see ``iterations.Earlier``
-        self.asks = False  # whether what its state is for autograd matters, though no gradient is taken
+        self.asks = (
+            False  # whether what its state is for autograd matters, though no gradient is taken
+        )
         self.hopeless: set[Name] = set()  # see ``recomputed``
         self.fields: set[Name] = set()  # whose ``.grad`` is state, too
         self.by_leaf: set[Name] = (

@@ -10,8 +10,11 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -25,6 +28,9 @@ from ..symbols.symbolic import SymTensor, found_outside
 from ..values.structure import TaggedUnion, is_union
 from ..writes import iterations
 from . import outer_gradients
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 class Slot:
@@ -96,7 +102,16 @@ def read(owner: torch.Tensor) -> Any:
     if known is not None and known.stands:
         return known.content
     _asked(owner)
+    _note_names(sys._getframe(1))
     return _read(owner)
+
+
+def _note_names(frame: FrameType | None) -> None:
+    """The code reads or writes a field, in this frame or one around it: what the field holds may have other names. Torch's own code keeps none."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    if frame is None or not frame.f_code.co_filename.startswith(_TORCH):
+        current_graph().root.fields_named = True
 
 
 def _read(owner: torch.Tensor, named: bool = True) -> Any:
@@ -249,6 +264,8 @@ def write(owner: torch.Tensor, value: Any) -> None:
     if not _is_by_leaf(owner):
         iterations.check_written(owner)
     note_named([owner])
+    if value is not None:
+        _note_names(sys._getframe(1))
     _write(owner, value)
 
 

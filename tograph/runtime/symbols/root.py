@@ -132,6 +132,7 @@ class Root:
     graphs: list[FuncGraph] = field(default_factory=list)
     origin: Root | None = None  # of a graph that is replayed: that of the trace
     earlier: list[Any] = field(default_factory=list)  # ``iterations.Earlier``
+    fields_named: bool = False  # what a ``.grad`` field holds may have other names
     took: bool = False  # the code takes a gradient
     wholes: dict[Any, Any] = field(default_factory=dict)  # see ``wholes``
     # Leaves that regions made, each with the value that stands for them.

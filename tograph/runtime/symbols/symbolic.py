@@ -15,7 +15,7 @@ from ..graph.ir import Value
 from ..inference import shapes
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import Meta
-from . import contents, devices, duals, leaf_values, open_layouts, products, switched, valueless, wholes
+from . import contents, devices, duals, leaf_values, open_layouts, products, switched, valueless
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .known import UNKNOWN
 from .mapped import check_unmapped
@@ -24,6 +24,7 @@ from .root import Root
 from .scalars import new_scalar
 from .valueless import Valueless
 from .views import View
+from .wholes import note as note_whole
 
 
 class SymTensor(Valueless, torch.Tensor):
@@ -113,7 +114,7 @@ class SymTensor(Valueless, torch.Tensor):
 
     def begin_leaf(self):
         """The code makes a leaf of the value that the tensor has now."""
-        wholes.note(self, current_graph().root)
+        note_whole(self, current_graph().root)
         self.became_ = leaf_values.begin(value_of(self, current_graph()), current_graph())
 
     def contiguous(self, memory_format=torch.contiguous_format):

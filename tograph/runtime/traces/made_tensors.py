@@ -167,9 +167,9 @@ def _refuse_leaves(x: StagedList, root: FuncGraph) -> None:
     leaves = [v for k, v in root.captures.items() if isinstance(k, Storage) and _is_outer_leaf(k, root)]  # fmt: skip
     for handle in x.columns if leaves else ():
         kind = handle.ref.value.type
-        if isinstance(kind, ListType) and isinstance(kind.element, TensorType):
-            if autodiff.may_hold(root.resolve(handle.ref), leaves, root):
-                raise GradientError(_IN_LIST, user_location())
+        tensors = isinstance(kind, ListType) and isinstance(kind.element, TensorType)
+        if tensors and autodiff.may_hold(root.resolve(handle.ref), leaves, root):
+            raise GradientError(_IN_LIST, user_location())
 
 
 def _is_outer_leaf(storage: Storage, root: FuncGraph) -> bool:
@@ -227,9 +227,7 @@ def _made_flag(x: SymTensor, root: FuncGraph) -> bool | Value:
     at: Any = storage.which(root)
     if isinstance(at, int):
         return found[at]
-    flags = [
-        f if isinstance(f, Value) else root.emit("py.constant", f, type=BOOL) for f in found
-    ]
+    flags = [f if isinstance(f, Value) else root.emit("py.constant", f, type=BOOL) for f in found]
     return root.emit("tg.choose", at, flags, type=BOOL)
 
 
