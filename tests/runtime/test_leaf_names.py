@@ -201,6 +201,15 @@ def what_an_inner_loop_gives(p, n):
     return g
 
 
+def what_another_name_was_before(p, n):
+    w, v, g = p, leaf(p), torch.zeros(2)
+    for _ in range(n):
+        (g,) = torch.autograd.grad((v * v * p).sum(), v)
+        for _ in range(n):
+            v, w = w, v
+    return g
+
+
 def a_list_with_the_argument_in_it(p, n):
     found = [p]
     for _ in range(n):
@@ -220,7 +229,7 @@ def one_that_a_branch_made_with_a_gradient(p, n):
     return v
 
 
-REFUSED = [in_loops_in_each_other, what_an_inner_loop_gives, a_list_with_the_argument_in_it, one_that_a_branch_made_with_a_gradient]  # fmt: skip
+REFUSED = [in_loops_in_each_other, what_an_inner_loop_gives, what_another_name_was_before, a_list_with_the_argument_in_it, one_that_a_branch_made_with_a_gradient]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", REFUSED)

@@ -59,3 +59,4 @@ def _may_be_leaf(x: Any) -> bool:
 
 
 grad_fields.HELD, grad_fields.SHARED, two_names.MOVED = held, shared, moved
+two_names.SHARED = lambda x: [y for y, _ in shared(x)]

@@ -28,9 +28,9 @@ def led_to_before(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor
 
 
 def _is_named_before(x: torch.Tensor, outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether what an inner loop carries, or gives, may be a tensor from before a loop around it that ``outputs`` were computed from by its own name."""
+    """Whether what a loop carries, or an inner one gives, may be a tensor from before it that ``outputs`` were computed from by its own name."""
     states, leaves = _behind(x)
-    around = [s.grad_fn for s in states if s is not x]
+    around = [s.grad_fn for s in states]
     if not around or not leaves:
         return False
     loops = {s.grad_fn.earlier for s in states}
@@ -54,11 +54,18 @@ def _behind(x: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         found[id(y)] = y
         if is_state(y.grad_fn):
             entry = y.grad_fn.told.entry
-            todo += [*MOVED(y), *([entry] if isinstance(entry, torch.Tensor) else [])]
+            more = [*MOVED(y), *SHARED(y), *([entry] if isinstance(entry, torch.Tensor) else [])]
+            # What ``x`` itself begins with is asked for alone, where it is no state.
+            todo += [z for z in more if y is not x or z is not entry or is_state(z.grad_fn)]
         else:
             todo += STANDS_FOR(y)
     states = [y for y in found.values() if is_state(y.grad_fn)]
     return states, [y for y in found.values() if not is_state(y.grad_fn) and y is not x]
+
+
+def SHARED(x: torch.Tensor) -> Sequence[torch.Tensor]:
+    """The other state of its loop whose tensor of an earlier iteration a placeholder may be. Set by ``control_flow``."""
+    return ()
 
 
 def STANDS_FOR(x: torch.Tensor) -> Sequence[torch.Tensor]:
