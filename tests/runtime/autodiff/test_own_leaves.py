@@ -242,7 +242,7 @@ def test_a_gradient_that_would_come_to_a_leaf_which_a_branch_gives_is_refused_by
             w = x * 2
             s = w * 3
         s.sum().backward()
-        return w, w.is_leaf
+        return w.detach(), w.is_leaf
 
     x = torch.ones(2, requires_grad=True)
     assert not f(x, torch.tensor(0))[1]
@@ -262,7 +262,7 @@ def test_a_leaf_of_an_inner_loop_requires_a_gradient_behind_a_gradient_of_anothe
                 if w.grad is not None:
                     w = leaf(w - 0.1 * w.grad)
         (v**2).sum().backward()
-        return w, w.requires_grad
+        return w * 1, w.requires_grad
 
     for g in (f, tg.function(f)):
         w, requires = g(torch.ones(2, requires_grad=True), torch.tensor(2))

@@ -167,6 +167,18 @@ def _is_made(y: Any) -> Ref | bool:
     return Ref(flag, call.graph) if isinstance(flag, Value) else flag
 
 
+def _gives_leaf(y: Any) -> bool:
+    """Whether a region of what gives a tensor may have made it a leaf."""
+    call = getattr(y.grad_fn, "call", None)
+    if call is None or call.node not in call.graph.graph.nodes:
+        return True
+    node, i = call.node, y.grad_fn.indices[y.output_nr]
+    if not isinstance(node.outputs[i].type, TensorType) or node.op not in _OPS:
+        return True
+    leaves = {**call.graph.root.leaves, **call.graph.root.left_leaves}
+    return any(_may_be(r.outputs[k], leaves) for k in _comes_from(node, i) for r in _regions(node))
+
+
 def tokens(inputs: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor, Flag | None]]:
     """(k, x, flag) for the tensors x that stand for the tokens of ``inputs[k]``; ``flag``: whether that is such a leaf, None where it always is one."""
     known = current_graph().root.tokens
@@ -191,3 +203,4 @@ def _of(y: torch.Tensor, known: Any) -> Iterator[tuple[torch.Tensor, Flag | None
 connect.GIVE_TOKENS = give_tokens
 grads.TOKENS = tokens
 grad_fields.IS_MADE = _is_made
+grad_fields.GIVES_LEAF = _gives_leaf

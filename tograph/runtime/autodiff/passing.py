@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..control_flow import leaf_names
 from ..gradients import grad_fields
 from ..graph.families import CONSTRUCTS
 from ..graph.ir import Graph, Node, Value, all_nodes
@@ -19,7 +20,8 @@ from ..graph.rewrite import add_input, add_state, lead
 from ..graph.types import BOOL
 from ..library import grads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
-from ..writes import iterations
+from ..symbols.symbolic import SymTensor
+from ..writes import iterations, two_names
 from ..writes.edges import edge
 from ..writes.edges import used as computed_from
 from .connect import Call
@@ -71,6 +73,9 @@ def _beside(
 
 def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
     """(x, flag) for the leaves x from before a construct that a tensor which it gives may be; the last whose flag holds counts."""
+    told = None if iterations.is_state(y.grad_fn) else leaf_names.chosen(y)
+    if told is not None:
+        return [(getattr(x, "shown_", x), flag) for x, flag in told if _may_be_leaf(x)]
     here = current_graph()
     # A view is none of them. Of one whose base an iteration gave its first history torch cannot tell a grad_fn.
     call = None if y._is_view() else getattr(y.grad_fn, "call", None)
@@ -94,7 +99,8 @@ def stands_for(y: Any) -> list[tuple[torch.Tensor, Ref]]:
 
 def _may_be_leaf(x: Any) -> bool:
     """Whether a tensor is a leaf, on some path at least."""
-    return iterations.is_leaf(x) or getattr(x, "sometimes_", False) or bool(getattr(x, "mixed_", ""))  # fmt: skip
+    own = iterations.is_leaf(x) or getattr(x, "sometimes_", False) or bool(getattr(x, "mixed_", ""))
+    return own or (isinstance(x, SymTensor) and bool(grad_fields.HELD(x) or stands_for(x)))
 
 
 def _origins(v: Value) -> Iterator[Value]:
@@ -243,3 +249,4 @@ def _as_start(node: Node, graph: Graph, flag: Flag) -> Value:
 
 grads.PASSING = passing
 grad_fields.STANDS_FOR = stands_for
+two_names.STANDS_FOR = lambda y: [x for x, _ in grad_fields.STANDS_FOR(y)] if isinstance(y, SymTensor) else []  # fmt: skip

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..graph.types import INT
+from ..symbols import wholes
 from ..symbols.funcgraph import FuncGraph, Ref, Storage
 from ..symbols.symbolic import SymTensor, as_symbolic
 from ..values import flattening, joins, structure
@@ -52,6 +53,8 @@ def attach(
             become(x, which(key), found[key], graph, variable=key in variable)
             assert isinstance(x.storage_, Picked)
             x.storage_.holders = holders
+    for x in made.values():
+        wholes.note(x, graph.root)
     return {id(storage): key for key, storage in slots.items()}
 
 

@@ -5,39 +5,35 @@ A field belongs to the leaf, so what changes ``w.grad`` there changes that of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..gradients import grad_fields
-from ..graph.ir import Value
-from ..graph.types import BOOL
-from ..symbols.funcgraph import Ref, current_graph
-from ..symbols.symbolic import SymTensor, as_symbolic
+from ..symbols.symbolic import SymTensor
 from ..writes import iterations, two_names
+from . import leaf_names
+from .leaf_names import Held
 from .picking import Picked
-
-Held = Sequence[
-    tuple[torch.Tensor, Ref]
-]  # (leaf, flag): what a placeholder may be, and the value that says whether it is
 
 
 def held(x: Any) -> Held:
-    """The leaves from before its loop that a placeholder may be, and the placeholders whose field is its own."""
-    return [*_flags(x, _before(x.grad_fn.earlier)), *shared(x)] if _is_picked(x) else ()
+    """The leaves from before its loop that a placeholder may be, and the placeholders whose field is its own, each with the value that says whether it is."""
+    return [*leaf_names.flags(x.storage_, _before(x)), *shared(x)] if _is_picked(x) else []
 
 
 def moved(x: Any) -> list[torch.Tensor]:
     """The leaves from before its loop that a placeholder may be."""
-    leaves = _before(x.grad_fn.earlier) if _is_picked(x) else {}
-    found = [leaves.get(id(o.storage_)) for o in x.storage_.options if not o.chain] if leaves else []  # fmt: skip
-    return [leaf for leaf in found if leaf is not None]
+    return list(_before(x).values()) if _is_picked(x) else []
 
 
 def shared(x: Any) -> Held:
     """The placeholders that may be the same tensor of an earlier iteration, and hold its field."""
-    return _flags(x, {k: y for k, y in x.storage_.holders.items() if y is not x}) if _is_picked(x) else ()  # fmt: skip
+    if not _is_picked(x):
+        return []
+    holders = x.storage_.holders
+    found = {i: holders.get(id(o.storage_)) for i, o in enumerate(x.storage_.options) if not o.chain}  # fmt: skip
+    return leaf_names.flags(x.storage_, {i: y for i, y in found.items() if y is not None and y is not x})  # fmt: skip
 
 
 def _is_picked(x: Any) -> bool:
@@ -45,35 +41,22 @@ def _is_picked(x: Any) -> bool:
     return state and isinstance(x.storage_, Picked) and not x.chain
 
 
-def _flags(x: Any, leaves: Mapping[int, torch.Tensor]) -> Held:
-    """The options of a placeholder that are the memory of ``leaves``, by its id."""
-    here, storage = current_graph(), x.storage_
-    options = [
-        (i, leaves.get(id(o.storage_))) for i, o in enumerate(storage.options) if not o.chain
-    ]
-    found = [(i, leaf) for i, leaf in options if leaf is not None]
-    at = storage.which(here) if found else 0
-    if isinstance(at, int):
-        return [(leaf, Ref(_constant(i == at), here)) for i, leaf in found]
-    return [(leaf, Ref(here.emit("py.eq", at, i, type=BOOL), here)) for i, leaf in found]
-
-
-def _before(earlier: iterations.Earlier) -> dict[int, torch.Tensor]:
-    """By the id of their memory what was there before a loop and may be a leaf: options know the memory, and a field belongs to the tensor."""
-    entries = [x.grad_fn.told.entry for x in earlier.made]
-    known = [x for x in (*earlier.outside, *entries) if isinstance(x, torch.Tensor)]
-    leaves = [x for x in known if x.requires_grad and _may_be_leaf(x)]
-    return {id(as_symbolic(x).storage_): x for x in leaves if not as_symbolic(x).chain}
+def _before(x: Any) -> dict[int, torch.Tensor]:
+    """By the number of the option the tensors from before its loop that a placeholder may be, and that may be leaves."""
+    holders = x.storage_.holders
+    found = leaf_names.options(x)
+    return {
+        i: y
+        for i, y in found.items()
+        if id(x.storage_.options[i].storage_) not in holders and _may_be_leaf(y)
+    }
 
 
 def _may_be_leaf(x: Any) -> bool:
     """Whether a tensor is a leaf, on some path at least, or stands for one."""
     own = iterations.is_leaf(x) or getattr(x, "sometimes_", False) or bool(getattr(x, "mixed_", ""))
-    return own or (isinstance(x, SymTensor) and bool(grad_fields.STANDS_FOR(x)))
-
-
-def _constant(flag: bool) -> Value:
-    return current_graph().emit("py.constant", flag, type=BOOL)
+    return own or (isinstance(x, SymTensor) and bool(grad_fields.STANDS_FOR(x) or held(x)))
 
 
 grad_fields.HELD, grad_fields.SHARED, two_names.MOVED = held, shared, moved
+two_names.SHARED = lambda x: [y for y, _ in shared(x)]

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..graph.types import INT, TensorType
 from ..recording.tracing import recording
-from ..symbols.funcgraph import FuncGraph, Storage
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.journal import Location as Place
 from ..symbols.symbolic import SymTensor, View, as_symbolic
 from ..values.listed import parts
@@ -73,8 +73,11 @@ def variables(
 ) -> list[tuple[Key, str] | None]:
     """The graph values of the contents of places, in order: (key, name) of those that are tensors with an identity."""
     found: list[tuple[Key, str] | None] = []
+    left_out = _NOT if current_graph().root.fields_named else (*_NOT, "grad")
     for place, spec in zip(places, specs, strict=True):
-        followed = place is None or not (isinstance(place.keep, Storage) or place.key[0] in _NOT)
+        followed = place is None or not (
+            isinstance(place.keep, Storage) or place.key[0] in left_out
+        )
         key, name = ("result", "the result") if place is None else (place.key, place.name)
         for path, kind in leaf_paths(spec):
             tensor = followed and isinstance(kind, TensorType)
@@ -82,7 +85,7 @@ def variables(
     return found
 
 
-_NOT = ("grad", "carried field", "flag", "counter")
+_NOT = ("carried field", "flag", "counter")
 
 
 def bindings(

@@ -19,8 +19,9 @@ from ..recording.tracing import recording
 from ..symbols.funcgraph import current_graph, moment
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
-from ..symbols.symbolic import SymTensor
-from ..values.structure import Leaf, Spec
+from ..symbols.symbolic import SymTensor, value_of
+from ..values import flattening
+from ..values.structure import Leaf, Spec, TaggedUnion, is_union
 from .leaves import leaf_objects
 from .regions import Region, replayed
 
@@ -30,8 +31,10 @@ Slot = tuple[Place | None, list[Any]]
 class Field(Place):
     """The field of a tensor that a place holds. A region puts nothing back: the tensors that it makes have their own.
 
-    ``owner`` gives the tensor.
+    ``owner`` gives the tensor. ``lost``: what it holds is not followed on some path.
     """
+
+    lost = False
 
     def __init__(self, key: Any, name: str, owner: Any):
         super().__init__(key, name, self.content, _put_nothing, self)
@@ -45,7 +48,7 @@ class Field(Place):
         x = self.owner()
         if isinstance(x, SymTensor) and x.born >= self.begun:  # what is from before has its own
             grad_fields.slot(x).content = value
-            x.graded_ = False  # it is known
+            x.graded_ = self.lost  # else it is known
 
 
 def _put_nothing(value: Any) -> None:
@@ -70,10 +73,36 @@ def has_own(x: Any) -> bool:
 
 
 def content_of(x: torch.Tensor) -> Any:
-    """What the field of a tensor holds, which may be a leaf that it stands for."""
+    """What the field of a tensor holds, which may be a leaf that it stands for; of one from before the graph a copy, since that has its own."""
     if grad_fields.SHARED(x):
-        return grad_fields.by_state(x, content_of, own_content)
-    return grad_fields.by_leaf(x, content_of, own_content)
+        return grad_fields.by_state(x, content_of, _kept)
+    return grad_fields.by_leaf(x, content_of, _kept)
+
+
+def _kept(x: torch.Tensor) -> Any:
+    here = isinstance(x, SymTensor) and x.born >= current_graph().born
+    return own_content(x) if here else apart(own_content(x))
+
+
+def is_lost(x: Any) -> bool:
+    """Whether what the field of a tensor holds, or that of one which it may be, is not followed."""
+    if not isinstance(x, SymTensor):
+        return False
+    own = x.graded_ and grad_fields.GIVES_LEAF(x)
+    return own or any(is_lost(y) for y, _ in grad_fields.STANDS_FOR(x))
+
+
+def apart(content: Any) -> Any:
+    """What a field holds, in tensors of their own: what changes it changes no other one."""
+    if is_union(content):
+        return TaggedUnion(content.tag_, [*map(apart, content.options_)], content.either_)
+    if not isinstance(content, torch.Tensor):
+        return content
+    if content.requires_grad:
+        with torch.enable_grad():
+            return content.clone()
+    graph = current_graph()
+    return flattening.symbolic(value_of(content, graph), graph, connected=False)
 
 
 def _of_region(x: Any, region: Region) -> Any:
@@ -89,6 +118,11 @@ def _of_region(x: Any, region: Region) -> Any:
     return None
 
 
+def _is_lost_in(x: Any, region: Region) -> bool:
+    with recording(region.graph), replayed(region):
+        return is_lost(x)
+
+
 class Joins:
     """The fields that a join of regions gives. ``slots``: what the regions leave in the fields, each beside the place in which the tensor is."""
 
@@ -101,6 +135,7 @@ class Joins:
                 found = [_of_region(x, r) for x, r in zip(column, live, strict=True)]
                 if any(g is not None for g in found):
                     place = Field(("field", i, j), "a gradient", partial(self._tensor, i, j))
+                    place.lost = any(_is_lost_in(x, r) for x, r in zip(column, live, strict=True))
                     self.slots.append((place, found))
 
     def _objects(

@@ -23,7 +23,7 @@ from ..symbols.symbolic import SymTensor
 from ..values.structure import Choice, Leaf, Spec, spec_of
 from .held_leaves import held
 from .joining import as_value
-from .leaf_fields import Field, content_of, has_own, own_content
+from .leaf_fields import Field, apart, content_of, has_own, is_lost, own_content
 from .loop_contents import Name, tensors_of
 from .loop_regions import StateRegion
 from .regions import replayed
@@ -55,9 +55,9 @@ class Fields:
 
     def __init__(self) -> None:
         self.known: dict[Name, LoopField] = {}
-        self.written: set[Name] = (
-            set()
-        )  # those that iterations change in place, or ask for by another name
+        self.lost: set[Name] = set()  # those that are not followed
+        # Names whose field iterations change in place, or know by another name as well.
+        self.written: set[Name] = set()
 
     def _more(
         self, state: Sequence[Place], contents: Sequence[Any], graded: Collection[int]
@@ -74,7 +74,7 @@ class Fields:
                     and _aligned(place, content)
                 ):
                     begin = _tensor(place, i)
-                    before = None if begin is None else content_of(begin)
+                    before = None if begin is None else apart(content_of(begin))
                     made.append(LoopField(place, i, before))
                     self.known[place.key, i] = made[-1]
         return made
@@ -86,8 +86,10 @@ class Fields:
             rounds.before[field.key] = _apart(spec_of(field.get()))
             rounds.add(field, rounds.before[field.key])
         rounds.history.fields = set(self.known)
-        by_leaf = self._shared(rounds.state) | (self.written & self.known.keys())
-        again = by_leaf != rounds.history.by_leaf
+        by_leaf = self._shared(rounds.state) | self.written
+        lost = {n for n, f in self.known.items() if f.lost}
+        again = by_leaf != rounds.history.by_leaf or lost != self.lost
+        self.lost = lost
         rounds.history.by_leaf = by_leaf
         return bool(made) or again
 
@@ -107,9 +109,12 @@ class Fields:
             found = tensors_of(as_value(loop.content(field.place)))
             with recording(loop.graph), replayed(loop):
                 left = content_of(found[field.number]) if field.number < len(found) else None
+                if field.number < len(found) and is_lost(found[field.number]):
+                    field.lost = True
             loop.changed[field.key] = field, left
             if name not in self.written and (_is_named(field, loop) or _is_written(field, loop)):
                 self.written.add(name)
+        self.written |= _asked_by_name(loop)
 
 
 def without_fields(state: Sequence[Place], specs: Sequence[Spec]) -> tuple[list[Place], list[Spec]]:
@@ -153,6 +158,18 @@ def _is_named(field: LoopField, loop: StateRegion) -> bool:
         return False
     with recording(loop.graph), replayed(loop):
         return any(id(x) in loop.graph.named for x, _ in held(owners[field.number]))
+
+
+def _asked_by_name(loop: StateRegion) -> set[Name]:
+    """The placeholders whose field an iteration asks for that may be leaves from before the loop whose field it knows by another name."""
+    slots, found = current_graph().root.slots, set()
+    for key, content in loop.entered.items() if loop.graph.named else ():
+        for i, x in enumerate(tensors_of(as_value(content))):
+            if id(x) in slots:
+                with recording(loop.graph), replayed(loop):
+                    if any(id(y) in loop.graph.named for y, _ in held(x)):
+                        found.add((key, i))
+    return found
 
 
 def _is_written(field: LoopField, loop: StateRegion) -> bool:

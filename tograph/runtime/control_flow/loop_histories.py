@@ -54,6 +54,9 @@ class LoopHistories:
         self.settled = False
         self.apart: torch.Tensor | None = None  # stands for leaves outside where there are none
         self.again = False  # see ``iterations.Earlier``
+        self.asks = (
+            False  # whether what its state is for autograd matters, though no gradient is taken
+        )
         self.hopeless: set[Name] = set()  # see ``recomputed``
         self.fields: set[Name] = set()  # whose ``.grad`` is state, too
         self.by_leaf: set[Name] = (
@@ -121,6 +124,8 @@ class LoopHistories:
         if self.steps is not None:
             self.earlier.surely = self._surely().of
         current_graph().settled = self.settled
+        if self.asks:
+            current_graph().note_gradient()
         for storage, owner in self.rewritten.items():
             _written_before(storage, owner, self.location)
 
@@ -181,7 +186,7 @@ class LoopHistories:
                 graded = place.key in self.graded and name not in self.fields
                 entry, leaf = self._entry(name), name not in self.computed
                 sure = entry is not None and name not in self.plain
-                told = iterations.Told(name, leaf, graded, entry, sure, name in self.by_leaf)
+                told = iterations.Told(name, leaf, graded, entry, sure, name in self.by_leaf, name in self.fields)  # fmt: skip
                 made = self.earlier.state(x, graph.graph.inputs.index(value), told)
                 if not leaf and name in self.leaves:  # its field is not followed behind a gradient
                     graph.root.halves.append(made)
@@ -218,10 +223,23 @@ class LoopHistories:
             todo += [n for n, _ in node.next_functions]
         return found
 
+    def _writes_leaf(self, loop: Any, state: Sequence[Place]) -> bool:
+        """Whether autograd sees a write to state that may be a leaf when an iteration begins."""
+        for place in state:
+            begun = loop_contents.tensors_of(loop.entered.get(place.key))
+            if any(isinstance(x, structure.SymTensor) and x.storage_.shown for x in begun):
+                contents = (self.entry.get(place.key), loop.content(place))
+                if any(loop_contents.leaves_in(place.key, c) for c in contents):
+                    return True
+        return False
+
     def change(self, loop: Region, state: Sequence[Place]) -> bool:
         """Take over what a trace of the body found; whether that asks for another one."""
-        if not loop.graph.differentiated or loop.raised:
+        if loop.raised:
             return False
+        if not loop.graph.differentiated:
+            self.asks = self.asks or self._writes_leaf(loop, state)
+            return self.asks
         keys = self.keys | {
             p.key for p in state if loop_contents.requires_grad(loop.content(p), loop.graph)
         }

@@ -10,8 +10,11 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -25,6 +28,9 @@ from ..symbols.symbolic import SymTensor, found_outside
 from ..values.structure import TaggedUnion, is_union
 from ..writes import iterations
 from . import outer_gradients
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 class Slot:
@@ -96,7 +102,16 @@ def read(owner: torch.Tensor) -> Any:
     if known is not None and known.stands:
         return known.content
     _asked(owner)
+    _note_names(sys._getframe(1))
     return _read(owner)
+
+
+def _note_names(frame: FrameType | None) -> None:
+    """The code reads or writes a field, in this frame or one around it: what the field holds may have other names. Torch's own code keeps none."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    if frame is None or not frame.f_code.co_filename.startswith(_TORCH):
+        current_graph().root.fields_named = True
 
 
 def _read(owner: torch.Tensor, named: bool = True) -> Any:
@@ -172,23 +187,33 @@ def IS_MADE(owner: Any) -> Any:
     return False
 
 
+def GIVES_LEAF(owner: Any) -> bool:
+    """Whether a tensor that a staged construct gives may be a leaf that its regions made. Set by ``autodiff``."""
+    return True
+
+
 def left(x: Any) -> Any:
     """What a call leaves in the ``.grad`` of a leaf that the code made."""
 
     def content(y: Any) -> Any:
+        if current_graph().root.took and isinstance(y, SymTensor) and GIVES_LEAF(y):
+            iterations.check_graded(y)
         known = current_graph().root.slots.get(id(y))
         return None if known is None else known.content
 
+    return by_leaf(x, left, content) if _have_fields(STANDS_FOR(x)) else content(x)
+
+
+def _have_fields(stands: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether the trace knows the field of one of some tensors, or of one that these may be."""
     slots = current_graph().root.slots
-    if not any(id(y) in slots for y, _ in STANDS_FOR(x)):
-        return content(x)
-    return by_leaf(x, left, content)
+    return any(id(y) in slots or (isinstance(y, SymTensor) and _have_fields(STANDS_FOR(y))) for y, _ in stands)  # fmt: skip
 
 
 def own(owner: torch.Tensor) -> Any:
     """``owner.grad`` of a tensor that is no other one."""
-    if not _is_by_leaf(owner):
-        iterations.check_graded(owner)
+    if not iterations.is_followed(owner):
+        iterations.check_graded(owner, bool(SHARED(owner)))
     return _content(slot(owner))
 
 
@@ -239,6 +264,8 @@ def write(owner: torch.Tensor, value: Any) -> None:
     if not _is_by_leaf(owner):
         iterations.check_written(owner)
     note_named([owner])
+    if value is not None:
+        _note_names(sys._getframe(1))
     _write(owner, value)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
-from ..gradients import grad_fields, optional_grads
+from ..gradients import grad_fields, optional_grads, outer_gradients
 from ..gradients.grad_fields import put, slot
 from ..graph.ir import Value
 from ..symbols.funcgraph import Ref, current_graph, user_location
@@ -32,7 +32,10 @@ def spread(x: torch.Tensor, g: Any, create: bool, way: Any, others: Sequence[Any
 def accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
     old = grad_fields.own(leaf)
     if is_union(old):
-        put(leaf, optional_grads.added(old, g, way))
+        total = optional_grads.added(old, g, way, create, outer_gradients.EITHER)
+        put(leaf, total)
+        tensors = [o for o in old.options_ if o is not None]
+        slot(leaf).summed += [as_symbolic(o).storage_ for o in tensors if not create]
     elif old is None:
         g = _laid_out(g, leaf)
         put(leaf, optional_grads.optional(g if create else own(g), way))

@@ -86,6 +86,7 @@ def followed(
         reads.follow_grad_mode()
     torn.check(current_graph())
     current_graph().note_gradient()
+    current_graph().root.took = True
     if not every:
         outer_histories.check_grad(lambda: leaves(outputs), inputs)
     outer_histories.take_hooks(inputs)

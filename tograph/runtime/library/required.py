@@ -18,8 +18,8 @@ from ..symbols.journal import MISSING
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor
 from ..values.structure import TaggedUnion
-from ..writes import iterations
-from . import grads
+from ..writes import iterations, mutation
+from . import grads, leaf_writes
 
 # What these are of a tensor that was computed while gradients were off.
 COMPUTED = {"requires_grad": False, "is_leaf": True, "grad_fn": None}
@@ -121,3 +121,6 @@ def of_computed(x: SymTensor, name: str, value: Any) -> Any:
         return value
     way = required(x)
     return way if isinstance(way, bool) else scalar(way, current_graph())
+
+
+mutation.REFUSE = leaf_writes.refuse

@@ -91,6 +91,7 @@ class Storage:
     parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
     reshaped: bool = False
     first: Ref | None = None
+    shown: bool = False  # autograd has seen a write to it
 
     def __post_init__(self) -> None:
         self.first = self.ref

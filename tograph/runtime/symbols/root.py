@@ -132,6 +132,9 @@ class Root:
     graphs: list[FuncGraph] = field(default_factory=list)
     origin: Root | None = None  # of a graph that is replayed: that of the trace
     earlier: list[Any] = field(default_factory=list)  # ``iterations.Earlier``
+    fields_named: bool = False  # what a ``.grad`` field holds may have other names
+    took: bool = False  # the code takes a gradient
+    wholes: dict[Any, Any] = field(default_factory=dict)  # see ``wholes``
     # Leaves that regions made, each with the value that stands for them.
     joined: list[Any] = field(default_factory=list)
     # By node and output: the tensors that stand for leaves which regions made, see ``autodiff.given_leaves``.
@@ -198,7 +201,7 @@ class Root:
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.token_leaves, self.unfollowed, self.moves, self.starts,
-            self.packed, self.parts, self.reread,
+            self.packed, self.parts, self.reread, self.wholes,
         ):  # fmt: skip
             noted.clear()
         self.loops = None

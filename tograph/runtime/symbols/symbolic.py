@@ -24,6 +24,7 @@ from .root import Root
 from .scalars import new_scalar
 from .valueless import Valueless
 from .views import View
+from .wholes import note as note_whole
 
 
 class SymTensor(Valueless, torch.Tensor):
@@ -113,6 +114,7 @@ class SymTensor(Valueless, torch.Tensor):
 
     def begin_leaf(self):
         """The code makes a leaf of the value that the tensor has now."""
+        note_whole(self, current_graph().root)
         self.became_ = leaf_values.begin(value_of(self, current_graph()), current_graph())
 
     def contiguous(self, memory_format=torch.contiguous_format):

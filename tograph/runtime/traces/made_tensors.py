@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 
+from ...errors import GradientError
 from .. import autodiff
+from ..control_flow.picking import Picked
 from ..gradients import grad_fields, transforms
 from ..graph.ir import Value
-from ..graph.types import ListType, TensorType
-from ..symbols import duals
-from ..symbols.funcgraph import FuncGraph, Ref
+from ..graph.types import BOOL, ListType, TensorType
+from ..symbols import duals, wholes
+from ..symbols.funcgraph import FuncGraph, Ref, Storage, user_location
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, value_of
 from ..values.deques import bounded
@@ -150,6 +152,7 @@ def list_form(x: StagedList, root: FuncGraph) -> Any:
     """The form of a list of the graph."""
     if x.handle is None:
         return x
+    _refuse_leaves(x, root)
     found: dict[int, Handle] = {}
     for k, handle in enumerate(x.columns):
         kind = handle.ref.value.type
@@ -157,6 +160,29 @@ def list_form(x: StagedList, root: FuncGraph) -> Any:
             flags = autodiff.item_flags(root.resolve(handle.ref), root)
             found |= {} if flags is None else {k: Handle(Ref(flags, root))}
     return WithLeaves(x, found) if found else x
+
+
+def _refuse_leaves(x: StagedList, root: FuncGraph) -> None:
+    """An error for a list with leaves from outside in it: what leaves would be other tensors, to which no gradient comes."""
+    leaves = [v for k, v in root.captures.items() if isinstance(k, Storage) and _is_outer_leaf(k, root)]  # fmt: skip
+    for handle in x.columns if leaves else ():
+        kind = handle.ref.value.type
+        tensors = isinstance(kind, ListType) and isinstance(kind.element, TensorType)
+        if tensors and autodiff.may_hold(root.resolve(handle.ref), leaves, root):
+            raise GradientError(_IN_LIST, user_location())
+
+
+def _is_outer_leaf(storage: Storage, root: FuncGraph) -> bool:
+    outside = storage.external
+    if storage.argument is not None and storage.argument < len(root.root.given):
+        outside = root.root.given[storage.argument]
+    return isinstance(outside, torch.Tensor) and outside.requires_grad and outside.is_leaf
+
+
+_IN_LIST = (
+    "a list whose length depends on data leaves the function with an argument or captured tensor in it that requires a gradient: outside it would be another tensor. "
+    "Put in a copy (`x.detach().clone()`, or `x.clone()` for one with a history), or give back the numbers of the items."
+)
 
 
 def is_late(x: torch.Tensor, root: FuncGraph) -> bool:
@@ -180,7 +206,7 @@ def form(
     if not own.any or not (x.is_floating_point() or x.is_complex()):
         return made
     value = value_of(x, root)
-    flag = False if x.chain else autodiff.is_made_leaf(_begun(x, root), root)
+    flag = False if x.chain else _made_flag(x, root)
     if flag is not False:
         made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
     ended = x.became_ is not None and not x.requires_grad  # by ``requires_grad_(False)``
@@ -188,6 +214,31 @@ def form(
     if way is False:
         return made
     return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
+
+
+def _made_flag(x: SymTensor, root: FuncGraph) -> bool | Value:
+    """Whether a tensor is a leaf that the code made: what one of several tensors is, the index says."""
+    storage = x.storage_
+    if not isinstance(storage, Picked):
+        return autodiff.is_made_leaf(_begun(x, root), root)
+    found = [_option_flag(o, root) for o in storage.options]
+    if all(flag is found[0] for flag in found):
+        return found[0]
+    at: Any = storage.which(root)
+    if isinstance(at, int):
+        return found[at]
+    flags = [f if isinstance(f, Value) else root.emit("py.constant", f, type=BOOL) for f in found]
+    return root.emit("tg.choose", at, flags, type=BOOL)
+
+
+def _option_flag(option: SymTensor, root: FuncGraph) -> bool | Value:
+    """The same of one that it may be."""
+    first, y = option.storage_.first, wholes.whole(option, root.root)
+    if y is None:  # a value, of this name alone or of an item of a list
+        return autodiff.is_made_leaf(root.resolve(first), root) if first is not None and not option.chain else False  # fmt: skip
+    if not isinstance(y, SymTensor) or not y.requires_grad or y.given_:
+        return False
+    return True if y.is_leaf else False if y.chain else _made_flag(y, root)
 
 
 def _may_be_callers(x: SymTensor) -> bool:

@@ -15,6 +15,7 @@ from ..graph.types import ScalarType
 from ..inference.infer import meta_of, tensor_type
 from ..inference.shapes import Meta, contiguous
 from ..recording.variables import SymVariable, Variable
+from ..symbols import wholes
 from ..symbols.descriptions import given_attributes
 from ..symbols.funcgraph import FuncGraph, Ref, Storage
 from ..symbols.scalar_nodes import ScalarNode
@@ -65,6 +66,7 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
         made.caller_ = x  # it has a field too, where the code makes a leaf of it
     if real:
         made.__dict__.update(given_attributes(x))
+    wholes.note(made, root.root)
     return made
 
 

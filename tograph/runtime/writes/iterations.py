@@ -48,6 +48,7 @@ class Told(NamedTuple):
     by_leaf: bool = (
         False  # its field is that of the leaf from before the loop that it is, if it is one
     )
+    followed: bool = False  # what earlier iterations left in its field is state
 
 
 @dataclass(frozen=True)
@@ -278,9 +279,14 @@ def is_by_leaf(x: Any) -> bool:
     return is_state(x.grad_fn) and x.grad_fn.told.by_leaf
 
 
-def check_graded(x: torch.Tensor) -> None:
-    """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
-    if is_state(x.grad_fn) and x.grad_fn.told.graded:
+def is_followed(x: Any) -> bool:
+    """Whether, of such a tensor, also what earlier iterations left in the field is known."""
+    return is_by_leaf(x) and x.grad_fn.told.followed
+
+
+def check_graded(x: torch.Tensor, shared: bool = False) -> None:
+    """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one. ``shared``: other state has it too."""
+    if is_state(x.grad_fn) and x.grad_fn.told.graded and not shared:
         raise not_followed()
     node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
     if node is not None and node.op in ITEM_READS and current_graph().root.leaves:  # fmt: skip
@@ -302,7 +308,7 @@ def check_written(x: torch.Tensor) -> None:
     if not is_state(x.grad_fn):
         return
     told = x.grad_fn.told
-    if told.graded and not told.by_leaf:
+    if told.graded and not (told.by_leaf and told.followed):
         raise not_followed()
 
 

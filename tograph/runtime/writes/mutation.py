@@ -246,6 +246,8 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     histories.note(x.storage_, target)
     if not _unseen(x):
         x.storage_.refuse_leaf(graph, bool(x.chain))
+        REFUSE(target)
+        x.storage_.shown = True
     elif _may_have_history(x.storage_, graph) or _has_gradient(value):
         old = graph.current(x.storage_)
         value = graph.emit("tg.written", old, value, type=old.type)
@@ -257,6 +259,10 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     twins.follow(x.storage_, value, graph)
     if x.storage_.derived and not x.chain:
         x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is
+
+
+def REFUSE(target: torch.Tensor) -> None:
+    """An error of the run where a write that autograd sees is one to a leaf which the code made. Set by ``library``."""
 
 
 def _lies_otherwise(x: SymTensor, y: SymTensor) -> bool:

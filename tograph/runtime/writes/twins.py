@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..graph.ir import Value
-from ..symbols import symbolic
+from ..symbols import symbolic, wholes
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.symbolic import SymTensor
 from ..values import listed
@@ -54,6 +54,7 @@ def _part(target: Any) -> None:
         for other in others:
             other.twins = [*other.twins, weakref.ref(x.storage_)]
         x.chain, x.version = (), x.storage_.version
+        wholes.note(x, graph.root)
         if target is not x:
             target.storage_, target.chain, target.ref = x.storage_, target.chain[steps:], None
 
