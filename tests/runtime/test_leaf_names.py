@@ -210,13 +210,6 @@ def what_another_name_was_before(p, n):
     return g
 
 
-def a_list_with_the_argument_in_it(p, n):
-    found = [p]
-    for _ in range(n):
-        found.append(leaf(p))
-    return found
-
-
 def one_that_a_branch_made_with_a_gradient(p, n):
     v = p
     if n > 1:
@@ -229,7 +222,7 @@ def one_that_a_branch_made_with_a_gradient(p, n):
     return v
 
 
-REFUSED = [in_loops_in_each_other, what_an_inner_loop_gives, what_another_name_was_before, a_list_with_the_argument_in_it, one_that_a_branch_made_with_a_gradient]  # fmt: skip
+REFUSED = [in_loops_in_each_other, what_an_inner_loop_gives, what_another_name_was_before, one_that_a_branch_made_with_a_gradient]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", REFUSED)

@@ -13,7 +13,7 @@ from .dependence import of_freed, reached
 from .earlier import expand
 from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
-from .item_leaves import item_flags, may_hold
+from .item_leaves import item_flags
 from .loops import loop
 from .own_leaves import OwnLeaves
 from .pairs import Differentiable, refusing, supported
@@ -37,7 +37,6 @@ __all__ = [
     "is_made_leaf",
     "item_flags",
     "loop",
-    "may_hold",
     "of_freed",
     "passing",
     "reached",

@@ -168,7 +168,9 @@ def _is_made(y: Any) -> Ref | bool:
 
 
 def _gives_leaf(y: Any) -> bool:
-    """Whether a region of what gives a tensor may have made it a leaf."""
+    """Whether a region of what gives a tensor may have made it a leaf, to which gradients come."""
+    if not y.requires_grad:
+        return False
     call = getattr(y.grad_fn, "call", None)
     if call is None or call.node not in call.graph.graph.nodes:
         return True

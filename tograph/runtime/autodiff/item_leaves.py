@@ -36,16 +36,6 @@ def item_flags(v: Value, graph: FuncGraph) -> Value | None:
     return found if made.some else None
 
 
-def may_hold(v: Value, tensors: Collection[Value], graph: FuncGraph) -> bool:
-    """Whether an item of a list may be one of some values of the graph."""
-    made = _ItemFlags(dict.fromkeys(tensors, True), graph.root.starts)
-    try:
-        made.of(graph.graph, v)
-    except NotFollowed:
-        return False
-    return made.some
-
-
 def is_leaf(v: Value, graph: FuncGraph) -> Flag:
     """Whether what a node with regions gives, or a list holds, is a leaf that the code made."""
     leaves: dict[Value, Flag] = dict.fromkeys((*graph.root.leaves, *graph.root.left_leaves), True)

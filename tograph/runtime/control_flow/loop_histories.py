@@ -229,7 +229,9 @@ class LoopHistories:
             begun = loop_contents.tensors_of(loop.entered.get(place.key))
             if any(isinstance(x, structure.SymTensor) and x.storage_.shown for x in begun):
                 contents = (self.entry.get(place.key), loop.content(place))
-                if any(loop_contents.leaves_in(place.key, c) for c in contents):
+                # A view is no leaf, and torch is not asked for its history: that is computed anew after a write.
+                found = [x for c in contents for x in loop_contents.tensors_of(c) if x._base is None]  # fmt: skip
+                if loop_contents.leaves_in(place.key, found):
                     return True
         return False
 

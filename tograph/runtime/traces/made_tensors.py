@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 
-from ...errors import GradientError
 from .. import autodiff
 from ..control_flow.picking import Picked
 from ..gradients import grad_fields, transforms
 from ..graph.ir import Value
 from ..graph.types import BOOL, ListType, TensorType
 from ..symbols import duals, wholes
-from ..symbols.funcgraph import FuncGraph, Ref, Storage, user_location
+from ..symbols.funcgraph import FuncGraph, Ref
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, value_of
 from ..values.deques import bounded
@@ -152,7 +151,6 @@ def list_form(x: StagedList, root: FuncGraph) -> Any:
     """The form of a list of the graph."""
     if x.handle is None:
         return x
-    _refuse_leaves(x, root)
     found: dict[int, Handle] = {}
     for k, handle in enumerate(x.columns):
         kind = handle.ref.value.type
@@ -160,29 +158,6 @@ def list_form(x: StagedList, root: FuncGraph) -> Any:
             flags = autodiff.item_flags(root.resolve(handle.ref), root)
             found |= {} if flags is None else {k: Handle(Ref(flags, root))}
     return WithLeaves(x, found) if found else x
-
-
-def _refuse_leaves(x: StagedList, root: FuncGraph) -> None:
-    """An error for a list with leaves from outside in it: what leaves would be other tensors, to which no gradient comes."""
-    leaves = [v for k, v in root.captures.items() if isinstance(k, Storage) and _is_outer_leaf(k, root)]  # fmt: skip
-    for handle in x.columns if leaves else ():
-        kind = handle.ref.value.type
-        tensors = isinstance(kind, ListType) and isinstance(kind.element, TensorType)
-        if tensors and autodiff.may_hold(root.resolve(handle.ref), leaves, root):
-            raise GradientError(_IN_LIST, user_location())
-
-
-def _is_outer_leaf(storage: Storage, root: FuncGraph) -> bool:
-    outside = storage.external
-    if storage.argument is not None and storage.argument < len(root.root.given):
-        outside = root.root.given[storage.argument]
-    return isinstance(outside, torch.Tensor) and outside.requires_grad and outside.is_leaf
-
-
-_IN_LIST = (
-    "a list whose length depends on data leaves the function with an argument or captured tensor in it that requires a gradient: outside it would be another tensor. "
-    "Put in a copy (`x.detach().clone()`, or `x.clone()` for one with a history), or give back the numbers of the items."
-)
 
 
 def is_late(x: torch.Tensor, root: FuncGraph) -> bool:
