@@ -25,7 +25,7 @@ def eager(monkeypatch):
 
 def calls(cf) -> int:
     text = cf.scheduled.llvm
-    return len(re.findall(r"call void @(whole\(ptr @)?[sd]gemm_\d", text))
+    return len(re.findall(r"call void @(whole\(ptr @)?[sd]gemm__chunk", text))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -62,19 +62,7 @@ class Calls:
     def share(self, name: str, units: str, *arguments: str) -> None:
         """Write the call of a routine that has threads of its own. ``units``: how much it does."""
         self._declare(name, len(arguments))
-        block = self.code.cell(f"[{len(arguments)} x ptr]")
-        for i, a in enumerate(arguments):
-            self.code.line(f"store ptr {a}, ptr {self.code.element('i64', block, str(i))}")
-        loads = "".join(
-            f"  %q{i} = getelementptr ptr, ptr %block, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n"
-            for i in range(len(arguments))
-        )
-        given = ", ".join(f"ptr %p{i}" for i in range(len(arguments)))
-        task = self.low.function(
-            name,
-            f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
-            f"  call void @{name}({given})\n  ret void\n}}\n",
-        )
+        task, block = threading.packed(self.low, name, arguments)
         threading.whole(self.low, f"{task}_{len(self.low.globals)}", task, block, units)
 
     def _declare(self, name: str, count: int) -> None:

@@ -318,24 +318,11 @@ def _steps(dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> lis
 def _call(
     low: Lowering, name: str, pointers: list[str], units: int, parallel: bool, fresh: bool
 ) -> None:
-    code = low.code
     if not parallel or (units < 2 and low.joint is None):
         given = ", ".join(f"ptr {p}" for p in pointers)
-        code.line(f"call void @{name}({given}, i64 0, i64 {units})")
+        low.code.line(f"call void @{name}({given}, i64 0, i64 {units})")
         return
-    block = code.cell(f"[{len(pointers)} x ptr]")
-    for i, p in enumerate(pointers):
-        code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
-    loads = "".join(
-        f"  %q{i} = getelementptr ptr, ptr %block, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n"
-        for i in range(len(pointers))
-    )
-    given = ", ".join(f"ptr %p{i}" for i in range(len(pointers)))
-    task = low.function(
-        f"{name}_chunk",
-        f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
-        f"  call void @{name}({given}, i64 %begin, i64 %end)\n  ret void\n}}\n",
-    )
+    task, block = threading.packed(low, name, pointers, ", i64 %begin, i64 %end")
     if low.joint is None:
         threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
     else:

@@ -16,6 +16,7 @@ one thread of ``PARTS`` units (only the run may know how many there are), how ma
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..kernels import jit
@@ -132,6 +133,25 @@ _WHOLE = _text("whole", _ALONE, f"{_TASK}\n  %status = add i32 0, 0")
 def available() -> bool:
     """Whether there are threads to use."""
     return jit.symbol("torch_parallel_for") is not None
+
+
+def packed(low: Lowering, function: str, pointers: Sequence[str], bounds: str = "") -> tuple[str, str]:  # fmt: skip
+    """(task, block): a task that calls ``function`` with ``pointers``, which the block holds, and with ``bounds``: its first unit and the last."""
+    code = low.code
+    block = code.cell(f"[{len(pointers)} x ptr]")
+    for i, p in enumerate(pointers):
+        code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
+    loads = "".join(
+        f"  %q{i} = getelementptr ptr, ptr %block, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n"
+        for i in range(len(pointers))
+    )
+    given = ", ".join(f"ptr %p{i}" for i in range(len(pointers)))
+    task = low.function(
+        f"{function}_chunk",
+        f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
+        f"  call void @{function}({given}{bounds})\n  ret void\n}}\n",
+    )
+    return task, block
 
 
 def call(low: Lowering, name: str, task: str, block: str, units: int | str, grain: int) -> None:
