@@ -15,6 +15,11 @@ import torch.nn.functional as F
 import tograph as tg
 
 FACTOR = 3.0
+# Of cases whose sizes only the run knows.
+SIGNATURES = {
+    "two tensors of one open size": [tg.TensorSpec((None,), torch.float32)] * 2,
+    "two tensors of two open sizes": [tg.TensorSpec((None, None), torch.float32)] * 2,
+}
 
 
 def plain(x, y):
@@ -112,6 +117,8 @@ def cases():
 
     return [
         ("two tensors", plain, (x, y), {}),
+        ("two tensors of one open size", plain, (x, y), {}),
+        ("two tensors of two open sizes", plain, (x.view(2, 2), y.view(2, 2)), {}),
         ("keywords", plain, (x,), {"y": y}),
         ("a keyword-only argument", keyword_only, (x,), {"y": y}),
         ("a global is read", with_global, (x,), {}),
@@ -164,7 +171,7 @@ def main():
     print("| call | eager PyTorch | tograph | tograph / eager |\n| --- | --- | --- | --- |")
     with torch.no_grad():
         for name, function, args, kwargs in cases():
-            staged = tg.function(function)
+            staged = tg.function(function, input_signature=SIGNATURES.get(name))
             if isinstance(function, Scheduled):
                 function, staged = scheduled(lambda call: call), scheduled(tg.function)
             eager = microseconds(lambda f=function, a=args, k=kwargs: f(*a, **k))

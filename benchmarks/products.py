@@ -16,7 +16,7 @@ import torch
 import tograph as tg
 
 SIZES = [(32, 128, 384), (64, 128, 512), (128, 512, 128), (256, 256, 256), (1024, 64, 1024), (4096, 128, 384)]  # fmt: skip
-ALONE = [(64, 64, 64), (64, 256, 256), (64, 784, 512), (512, 512, 512), (128, 768, 3072), (128, 3072, 768), (1000, 500, 300), (32, 2048, 2048), (4, 4096, 4096)]  # fmt: skip
+ALONE = [(8, 64, 64), (64, 64, 64), (128, 32, 256), (128, 128, 256), (64, 256, 256), (64, 784, 512), (512, 512, 512), (128, 768, 3072), (128, 3072, 768), (1000, 500, 300), (32, 2048, 2048), (4, 4096, 4096)]  # fmt: skip
 ROUNDS, WORK, SHORT = 9, 1e9, 1e8
 
 
@@ -47,6 +47,7 @@ def alone(rows, depth, columns):
         ("a.t() @ b", lambda a, b: (a.t() @ b, a[0] * 2), (at, b)),
         ("a @ b.t()", lambda a, b: (a @ b.t(), a[0] * 2), (a, bt)),
         ("batch of 4", lambda a, b: (a @ b, a[0, 0] * 2), (a.expand(4, -1, -1).contiguous(), batch)),
+        ("batch of 4, b turned", lambda a, b: (a @ b.transpose(1, 2), a[0, 0] * 2), (a.expand(4, -1, -1).contiguous(), batch.mT.contiguous())),
     ]:  # fmt: skip
         yield name, f, tg.function(f), args
     f, spec = (lambda a, b: (a @ b, a[0] * 2)), tg.TensorSpec
