@@ -39,6 +39,14 @@ class Rule(NamedTuple):
     layout: bool = False  # the right side may have other strides
     apart: bool = False  # the left side is a view, and the right side none of the same tensor
     elementwise: bool = False  # it may where it has gaps
+    own: str = ""  # what has to be of floats or to have the dtype of the result: an integer's sign changes in its own dtype
+
+    def holds(self, result: Type, kind: Callable[[str], Type]) -> bool:
+        """Whether the rule is exact for a type of the result, and for the types of variables."""
+        if not self.own:
+            return self.when(result)
+        own = kind(self.own)
+        return self.when(result) and (floats(own) or own.dtype == result.dtype)
 
 
 def integers(kind: Type) -> bool:
@@ -79,7 +87,7 @@ RULES = [
     Rule(("aten.sub.Tensor", "x", 0), "x", elementwise=True),
     Rule(("aten.add.Tensor", "x", 0), "x", integers, elementwise=True),
     # x + -y = x - y
-    Rule(("aten.add.Tensor", "x", ("aten.neg.default", "y")), ("aten.sub.Tensor", "x", "y"), real),
+    Rule(("aten.add.Tensor", "x", ("aten.neg.default", "y")), ("aten.sub.Tensor", "x", "y"), real, own="y"),
     # -(-x) = x,  not not x = x,  ~~x = x
     Rule(("aten.neg.default", ("aten.neg.default", "x")), "x", real, elementwise=True),
     Rule(("aten.logical_not.default", ("aten.logical_not.default", "x")), "x", truths, elementwise=True),
