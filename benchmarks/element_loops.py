@@ -14,7 +14,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import tograph as tg  # noqa: E402
+import tograph as tg
 
 try:
     import jax

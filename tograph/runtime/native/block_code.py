@@ -114,7 +114,7 @@ class Task(Renderer):
 
     # ---- the function
 
-    def write(self, name: str) -> str:
+    def function(self, name: str) -> str:
         """The text of the function."""
         code, text = self.code, self.text
         for i, slot in enumerate(self.slots):

@@ -58,7 +58,7 @@ def loop(low: Lowering, node: Node, args: Sequence[Operand]) -> Done | None:
     try:
         parts = Parts(node)
         task = _task(low, node, parts, args)
-        text = task.write(name := f"k{len(low.kernels)}")
+        text = task.function(name := f"blocks{len(low.kernels)}")
     except (Unsupported, Decline):
         return None
     inner = task.inner
@@ -89,7 +89,7 @@ def _task(low: Lowering, node: Node, parts: Parts, args: Sequence[Operand]) -> T
     for n in parts.region.nodes:
         if not expressible(n.op):
             raise Unsupported(f"{n.op} in a loop over blocks")
-    kernel = build(parts.region, _metas(parts, given), f"k{len(low.kernels)}")
+    kernel = build(parts.region, _metas(parts, given), f"blocks{len(low.kernels)}")
     inner = type(low)(parts.step, in_place=False)
     for shared in ("functions", "_known", "globals", "kernels", "named", "calls", "callees"):
         setattr(inner, shared, getattr(low, shared))
@@ -208,7 +208,7 @@ class _Driver:
     # ---- results
 
     def _state(self, starts: Sequence[Mem], places: Sequence[Mem], numbers: list[Reg], total: str) -> list[Operand]:  # fmt: skip
-        code, parts, found = self.low.code, self.parts, []
+        parts, found = self.parts, list[Operand]()
         aliases = _Aliases(self, total, starts)
         small = iter(numbers[self.task.small.index(parts.body.inputs[j])] for j in parts.numbers)
         made = dict(zip(parts.elements, places))
@@ -219,7 +219,6 @@ class _Driver:
                 found.append(replace(made[j], dense=True, alias=aliases.of(parts.body.inputs[j], 0)))  # fmt: skip
             else:
                 found.append(self.args[j])
-        del code
         return found
 
 
