@@ -13,6 +13,8 @@ LOOPS = {
     "any of tensors": ("active = {mask}", "while (i < n) & active.any():", "active"),
     "any first": ("active = {mask}", "while active.any() and i < n:", "active"),
     "not all": ("done = ~{mask}", "while not done.all() and i < n:", "~done"),
+    "break of any": ("active = {mask}", "for i in range(n):", "active"),
+    "break of all": ("done = ~{mask}", "while i < n:", "~done"),
     "computed": ("t = torch.arange(s0.numel()).reshape(s0.shape) % 7", "while (t < {limit}).any() and i < n:", "(t < 5)"),
 }  # fmt: skip
 
@@ -76,7 +78,9 @@ class Writer:
             lines.append(r.choice(["t = torch.where(t < 5, t + 1, t)", "t = t + (t < 5)", "t = t + 1"]))  # fmt: skip
         if self.numbers:
             lines.append(r.choice(["k = k + 1", "k = k * 2 + i", "k = (k + 3) % 7", "k = i if i % 2 == 0 else k"]))  # fmt: skip
-        lines += ["i = i + 1"] * (self.kind != "range") + ["j = j + 1"] * (self.kind == "on tensors")  # fmt: skip
+        lines += ["i = i + 1"] * ("range" not in LOOPS[self.kind][1]) + ["j = j + 1"] * (self.kind == "on tensors")  # fmt: skip
+        if self.kind.startswith("break"):
+            lines += [f"if {'done.all()' if mask == '~done' else 'not active.any()'}:", "    break"]
         return lines
 
     def _source(self):

@@ -76,6 +76,66 @@ def collatz(x, n):
     return count, whole
 
 
+def endless(x, n):
+    done = torch.zeros_like(x, dtype=torch.bool)
+    while True:
+        x = torch.where(done, x, x * 0.5)
+        done = done | (x < n)
+        if done.all():
+            break
+    return x, done
+
+
+def left_early(x, n):
+    active, i = torch.ones_like(x, dtype=torch.bool), 0
+    for i in range(n):
+        x = torch.where(active, x * 0.5, x)
+        active = active & (x > 1)
+        if not active.any():
+            break
+    return x, active, i
+
+
+def found(x, n):
+    """What the answer is told is seen behind the loop."""
+    ended, count, last = False, 0, -1
+    while count < n and not ended:
+        x = torch.where(x > 1, x * 0.5, x)
+        count += 1
+        ended = bool((x <= 1).all())
+        last = last if ended else count
+    return x, ended, count, last
+
+
+def counted(x, n):
+    active = torch.ones_like(x, dtype=torch.bool)
+    while active.sum() > 0:
+        x = torch.where(active, x * 0.5, x)
+        active = active & (x > n)
+    return x
+
+
+@pytest.mark.parametrize("fn", [endless, left_early, found, counted])
+def test_breaks_and_counts(fn):
+    x = torch.arange(1.0, 700.0)
+    x[300] = 1e6
+    for n in (1, 4, 20, 21, 100):
+        check(fn, x, steps(n))
+    if fn is not endless and fn is not counted:
+        check(fn, x, steps(0))
+    check(fn, torch.ones(700), steps(3))
+
+
+@pytest.mark.parametrize("fn", [endless, left_early, found])
+def test_breaks_at_the_end_of_a_round(fn, monkeypatch):
+    x = torch.arange(1.0, 700.0)
+    x[300] = 1e6
+    for size in (13, 14, 15, 16, 17):
+        monkeypatch.setattr("tograph.runtime.native.blocks.ROUND", 1 << size)
+        for n in (1, 19, 20, 21, 100):
+            check(fn, x, steps(n))
+
+
 @pytest.mark.parametrize("fn", [roots, until_done, collatz])
 def test_blocks_that_end_before_others(fn):
     x = torch.arange(1.0, 700.0)
@@ -178,7 +238,25 @@ def divided(x, n):
     return whole
 
 
-@pytest.mark.parametrize("fn", [walked, normed, unmasked, two_masks])
+def told(x, n):
+    """Elements are computed of the answer."""
+    for _ in range(n):
+        x = torch.where(x > 1, x * 0.5, x) + (x > 1).any()
+        if not (x > 1).any():
+            break
+    return x
+
+
+def goes_on(x, n):
+    """The answer ends nothing."""
+    ended = False
+    for _ in range(n):
+        x = torch.where(x > 1, x * 0.5, x)
+        ended = bool((x <= 1).all())
+    return x, ended
+
+
+@pytest.mark.parametrize("fn", [walked, normed, unmasked, two_masks, told, goes_on])
 def test_elements_that_need_others(fn):
     check(fn, torch.arange(100.0), steps(5), blocks=0)
 

@@ -1,12 +1,15 @@
 """Whether a loop over elementwise state may run block by block, each block of elements for itself.
 
-Model. The state has numbers and elements. No number is computed of elements, and an element is computed of numbers and of what stands at its own place, which
-the renderer sees to. So all blocks see the same numbers, and a block may run the loop to its end alone, if its end is the loop's:
+Model. The state has numbers and elements. An element is computed of numbers and of what stands at its own place, which
+the renderer sees to; no number is computed of elements, but for what they are asked. So all blocks see the same numbers, and a block may run the loop to its end alone, if its end is the loop's:
 
 * where numbers alone decide, it is;
-* else the condition asks whether ``any`` element has a mask, or whether ``all`` have none, and is never made false by a mask. So while one block goes on
+* else the loop asks whether ``any`` element has a mask, or whether ``all`` have none, and is never ended by a mask. So while one block goes on
   the loop does; a block that ends before others has no element with the mask. That these elements would stay as they are is for
   ``settled`` to prove, or for the kernel to see.
+
+The condition asks of what an iteration begins with, or the body of what it has made (``if done.all(): break`` at its end): that is ``late``. Then what
+numbers become of the answer may be seen by the condition and by numbers, and an answer that ends a block has to make the condition false.
 """
 
 from __future__ import annotations
@@ -26,14 +29,15 @@ QUESTIONS = ANY, ALL = "aten.any.default", "aten.all.default"
 
 @dataclass(frozen=True)
 class Blocks:
-    """``asked``: the nodes of the condition that ask all elements, which have one argument; ``mixed``: whether elements depend on numbers that change."""
+    """``asked``: the nodes that ask all elements, which have one argument; ``mixed``: whether elements depend on numbers that change; ``late``: see above."""
 
     asked: tuple[Node, ...]
     mixed: bool
+    late: bool = False
 
     @property
     def mask(self) -> Value | None:
-        """What the condition asks of every element; None where numbers alone decide."""
+        """What is asked of every element; None where numbers alone decide."""
         return self.asked[0].args[0] if self.asked else None
 
     @property
@@ -49,23 +53,75 @@ def independent(node: Node) -> Blocks:
     _check(body)
     mixed = _mixed(body.nodes, set(body.inputs[:carried]), {})
     mixed |= _mixed(list(_inside(cond)), set(cond.inputs[:carried]), names)
-    asked = tuple(n for n in _inside(cond) if _folds(n))
-    if any(n.op not in QUESTIONS for n in asked):
-        raise Unsupported("a condition that is not `any` of the elements")
-    if len({(n.op, names.get(n.args[0], n.args[0])) for n in asked}) > 1:
+    asked, late = (tuple(n for n in nodes if _folds(n)) for nodes in (_inside(cond), body.nodes))
+    if (asked and late) or any(n.op not in QUESTIONS for n in (*asked, *late)):
+        raise Unsupported("a reduction in a loop over blocks" if late else "a condition that is not `any` of the elements")  # fmt: skip
+    if len({(n.op, names.get(n.args[0], n.args[0])) for n in (*asked, *late)}) > 1:
         raise Unsupported("a condition that asks for several masks")
-    if not _Rising(asked, names).of(cond.outputs[0], True):
+    if late:
+        _check_late(node, late, names)
+    elif not _Rising(asked, names).of(cond.outputs[0], True):
         raise Unsupported("a condition that a mask makes false")
-    return Blocks(asked, mixed)
+    return Blocks(asked or late, mixed, bool(late))
 
 
 def _check(body: Graph) -> None:
-    """Unsupported where numbers depend on elements, or elements on branches."""
+    """Unsupported where elements depend on branches."""
     for node in body.nodes:
         if node.regions and not _small(node):
             raise Unsupported("a branch in a loop over blocks")
-        if _folds(node):
-            raise Unsupported("a reduction in a loop over blocks")
+
+
+def _check_late(node: Node, asked: tuple[Node, ...], names: Mapping[Value, Any]) -> None:
+    """Unsupported where elements depend on what elements are asked, or where an answer that ends a block does not end its loop."""
+    body, cond, carried = node.regions["body"], node.regions["cond"], node.kwargs["carried"]
+    told = {v for n in asked for v in n.outputs}
+    before = -1
+    while before < len(told):
+        before = len(told)
+        for inner in body.nodes:
+            if not told.isdisjoint(inner.inputs):
+                if any(size_of(v) > 1 for v in inner.outputs):
+                    raise Unsupported("elements that depend on what elements are asked")
+                told.update(inner.outputs)
+        told.update(v for v, out in zip(body.inputs[:carried], body.outputs) if out in told)
+    inside = dict(passed(body)) | dict(names) | dict(zip(cond.inputs, body.outputs))
+    answers = {n.outputs[0]: n.op == ALL for n in asked}
+    if truth(cond.outputs[0], answers, inside) is not False:
+        raise Unsupported("a loop that goes on when its elements have ended")
+
+
+def truth(value: Any, known: Mapping[Value, bool], names: Mapping[Value, Any]) -> bool | None:
+    """What a truth is for some that are known, None where it may be either; ``names``: what inputs of branches are."""
+    value = _resolved(value, known, names)
+    if not isinstance(value, Value):
+        return bool(value)
+    if value in known or value.node is None:
+        return known.get(value)
+    node = value.node
+    if node.op in CONSTANTS and not isinstance(node.args[0], Value):
+        return bool(node.args[0])
+    if node.op in CONJUNCTIONS or node.op in DISJUNCTIONS:
+        decides = node.op in DISJUNCTIONS
+        found = [truth(a, known, names) for a in node.args]
+        return decides if decides in found else None if None in found else not decides
+    if node.op in NEGATIONS or node.op in TRUTHS:
+        found = truth(node.args[0], known, names)
+        return found if found is None or node.op in TRUTHS else not found
+    if node.op == "If":
+        predicate = _resolved(node.args[0], known, names)
+        told = truth(predicate, known, names)
+        sides = [truth(node.regions[r].outputs[value.index], {**known, predicate: r == "then"}, names)
+                 for r, here in (("then", True), ("orelse", False)) if told in (here, None)]  # fmt: skip
+        return sides[0] if all(side is sides[0] for side in sides) else None
+    return None
+
+
+def _resolved(value: Any, known: Mapping[Value, bool], names: Mapping[Value, Any]) -> Any:
+    """What stands for a value outside of all branches, or where it is known."""
+    while isinstance(value, Value) and value not in known and value in names:
+        value = names[value]
+    return value
 
 
 def _mixed(nodes: Sequence[Node], moving: set[Value], names: Mapping[Value, Any]) -> bool:

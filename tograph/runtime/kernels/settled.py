@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph.families import ZEROS
+from ..graph.families import OPPOSITE, RELATIONS, ZEROS
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import ScalarType
 from .loop_blocks import Blocks, passed
@@ -49,6 +49,9 @@ def _implied(found: Any, truth: bool) -> Facts:
             waiting.append((e[1], not truth))
         elif e[0] == (_AND if truth else _OR):
             waiting += [(a, truth) for a in e[1:]]
+        elif truth and e[0] in RELATIONS:  # of a NaN all relations are false
+            word = RELATIONS[e[0]]
+            facts[(e[0].replace(f".{word}.", f".{OPPOSITE[word]}."), *e[1:])] = FALSE
     return facts
 
 
@@ -57,11 +60,18 @@ class _Proof:
         self.loop, self.body, self.carried = loop, loop.regions["body"], loop.kwargs["carried"]
         self.parts = [j for j in range(self.carried) if size_of(self.body.inputs[j]) > 1]
         self.start = self._names(self.body)
-        cond = loop.regions["cond"]
-        inside = {v: a for v, a in passed(cond) if isinstance(a, Value)}
-        mask = inside.get(blocks.mask, blocks.mask)
-        self.mask = expression(mask, self._names(cond)) if dtype_of(mask) == "bool" else None
+        self.mask = self._asked(blocks) if dtype_of(blocks.mask) == "bool" else None
         self.facts = {} if self.mask is None else _implied(self.mask, not blocks.wanted)
+
+    def _asked(self, blocks: Blocks) -> Any:
+        """The mask of an element of what an iteration begins with."""
+        cond = self.loop.regions["cond"]
+        if not blocks.late:
+            inside = {v: a for v, a in passed(cond) if isinstance(a, Value)}
+            return expression(inside.get(blocks.mask, blocks.mask), self._names(cond))
+        known = {v: ("other", k) for k, v in enumerate(self.body.inputs[self.carried :])}
+        known |= {v: ("state", j) for j, v in enumerate(self.body.outputs)}
+        return expression(blocks.mask, known)
 
     def _names(self, graph: Graph) -> Known:
         """Names of what a graph is given: parts of the state, and values from outside."""

@@ -106,6 +106,8 @@ class _Loop(Graphs):
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
             self.blocks = independent(node)
+            if self.blocks.late:
+                raise Unsupported("a reduction in a loop over blocks")
             if self.blocks.mixed and not settled(node, self.blocks):
                 raise Unsupported("elements that depend on the counted numbers")
 

@@ -81,7 +81,7 @@ class Task(Renderer):
         self.parameters = places
         state = [parts.body.inputs[j] for j in parts.elements]
         self.state = {v: places.get(v, "") for v in state}
-        self.small = parts.step.inputs
+        self.small = parts.small
         self.read_only = [places[v] for v in parts.region.inputs if size_of(v) > 1 and v not in self.state]  # fmt: skip
         count = range(len(state))
         self.slots = [*self.read_only, *(f"start{j}" for j in count), *(f"place{j}" for j in count),
@@ -202,13 +202,20 @@ class Task(Renderer):
         steps = _Phi(code, "i64")
         given = [p.name if p else self.given[f"number{i}"] for i, p in enumerate(numbers)]
         small = [self._number(v, text) for text, v in zip(given, self.small)]
+        going = _Phi(code, "i1")
+        late = self.parts.blocks.late
         self._give(self.small, small)
         self._give(self.parts.before.outputs, self._graph(self.parts.before, small))
-        code.branch(self._goes_on(state, small, steps), body, done)
+        if self.parts.mask is not None and not late:
+            self._ask(state)
+        (holds,) = self._graph(self.parts.test, small)
+        below = code.do(f"icmp slt i64 {steps.name}, {self.limit}")
+        holds = code.do(f"and i1 {self.inner.numbers.truth(holds)}, {below}")
+        code.branch(holds, body, done)
         code.label(body)
-        results = self._graph(self.parts.step, small)
-        following = results[: len(self.parts.numbers)]
-        self._give(self.parts.used, results[len(following) :])
+        self._give(self.parts.used.outputs, self._graph(self.parts.used, small))
+        goes = self._ask(state) if late else "true"
+        following = self._graph(self.parts.step, small)
         made = [self._next(k, row) for k, row in enumerate(state)]
         more = code.do(f"add nuw nsw i64 {steps.name}, 1")
         end = code.block
@@ -221,8 +228,9 @@ class Task(Renderer):
             for phi, a, b in zip(row, first, last, strict=True):
                 phi.fill((a, before), (b, end))
         steps.fill(("0", before), (more, end))
+        going.fill(("true", before), (goes, end))
         code.label(done)
-        self._leave(state, steps.name)
+        self._leave(state, steps.name, going.name)
 
     def _number(self, v: Value, text: str) -> Reg:
         size = None if isinstance(v.type, ScalarType) else tuple(v.type.shape)
@@ -244,18 +252,17 @@ class Task(Renderer):
         """Let a vector's state be the parameters that stand for it."""
         self.given |= {name: phi.name for name, phi in zip(self.state.values(), row) if name}
 
-    def _goes_on(self, state: list[list[_Phi]], small: list[Reg], steps: _Phi) -> str:
-        code, parts = self.code, self.parts
-        if parts.mask is not None:
-            masks = []
-            for k, row in enumerate(state):
-                with self._piece(k):
-                    self._take(row)
-                    masks.append(self._value(parts.mask, row))
-            self.inner.bind(parts.answer, Reg(self._asked(masks), "bool", ()))
-        (holds,) = self._graph(parts.test, small)
-        below = code.do(f"icmp slt i64 {steps.name}, {self.limit}")
-        return code.do(f"and i1 {self.inner.numbers.truth(holds)}, {below}")
+    def _ask(self, state: list[list[_Phi]]) -> str:
+        """Bind what the elements are asked; whether they go on, as far as that tells."""
+        parts, masks = self.parts, []
+        for k, row in enumerate(state):
+            with self._piece(k):
+                self._take(row)
+                masks.append(self._value(parts.mask, row))
+        found = self._asked(masks)
+        for v in parts.answers:
+            self.inner.bind(v, Reg(found, "bool", ()))
+        return found if parts.blocks.wanted else self.code.do(f"xor i1 {found}, true")
 
     def _asked(self, masks: list[str]) -> str:
         """Whether any, or all, of the elements have the mask; those that are not there have it as the others need it."""
@@ -284,8 +291,8 @@ class Task(Renderer):
             self._take(row)
             return [self._value(v, row) for v in self.parts.next]
 
-    def _leave(self, state: list[list[_Phi]], steps: str) -> None:
-        """Write what a vector has ended as, and how many iterations that took."""
+    def _leave(self, state: list[list[_Phi]], steps: str, going: str) -> None:
+        """Write what a vector has ended as, and twice how many iterations that took; one more where the last one's answer was to go on."""
         code = self.code
         for k, row in enumerate(state):
             with self._piece(k):
@@ -294,6 +301,8 @@ class Task(Renderer):
                         self.pointers[f"place{j}"], self._dtype(v), self.address, phi.name
                     )
         code.declare("llvm.umax.i64", "i64 {}(i64, i64)")
+        steps = code.do(f"shl i64 {steps}, 1")
+        steps = code.do(f"or i64 {steps}, {code.do(f'zext i1 {going} to i64')}")
         old = code.do(f"load i64, ptr {self.most}")
         code.line(f"store i64 {code.do(f'call i64 @llvm.umax.i64(i64 {old}, i64 {steps})')}, ptr {self.most}")  # fmt: skip
 

@@ -24,8 +24,8 @@ class Parts:
 
     ``numbers`` and ``elements``: which parts of the state are what; elements that no iteration changes are like those from outside.
     ``region``: the nodes of elements. Its outputs are the ``mask``, where there is one and a node makes it, and the elements' ``next`` values
-    that nodes make. ``step``: the graph of the next numbers, then of those ``used`` by the elements. ``before``: that of the numbers which the mask needs.
-    ``test``: the condition as a graph of numbers and of ``answer``, what the elements were asked.
+    that nodes make. The graphs of numbers, of the ``small`` inputs: ``before`` gives those that the mask needs where the condition asks, ``test`` is the condition,
+    ``used`` gives those that the elements need, ``step`` the next ones. ``answers``: what stands for the answer of the elements, in ``test``, or in ``step``.
     """
 
     def __init__(self, node: Node):
@@ -46,8 +46,8 @@ class Parts:
     def _mask(self) -> tuple[Value | None, list[Node]]:
         """(the mask, the nodes that compute it and its numbers), on the values that the body begins with."""
         asked = self.blocks.mask
-        if asked is None:
-            return None, []
+        if asked is None or self.blocks.late:
+            return asked, []
         names = dict(loop_blocks.passed(self.cond))
         env = _Copies(names, zip(self.cond.inputs, self.body.inputs))
         nodes = [copy_node(n, env) for n in _needed([asked], env, names)]
@@ -66,27 +66,38 @@ class Parts:
         if any(node_effects(n).may_fail for n in large if n not in needed):
             raise Unsupported("elements of which only their failing counts")
         self.region = Region([n for n in large if n in needed], outputs)
-        small = [v for v in self.body.inputs if _small(v)]
-        read = [v for v in self.region.inputs if _small(v) and v not in small]
+        self.small = [v for v in self.body.inputs if _small(v)]
+        read = [v for v in self.region.inputs if _small(v) and v not in self.small]
         own = {v for n in asked for v in n.outputs}
-        self.used = [v for v in read if v not in own]
-        following = [self.body.outputs[j] for j in self.numbers]
-        self.step = _graph("step", small, [n for n in self.body.nodes if n not in large], [*following, *self.used])  # fmt: skip
-        outputs = [v for v in read if v in own]
-        needed = _needed(outputs)
-        self.before = _graph("before", small, [n for n in asked if n in needed], outputs)
+        self.before = self._numbers_of("before", asked, [v for v in read if v in own])
+        questions = self.blocks.asked if self.blocks.late else ()
+        nodes = [n for n in self.body.nodes if n not in large and n not in questions]
+        self.used = self._numbers_of("used", nodes, [v for v in read if v not in own])
+        self.step = Graph("step")
+        self.step.inputs, self.step.nodes = self.small, nodes
+        self.step.outputs = [self.body.outputs[j] for j in self.numbers]
+
+    def _numbers_of(self, name: str, nodes: list[Node], outputs: list[Value]) -> Graph:
+        """The part of some nodes that gives ``outputs``."""
+        made, needed = Graph(name), _needed(outputs)
+        made.inputs, made.nodes, made.outputs = (
+            self.small,
+            [n for n in nodes if n in needed],
+            outputs,
+        )
+        return made
 
     def _test(self) -> None:
-        """The condition without what elements are asked: an input stands for that."""
-        asked = self.blocks.asked
-        self.answer = Value(asked[0].outputs[0].type) if asked else None
+        """The condition without what elements are asked: a value stands for that."""
+        blocks = self.blocks
+        self.answers = [n.outputs[0] for n in blocks.asked] if blocks.late else [Value(n.outputs[0].type) for n in blocks.asked[:1]]  # fmt: skip
         self.test = replaced(copied(self.cond), self._answered)
         self.test.inputs = [v for v in self.test.inputs if _small(v)]
         _only_numbers(self.test)
 
     def _answered(self, node: Node, nodes: list[Node]) -> Sequence[Any] | None:
         asks = node.op in loop_blocks.QUESTIONS and not all(map(_small, node.inputs))
-        return [self.answer] if asks else None
+        return self.answers if asks else None
 
 
 class _Copies(dict[Value, Any]):
@@ -110,12 +121,6 @@ def _check_effects(nodes: Iterable[Node]) -> None:
         found = node_effects(n)
         if not n.outputs or found.random or found.io or found.reads or found.writes or found.diverges:  # fmt: skip
             raise Unsupported(f"{n.op} in a loop over blocks")
-
-
-def _graph(name: str, inputs: list[Value], nodes: list[Node], outputs: list[Value]) -> Graph:
-    made = Graph(name)
-    made.inputs, made.nodes, made.outputs = list(inputs), nodes, outputs
-    return made
 
 
 def _needed(values: Iterable[Value], known: Mapping[Value, Any] = {}, names: Mapping[Value, Any] = {}) -> dict[Node, None]:  # fmt: skip

@@ -183,9 +183,10 @@ class _Driver:
         self._call()
         failed = code.do(f"load i64, ptr {self._slots['failed']}")
         low.fail(code.do(f"icmp ne i64 {failed}, 0"))
-        steps = code.do(f"load i64, ptr {self._slots['steps']}")
+        most = code.do(f"load i64, ptr {self._slots['steps']}")
+        steps = code.do(f"lshr i64 {most}, 1")
         code.line(f"store i64 {code.add(code.do(f'load i64, ptr {total}'), steps)}, ptr {total}")
-        state.advance(steps)
+        state.advance(steps, code.do(f"trunc i64 {most} to i1"))
         code.branch(code.do(f"icmp slt i64 {steps}, {limit}"), done, again)
         code.label(again)
         look(low)
@@ -272,13 +273,19 @@ class _State:
     def registers(self) -> list[Reg]:
         return [self.get(i) for i in range(len(self.small))]
 
-    def advance(self, steps: str) -> None:
-        """Count the numbers on by so many iterations."""
+    def advance(self, steps: str, going: str) -> None:
+        """Count the numbers on by so many iterations; ``going``: whether the elements were to go on in the last one, as in those before."""
         if not self.cells and not self.parts.step.nodes:
             return
-        low, code = self.low, self.low.code
-        with counted(code, steps):
-            results = [low.register(x) for x in low.region(self.parts.step, self.registers(), {})]
+        low, code, parts = self.low, self.low.code, self.parts
+        with counted(code, steps) as k:
+            if parts.blocks.late:
+                last = code.do(f"icmp eq i64 {k}, {code.do(f'sub i64 {steps}, 1')}")
+                goes = code.do(f"select i1 {last}, i1 {going}, i1 true")
+                answer = goes if parts.blocks.wanted else code.do(f"xor i1 {goes}, true")
+                for v in parts.answers:
+                    low.bind(v, Reg(answer, "bool", ()))
+            results = [low.register(x) for x in low.region(parts.step, self.registers(), {})]
             for i, x in zip(self.cells, results):
                 kind = REGISTER[self.small[i].dtype]
                 code.line(f"store {kind} {typed(self.task.small[i], x).text}, ptr {self.cells[i][0]}")  # fmt: skip
