@@ -228,6 +228,13 @@ def normed(x, n):
     return x
 
 
+def pulled(x, n):
+    x = x.view(-1, 2)
+    for _ in range(n):
+        x = x - 0.1 * x / (x.norm(dim=1, keepdim=True) + 1)
+    return x
+
+
 def unmasked(x, n):
     while (x < n).any():
         x = x + 1
@@ -266,7 +273,7 @@ def goes_on(x, n):
     return x, ended
 
 
-@pytest.mark.parametrize("fn", [walked, normed, unmasked, two_masks, told, goes_on])
+@pytest.mark.parametrize("fn", [walked, normed, pulled, unmasked, two_masks, told, goes_on])
 def test_elements_that_need_others(fn):
     check(fn, torch.arange(100.0), steps(5), count=0)
 

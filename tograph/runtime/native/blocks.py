@@ -118,7 +118,7 @@ def _metas(parts: Parts, given: dict[Value, Operand]) -> dict[Value, Meta]:
 
 def _plan(kernel: Kernel, found: Plan, machine: Target) -> Plan:
     """As many vectors at once as registers hold, so that one does not wait for itself, and units of a few times as many."""
-    if found.lanes is None or type(found.lanes.size) is not int:
+    if found.lanes is None or type(found.lanes.size) is not int or not found.block:
         return found
     kept = [b.dtype for b in kernel.buffers if not b.written]
     registers = sum(max(ITEM_SIZES[d] // 4, 1) for d in kept if d != "bool")
