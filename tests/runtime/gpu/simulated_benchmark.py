@@ -114,7 +114,7 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
         monkeypatch.setitem(workloads.WORKLOADS, key, made_smaller)
     for place, name, value in (
         (images, "start", launch), (triton_jit, "launch", by_position), (driver, "loadable", lambda: ""),
-        (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
+        (device, "prepare", lambda kernels, place: None), (tuning, "device_name", lambda device: "simulated"),
         (torch.cuda, "get_device_capability", lambda device=None: (9, 0)), (torch.cuda, "is_current_stream_capturing", lambda: False),
         (torch.cuda, "set_sync_debug_mode", lambda mode: None), (torch.cuda, "graph", recorded),
         (draws, "blocks", lambda device: 512), (hazards, "LEAST", 0.0),
