@@ -137,7 +137,7 @@ class Bench:
         return made
 
 
-def _once(bench: Any, call: Any, *_: Any) -> float:
+def _once(bench: Any, call: Any, *_: Any, **named: Any) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
