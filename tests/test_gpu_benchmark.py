@@ -15,7 +15,7 @@ import torch
 
 import tograph as tg
 from tests.runtime.gpu.fake_driver import forget
-from tograph.runtime.gpu import capture, hazards, planner
+from tograph.runtime.gpu import capture, direct, hazards, planner, refresh
 from tograph.runtime.gpu.plan import Conditional, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device
@@ -357,3 +357,11 @@ def test_a_part_that_crashes_or_hangs_leaves_what_it_had_planned(gpu, tmp_path, 
     assert "correctness: hangs: no answer in 1 s" in text and text.count("plan of the part") == 2
     told = [gpu.Run.command(run, section, 0)[-5] for section in ("correctness", "loops")]
     assert told[0].endswith("correctness.plans") and "plans" not in told[1]  # it would be measured
+
+
+def test_what_is_assumed_of_graphs_is_tried_with_a_graph(gpu):
+    """Not with kernels that are started one by one, whose inputs are nowhere told."""
+    specs = [tg.TensorSpec([n, 1024], torch.float32, device="cuda:0") for n in (4096, 1024)]
+    calls = importlib.import_module("gpu_calls")
+    made = planner.plan(tg.function(calls.products).get_concrete_function(*specs).value_graph)
+    assert refresh.movable(made) and not direct.worth(made)

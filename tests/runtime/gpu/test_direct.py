@@ -84,5 +84,11 @@ def test_it_is_worth_it_for_much_data_without_loops():
 def test_one_kernel_is_started_without_a_graph():
     """A graph would have a copy in front of it and one behind it."""
     small = tg.TensorSpec([64, 64], torch.float32, device="cuda:0")
-    made = tg.function(lambda x: torch.exp(x) + 1).get_concrete_function(small)
-    assert direct.worth(planner.plan(made.value_graph))
+
+    def kept(x):
+        x.mul_(2)
+        return x + 1
+
+    for fn, wanted in ((lambda x: torch.exp(x) + 1, True), (kept, False)):
+        made = tg.function(fn).get_concrete_function(small)
+        assert direct.worth(planner.plan(made.value_graph)) == wanted

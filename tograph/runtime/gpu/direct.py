@@ -31,7 +31,8 @@ def worth(plan: Plan) -> bool:
         return False
     starts = sum(not isinstance(s, View) for s, _ in plan.walk())
     made = sum(2 * _bytes(v) for v in fresh(plan))
-    return GRAPH + made / COPIED > starts * LAUNCH
+    graph = 0.0 if plan.form.written else GRAPH  # it writes variables without copies
+    return graph + made / COPIED > starts * LAUNCH
 
 
 def fresh(plan: Plan) -> dict[Place, None]:
