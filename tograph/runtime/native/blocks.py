@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 LEAST = 64  # elements of a state that is worth it
 VECTORS = 8  # of a unit, each as many as are there at once
-PIECES, REGISTERS = 8, 24  # vectors at once, and registers for what they keep, of 32
+# Vectors at once: at most, registers for what they keep, of 32, and simple operations in an iteration, of which more take long to compile and wait for
+# one another less.
+PIECES, REGISTERS, BODY = 8, 24, 160
 USUAL = 32  # iterations that a loop is taken to make where threads are shared out
 ROUND = 1 << 25  # about how many operations on elements a round makes
 _CPU = torch.device("cpu")
@@ -122,7 +124,8 @@ def _plan(kernel: Kernel, found: Plan, machine: Target) -> Plan:
     registers = sum(max(ITEM_SIZES[d] // 4, 1) for d in kept if d != "bool")
     most = REGISTERS if machine.avx512 else REGISTERS // 2
     n, pieces = found.lanes.size, PIECES
-    while pieces > 1 and (pieces * registers > most or pieces * found.narrow > n):
+    work = work_of(kernel)
+    while pieces > 1 and (pieces * registers > most or pieces * found.narrow > n or pieces * work > BODY):  # fmt: skip
         pieces //= 2
     wide = pieces * found.narrow
     block = min(VECTORS * wide, n)
