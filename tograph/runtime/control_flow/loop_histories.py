@@ -165,7 +165,7 @@ class LoopHistories:
 
     def unsettled(self, loop: Region) -> bool:
         """The state is known: whether what follows from that asks for another trace, for an error that it may be."""
-        again = (loop.graph.doubts or loop.graph.shares) and not self.settled
+        again = (loop.graph.frees or loop.graph.shares) and not self.settled
         self.settled = self.settled or again
         self.again = self.again or loop.graph.shares  # what is computed anew is not of another name
         return again

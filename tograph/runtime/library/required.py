@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import GradientError
 from ..control_flow.picking import Picked
 from ..gradients import grad_fields
 from ..gradients.optional_grads import Way
 from ..graph.ir import Value
 from ..graph.types import BOOL, INT
 from ..guarding import reads
-from ..symbols import symbolic
-from ..symbols.funcgraph import current_graph, user_location
+from ..symbols.funcgraph import current_graph
 from ..symbols.journal import MISSING
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor
@@ -32,25 +30,6 @@ def required(x: SymTensor) -> Way:
     if x.is_leaf and not isinstance(x.storage_, Picked):
         return True
     return grads.WAYS([x], grads.leaves([x]))[0]
-
-
-def _no_leaf(x: SymTensor) -> None:
-    """An error where ``x``, which is asked to require a gradient, does so by its history in some runs or iterations only, and would be a leaf in others."""
-    if x.grad_fn is None or "real_" in x.__dict__:
-        return
-    if not reads.grad_mode() or required(x) is True:
-        return
-    graph, known = current_graph(), True
-    while graph.outer is not None:
-        if graph.repeats and not graph.settled:
-            graph.doubts, known = True, False
-        graph = graph.outer
-    if known:
-        raise GradientError(
-            "a tensor is to require a gradient that has a history in some runs or iterations, where it stays what it is, and none in others, where it would be a leaf. "
-            "Make the leaf in front of the staged loop or in the branch, or of x.detach().",
-            user_location(),
-        )
 
 
 def told(x: Any, name: str, value: Any) -> Any:
@@ -145,4 +124,3 @@ def of_computed(x: SymTensor, name: str, value: Any) -> Any:
 
 
 mutation.REFUSE = leaf_writes.refuse
-symbolic.NO_LEAF = _no_leaf

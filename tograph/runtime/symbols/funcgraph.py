@@ -159,7 +159,7 @@ class FuncGraph:
         self.settled = True  # of a loop: its state is known
         self.duals: set[str] = set()  # see ``symbols.duals``
         self.loop: Any = None  # of a loop's body: ``proofs.LoopFacts``
-        self.doubts = False  # of a loop: it may have an error, once it is known what its state is
+        self.frees = False  # of a loop: a gradient frees what was computed before it
         self.shares = False  # of a loop: a gradient is another one in the first iteration
         self.named: set[int] = (
             set()

@@ -108,8 +108,6 @@ class SymTensor(Valueless, torch.Tensor):
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
             self.begin_leaf()
-        elif requires_grad and not self.given_:
-            NO_LEAF(self)
         elif not requires_grad and self.became_ is not None:
             leaf_values.end(self.became_[0], current_graph())
         return super().requires_grad_(requires_grad)
@@ -309,10 +307,6 @@ def _part(x: torch.Tensor, root: Any) -> SymTensor:
     args = (list(meta.size), list(meta.stride), meta.offset)
     view = View(torch.ops.aten.as_strided.default, args, {}, None, storage.meta)
     return SymTensor(meta, storage, (view,))
-
-
-def NO_LEAF(x: SymTensor) -> None:
-    """A tensor that requires a gradient already is asked to. Set by ``library.required``."""
 
 
 def LEAF(x: SymTensor) -> None:

@@ -127,7 +127,7 @@ def free(nodes: Collection[Any], outputs: Sequence[torch.Tensor]) -> None:
             if any(node in outside and saves(node) for node in _direct(nodes, outputs, graph)):
                 if graph.settled:
                     raise RuntimeError(MESSAGE)
-                graph.doubts = True
+                graph.frees = True
         graph = graph.outer
     here.root.freed.update(dict.fromkeys(nodes, here))
 
