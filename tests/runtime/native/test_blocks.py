@@ -3,12 +3,14 @@
 import linecache
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 
 import tograph as tg
 from tests.block_programs import Writer
+from tograph.runtime.native import blocks
 
 
 def blocks_of(f, *args):
@@ -19,11 +21,11 @@ def blocks_of(f, *args):
     return sum("iteration" in k.llvm for k in program.native.low.kernels)
 
 
-def check(fn, *args, blocks=1, **tolerance):
+def check(fn, *args, count=1, **tolerance):
     f = tg.function(fn)
     for _ in range(2):
         torch.testing.assert_close(f(*args), fn(*args), **tolerance)
-    assert blocks_of(f, *args) == blocks
+    assert blocks_of(f, *args) == count
     return f
 
 
@@ -44,6 +46,14 @@ def test_elements_at_every_place(shape):
     x = torch.linspace(0.1, 0.9, torch.Size(shape).numel()).reshape(shape)
     for n in (0, 1, 13):
         check(logistic, x, torch.tensor(3.1), steps(n))
+
+
+@pytest.mark.parametrize("shape", [(65,), (1000,), (3, 70)])
+def test_without_instructions_that_take_masks(shape, monkeypatch):
+    machine = replace(blocks.target(), avx512=False, vector_bytes=32)
+    monkeypatch.setattr(blocks, "target", lambda: machine)
+    x = torch.linspace(0.1, 50, torch.Size(shape).numel()).reshape(shape)
+    check(until_done, x, steps(13))
 
 
 def roots(x, n):
@@ -131,7 +141,7 @@ def test_breaks_at_the_end_of_a_round(fn, monkeypatch):
     x = torch.arange(1.0, 700.0)
     x[300] = 1e6
     for size in (13, 14, 15, 16, 17):
-        monkeypatch.setattr("tograph.runtime.native.blocks.ROUND", 1 << size)
+        monkeypatch.setattr(blocks, "ROUND", 1 << size)
         for n in (1, 19, 20, 21, 100):
             check(fn, x, steps(n))
 
@@ -258,12 +268,12 @@ def goes_on(x, n):
 
 @pytest.mark.parametrize("fn", [walked, normed, unmasked, two_masks, told, goes_on])
 def test_elements_that_need_others(fn):
-    check(fn, torch.arange(100.0), steps(5), blocks=0)
+    check(fn, torch.arange(100.0), steps(5), count=0)
 
 
 def test_elements_that_fail():
     x = torch.full((100,), 50.0)
-    f = check(divided, x, steps(1), blocks=0)
+    f = check(divided, x, steps(1), count=0)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         f(torch.full((100,), 1.0), steps(3))
 
@@ -313,7 +323,7 @@ def test_an_interrupt_stops_it():
 
 
 def test_more_iterations_than_a_round_makes(monkeypatch):
-    monkeypatch.setattr("tograph.runtime.native.blocks.ROUND", 1 << 12)
+    monkeypatch.setattr(blocks, "ROUND", 1 << 12)
     x = torch.arange(1.0, 300.0) * 1e6
     check(until_done, x, steps(100))
     check(logistic, x / 1e9, torch.tensor(3.1), steps(40), rtol=1e-3, atol=1e-3)
