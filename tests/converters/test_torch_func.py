@@ -401,3 +401,29 @@ def test_a_derivative_that_does_not_depend_on_the_point_requires_a_gradient_as_i
     torch.testing.assert_close(found, expected)
     assert [y.requires_grad for y in found] == [y.requires_grad for y in expected]
     assert torch.autograd.grad(found[0].sum(), x)[0].tolist() == [0, 0]
+
+
+def test_jacobians_of_forward_mode_lie_in_memory_as_in_torch():
+    def f(x, s, n):
+        def g(a, b):
+            for _ in range(n):
+                a = a.sin() * a.sum()
+            return a.outer(a) * b, (a * b).sum()
+
+        of_dict = jacfwd(lambda d: d["w"] @ d["b"])({"w": x.outer(x), "b": x})
+        twice = jacfwd(jacfwd(lambda a: a.outer(a)))(x)
+        each = vmap(jacfwd(lambda a: a.sin() * a.sum()))(x.outer(x))
+        return (
+            *jacfwd(g, argnums=(0, 1))(x, s),
+            of_dict,
+            twice,
+            each,
+            jacfwd(lambda a: a * 2)(x[:0]),
+            hessian(lambda a: g(a, s)[1])(x),
+        )
+
+    args = torch.ones(3, dtype=D), torch.tensor(2.0, dtype=D), torch.tensor(2)
+    found, expected = tg.function(f)(*args), f(*args)
+    torch.testing.assert_close(found, expected)
+    leaves = torch.utils._pytree.tree_leaves
+    assert [y.stride() for y in leaves(found)] == [y.stride() for y in leaves(expected)]

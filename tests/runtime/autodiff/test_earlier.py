@@ -393,3 +393,37 @@ def test_create_graph_is_refused():
     with pytest.raises(GradientError, match="earlier iterations") as caught:
         f(*arguments(), torch.tensor(2))
     assert "for _ in range(n)" in str(caught.value)
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_a_parameter_that_code_swaps_for_a_while_is_no_state(swapped):
+    """``functional_call`` puts another tensor in the place of a parameter, which it puts back."""
+
+    def train(w, n):
+        def value():
+            if swapped:
+                return torch.func.functional_call(module, {"weight": w}, (X,)).square().sum()
+            own = module._parameters["weight"]
+            module._parameters["weight"] = w
+            found = module(X).square().sum()
+            module._parameters["weight"] = own
+            return found
+
+        loss, k = value(), 0
+        while k < n:
+            (g,) = torch.autograd.grad(loss, w)
+            with torch.no_grad():
+                w.sub_(0.1 * g)
+            loss = value()
+            k += 1
+        return loss.detach(), k
+
+    module = torch.nn.Linear(3, 1, bias=False, dtype=torch.float64)
+    X = torch.linspace(0, 1, 6, dtype=torch.float64).view(2, 3)
+    staged = tg.function(train)
+    for n in (0, 1, 3):
+        leaves = [torch.ones(1, 3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+        torch.testing.assert_close(
+            staged(leaves[0], torch.tensor(n)), train(leaves[1], torch.tensor(n))
+        )
+        torch.testing.assert_close(leaves[0], leaves[1])

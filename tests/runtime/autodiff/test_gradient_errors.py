@@ -514,3 +514,13 @@ def test_a_view_by_which_another_branch_gave_a_history():
 
     with pytest.raises(GradientError, match=r"(?s)through a view of it.*test_gradient_errors.py"):
         tg.function(f)(torch.ones(3), torch.ones((), requires_grad=True), 0.5)
+
+
+def test_a_formula_that_needs_a_number_inside_names_the_line():
+    def f(x, i):
+        y = torch.zeros(3).scatter_reduce(0, i, x, "prod", include_self=False)
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return torch.autograd.grad(g.square().sum(), x)
+
+    with pytest.raises(GradientError, match=r"(?s)ScatterReduceBackward0.*create_graph"):
+        tg.function(f)(torch.ones(2, requires_grad=True), torch.tensor([0, 1]))

@@ -245,3 +245,74 @@ def test_marks_share_what_did_not_change():
     assert first[0][graph][1] == second[0][graph][1] == {"a": 1}
     noted.back(third)
     assert noted.mark()[0][graph][1] == {"a": 2}
+
+
+LOG, PLACE = [], torch.tensor(0)
+
+
+class Track:
+    def __init__(self):
+        self.age = 1.0
+
+
+def changed_dict(x):
+    d = {"lr": 1.0}
+    LOG.append(d)
+    y = x[PLACE]
+    if x.sum() > 0:
+        d["lr"] *= 0.5
+    d["x"] = x * 2
+    return y, d["lr"]
+
+
+def changed_object(x):
+    LOG.append(Track())
+    y = x[PLACE]
+    if x.sum() > 0:
+        LOG[-1].age += 1
+    return y
+
+
+def of_two_items(x):
+    a, b = {"h": 1}, [2]
+    LOG.extend([a, b, a])
+    y = x[PLACE]
+    a["h"] = x * 3
+    b[0] = 5
+    b.append(x)
+    return y
+
+
+def in_front(x):
+    LOG.insert(0, [x * 1])
+    y = x[PLACE]
+    LOG[0][0].add_(1)
+    LOG[0].append(2)
+    return y
+
+
+def before_a_failure(x):
+    d = {"h": 1}
+    LOG.append((d, 2))
+    y = x[PLACE]
+    d["h"] = x * 3
+    return y + x[PLACE + 5]
+
+
+def shown(x):
+    return vars(x) if isinstance(x, Track) else x
+
+
+@pytest.mark.parametrize("f", [changed_dict, changed_object, of_two_items, in_front, before_a_failure])  # fmt: skip
+def test_what_was_added_before_an_op_that_may_fail_and_changed_behind_it(f):
+    found = []
+    for g in (f, tg.function(f)):
+        LOG.clear()
+        for x in (torch.ones(2), -torch.ones(2)):
+            error = None
+            try:
+                g(x)
+            except IndexError:
+                error = "IndexError"
+            found.append(str((error, list(map(shown, LOG)))))
+    assert found[:2] == found[2:]

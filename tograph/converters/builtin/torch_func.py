@@ -270,6 +270,7 @@ def _jacobian(f: Callable[..., Any], argnums: Any, has_aux: bool, forward: bool)
             found = [made.settled(r) for r in found]
             if forward:
                 found = [[with_history(x, o, made.leaves, made.given) for x in r] for o, r in zip(outs, found)]  # fmt: skip
+                found = [_as_columns(r, o, made.leaves) for o, r in zip(outs, found)]
             blocks = [made.packed(r) for r in found]
             packed = [tuple(b) if several else b[0] for b in blocks]
             given = pytree.tree_unflatten(packed, structure)
@@ -280,6 +281,20 @@ def _jacobian(f: Callable[..., Any], argnums: Any, has_aux: bool, forward: bool)
         return of_each(jacobian, out)
 
     return transformed
+
+
+def _as_columns(blocks: Sequence[Any], out: Any, leaves: Sequence[Any]) -> Sequence[Any]:
+    """The blocks of one output as they lie in memory in torch: parts of one tensor, in which each element of the primals has a derivative that lies as ``out`` does."""
+    counts = [x.numel() for x in leaves]
+    if any(type(n) is not int for n in (*counts, *out.shape)):
+        return blocks
+    flat = [b.reshape(*out.shape, n) for b, n in zip(blocks, counts)]
+    joined = torch.cat(flat, -1) if len(flat) > 1 else flat[0]
+    strides = out.stride()
+    order = [out.dim(), *sorted(range(out.dim()), key=lambda d: -strides[d])]
+    whole = joined.permute(order).contiguous()
+    parts = whole.permute([order.index(d) for d in range(len(order))]).split(counts, -1)
+    return [p.unflatten(-1, x.shape) if x.dim() else p.squeeze(-1) for p, x in zip(parts, leaves)]
 
 
 def of_each(function: Callable[[Any], Any], out: Any) -> Any:

@@ -3,20 +3,21 @@
 * Graphs: ``joint`` records forward and backward, ``parting`` cuts them apart (``replay``, ``objects``, ``graphs``, ``rules``), ``cut`` chooses what is saved, of what is ``unsaved`` in eager PyTorch too, ``missing`` are derivatives that torch does not have, ``vjp`` is the transform.
 * Ops with regions: ``alternatives``, ``loops`` (``trips``, ``counters``, ``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body, with
   respect to ``made_leaves`` too, and of any of the ``orders``; ``leading`` says which of them there are.
-* Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd (``nesting`` flattens lists for these, ``spare`` is what they keep beside torch, ``generator_states`` of random ones), ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
+* Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd (``nesting`` flattens lists for these, ``spare`` is what they keep beside torch, ``generator_states`` of random ones), ``ended`` are results of which the function took the gradient, ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
   ``given_leaves`` are made and given by a construct, ``separate`` and ``list_items`` say which cannot be asked for, ``passing`` which are of two names, ``unwrapped`` what is saved in some runs only, ``unbased`` are views of memory of the call's own, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes (``own_history``: those that keep theirs),
   ``returned`` are leaves that it makes and gives, ``own_leaves`` those that it does not give, ``item_leaves`` those in lists, ``plain`` asks for them inside, ``leaf_copies`` are those in copies.
 """
 
 from .alternatives import alternatives
-from .dependence import of_freed, reached
+from .dependence import reached
 from .earlier import expand
+from .ended import Ended
 from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
 from .item_leaves import item_flags
 from .loops import loop
 from .own_leaves import OwnLeaves
-from .pairs import Differentiable, refusing, supported
+from .pairs import Differentiable, supported
 from .passing import passing
 from .returned import Made, ReturnedLeaves
 from .rewritten import Rewrites, give_history
@@ -25,6 +26,7 @@ from .vjp import Pullback, vjp
 
 __all__ = [
     "Differentiable",
+    "Ended",
     "Made",
     "OwnLeaves",
     "Pullback",
@@ -37,10 +39,8 @@ __all__ = [
     "is_made_leaf",
     "item_flags",
     "loop",
-    "of_freed",
     "passing",
     "reached",
-    "refusing",
     "separate",
     "supported",
     "vjp",

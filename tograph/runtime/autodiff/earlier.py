@@ -152,13 +152,23 @@ def _entries(
 ) -> list[int]:
     """The inputs of the loop that are a tensor from outside."""
     found = _inputs_of(x, node, graph, keys)
-    if not found and x is not earlier.apart:
+    if not found and x is not earlier.apart and not _is_left_out(x, node, graph):
         raise GradientError(
             "a gradient that is taken inside of a staged loop goes through the loop's state back to a view of a tensor that the loop "
             "uses. Take it after the loop, or detach() the state at the start of the body.",
             earlier.location,
         )
     return sorted(found)
+
+
+def _is_left_out(x: Any, node: Node, graph: FuncGraph) -> bool:
+    """Whether a tensor is a leaf that the loop does not take: what held it when an iteration began does so when it ends, and is no state (a parameter that code swaps for a while)."""
+    value, x = value_of(x, graph), as_symbolic(x)
+    if not x.is_leaf or x.chain or (value.node is not None and value.node.op != "tg.read"):
+        return False
+    held = value.node.args[0] if value.node is not None else value
+    given = [a for a in node.args[: node.kwargs["carried"]] if isinstance(a, Value)]
+    return not any(a.node is not None and held in a.node.inputs for a in given)
 
 
 def _inputs_of(x: Any, node: Node, graph: FuncGraph, keys: Sequence[Any]) -> set[int]:

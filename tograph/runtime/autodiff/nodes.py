@@ -81,8 +81,7 @@ class ShareNode:
         if not box:
             with torch.no_grad():
                 _run(self.pair, box, inputs)
-        first = len(self.pair.graph.outputs) + self.pair.saved + len(self.pair.snapshots)
-        reached = self.pair.routes.history_of(self.positions, tuple(box[0][first:]))
+        reached = self.pair.routes.history_of(self.positions, _told(self.pair, box[0]))
         away = set(self.pair.wrt) - reached
         return [x.detach() if i in away else x for i, x in enumerate(inputs)]
 
@@ -141,6 +140,12 @@ class _Call(NamedTuple):
     spare: Spare | None
 
 
+def _told(pair: Pair, outs: Sequence[Any]) -> tuple[bool, ...]:
+    """What the forward program told of the ways, of all that it gave."""
+    first = len(pair.graph.outputs) + pair.saved + len(pair.snapshots)
+    return tuple(outs[first : first + len(pair.routes.told)])
+
+
 def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
     state = states_of(inputs) if pair.random else None
     with torch.no_grad():
@@ -175,7 +180,7 @@ class _Apply(torch.autograd.Function):
             ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         first = len(pair.graph.outputs) + pair.saved
-        told = tuple(outs[first + len(pair.snapshots) :])
+        told = _told(pair, outs)
         ctx.call = _Call(
             node,
             inputs,

@@ -12,7 +12,6 @@ writes enter as the snapshots that it read, those that staged branches and loops
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,11 +22,10 @@ from ..graph.ordering import graph_effects, prune, set_control_inputs
 from ..graph.rewrite import copied, copy_node, leave_out
 from ..passes.lift_writes import lifted
 from ..symbols.carrier import differentiable
-from ..writes.freed import MESSAGE, is_freed
+from ..writes.freed import is_freed
 from ..writes.histories import Before
-from .dependence import of_freed
+from .ended import Ended
 from .graphs import append
-from .nesting import flattened, nested
 from .nodes import ShareNode
 from .routes import Routes
 from .shares import Share, narrowed, shares
@@ -88,27 +86,27 @@ class Pair:
             forward.outputs = forward.outputs + self.snapshots
         self.routes = Routes(forward, self.pullback.given, wrt)
         forward.outputs = forward.outputs + self.routes.told
+        self.ended = Ended(graph)
+        if self.ended.places:
+            forward = copied(forward, ordered=True) if self.constant else forward
+            self.ended.tell(forward, wrt)
+            forward.outputs = forward.outputs + self.ended.told
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
         self.nodes = [ShareNode(self, k) for k in range(len(self.shares))]
-        self.freed = any(map(is_freed, graph.outputs))
         self._narrowed: dict[Taking, Share] = {}
         self._backwards: dict[tuple[Taking, tuple[bool, ...]], Any] = {}
         self._joints: dict[Taking, tuple[Differentiable, list[int]]] = {}
 
-    def finished(self, outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
-        """The outputs, those without a gradient of this pair as autograd has to see them."""
+    def finished(self, found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, of all that the forward program gave, those without a gradient of this pair as autograd has to see them."""
+        outputs = list(found[: len(self.graph.outputs)])
         for i, j in self.through.items():
             outputs[i] = inputs[j]
-        return (
-            refusing(self.graph, self._behind, outputs, {j: inputs[j] for j in self.wrt})
-            if self.freed
-            else outputs
-        )
-
-    @cached_property
-    def _behind(self) -> dict[int, frozenset[int]]:
-        return of_freed(self.graph)
+        if not self.ended.places:
+            return outputs
+        told = found[len(found) - len(self.ended.told) :]
+        return self.ended.refusing(outputs, {j: inputs[j] for j in self.wrt}, told)
 
     def narrowed(self, taking: Taking) -> Share:
         """A share where only some of its results take part in a gradient, see ``shares.narrowed``."""
@@ -235,7 +233,7 @@ class Differentiable:
         for share in pair.nodes:
             returned = share.applied(box, taken)
             by_index.update(zip(share.given, returned))
-        outputs = box[0][: len(pair.graph.outputs)]
+        outputs = list(box[0])
         for i, twin in pair.twins.items():
             outputs[i] = by_index[twin]
         return pair.finished(outputs, inputs)
@@ -251,30 +249,3 @@ def _requires_grad(x: Any) -> bool:
 def _as_before(x: Any) -> Any:
     """A tensor that the call writes, with the history that it has before: the gradient of the gradient goes on from there."""
     return Before.apply(x) if isinstance(x, torch.Tensor) and x.grad_fn is not None else x
-
-
-def refusing(
-    graph: Graph, behind: dict[int, frozenset[int]], outputs: list[Any], wrt: dict[int, Any]
-) -> list[Any]:
-    """The outputs of a call, those whose gradient the function took itself as results of which there is no other. ``behind``: the inputs that these depend on."""
-    made: dict[Value, Any] = {}
-    for i, v in enumerate(graph.outputs):
-        if is_freed(v) and differentiable(v.type):
-            inputs = flattened([x for j, x in wrt.items() if j in behind[i]])[0]
-            if v not in made and inputs:
-                leaves, shape = flattened([outputs[i]])
-                [made[v]] = nested([_Freed.apply(x, *inputs) for x in leaves], shape)
-            outputs[i] = made.get(v, outputs[i])
-    return outputs
-
-
-class _Freed(torch.autograd.Function):
-    """An output of which the function has taken the gradient: it has no other."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-        return x.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError(MESSAGE)

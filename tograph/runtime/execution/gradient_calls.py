@@ -24,7 +24,6 @@ from ..native.leaving import Leaving
 from ..passes.settle import has_try, settle
 from ..recording.variables import PLAIN
 from ..symbols.carrier import differentiable
-from ..writes import freed
 from . import host, scheduler
 
 LONG = (
@@ -103,21 +102,26 @@ class GradientCalls:
     def _run_unreached(
         self, inputs: Sequence[Any], asked: list[int], plain: Callable[..., list[Any]]
     ) -> list[Any]:
+        ended, program = self._ended
         with torch.no_grad():
-            outputs = plain(*inputs)
-        if not self._refuses:
-            return outputs
-        wrt = {i: inputs[i] for i in asked}
-        return autodiff.refusing(self.graph, self._behind_freed, outputs, wrt)
+            found = plain(*inputs) if program is None else program.run(*inputs)
+        if not ended.places:
+            return found
+        count = len(self.graph.outputs)
+        return ended.refusing(list(found[:count]), {i: inputs[i] for i in asked}, found[count:])
 
     @cached_property
-    def _behind_freed(self) -> dict[int, frozenset[int]]:
-        return autodiff.of_freed(self.graph)
-
-    @cached_property
-    def _refuses(self) -> bool:
-        """Whether there are results whose gradient the function took itself."""
-        return any(map(freed.is_freed, self.graph.outputs))
+    def _ended(self) -> tuple[autodiff.Ended, scheduler.Program | None]:
+        """The results whose gradient the function took itself, and the program that tells of them; None where there is nothing to tell."""
+        ended = autodiff.Ended(self._settled_graph)
+        if not (ended.places and self._supported):
+            return ended, None
+        graph = copied(self._settled_graph, ordered=True)
+        ended.tell(graph, self._leaves)
+        if not ended.told:
+            return ended, None
+        graph.outputs = graph.outputs + ended.told
+        return ended, _build(graph, len(self.graph.outputs))
 
     # ---- a forward graph that keeps what the gradient needs
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...errors import GradientError, Location
+from ...errors import GradientError, GraphBoolError, Location
 from ..graph.ir import Value
 from ..graph.types import TensorType
 from ..symbols.funcgraph import current_graph, user_location
@@ -26,6 +26,23 @@ def run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
     """The gradients of ``inputs``, as of ``run_backward``."""
+    try:
+        return _checked(outputs, grads, inputs, create, unused)
+    except GraphBoolError as error:
+        if error.formula is None:  # code of the user's, such as a hook
+            raise
+        name = type(error.formula).__name__
+        raise GradientError(_NUMBER.format(name), user_location()) from error
+
+
+_NUMBER = (
+    "torch's formula for this derivative ({}) needs a number that is known only when the graph runs"
+)
+
+
+def _checked(
+    outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
+) -> list[Any]:
     if two_names.led_to_before(outputs, inputs):
         nodes = iterations.behind(outputs)
         states = [inputs[i].grad_fn for i in iterations.asked(nodes, inputs)]

@@ -16,6 +16,7 @@ from ..symbols.symbolic import as_symbolic, value_of
 from ..values import flattening
 from ..values.structure import is_union
 from . import custom, outer_histories
+from .laid_out import laid_out
 
 
 def spread(x: torch.Tensor, g: Any, create: bool, way: Any, others: Sequence[Any]) -> None:
@@ -37,7 +38,7 @@ def accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
         tensors = [o for o in old.options_ if o is not None]
         slot(leaf).summed += [as_symbolic(o).storage_ for o in tensors if not create]
     elif old is None:
-        g = _laid_out(g, leaf)
+        g = laid_out(g, leaf)
         put(leaf, optional_grads.optional(g if create else own(g), way))
     elif create:
         put(leaf, old + g)
@@ -46,18 +47,6 @@ def accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
             old.add_(g)
         slot(leaf).location().set(old)
         slot(leaf).summed.append(as_symbolic(old).storage_)
-
-
-def _laid_out(g: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    """A gradient in the layout of its leaf, which torch gives it: that of a sum, for one, comes as one number expanded."""
-    if not all(type(n) is int for x in (g, leaf) for n in (*x.shape, *x.stride())):
-        return g
-    wanted = torch.empty_like(leaf, device="meta").stride()
-    if all(a == b for n, a, b in zip(g.shape, g.stride(), wanted) if n > 1):
-        return g
-    if leaf.is_contiguous():
-        return g.clone(memory_format=torch.contiguous_format)
-    return torch.empty_like(leaf, requires_grad=False).copy_(g)
 
 
 def own(g: torch.Tensor) -> torch.Tensor:

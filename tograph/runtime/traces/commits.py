@@ -9,10 +9,9 @@ repeated (``Target.replay``) are counted.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
-
-import torch
 
 from ..graph.ops import MAY_COMMIT, OpaqueObject, register
 from ..guarding import outer_lists
@@ -46,29 +45,50 @@ class Target:
             return
         container = self.location.keep
         if names == ADDED:
-            _refresh(self.done, content)
+            _renew(container, self.done, content)
             locations.kind_in_c(container).extend(container, content[len(self.done) :])
             self.done = list(content)
             return
         for made, args in zip(self.done, content):
-            _refresh(made, args)
+            _renew(container, made, args)
         for name, args in list(zip(names, content))[len(self.done) :]:
             getattr(locations.kind_in_c(container), name)(container, *args)
             self.done.append(args)
 
 
-def _refresh(made: Any, now: Any) -> None:
-    """Tensors that were handed out by a commit, and written in place after it, get what they hold now."""
-    if isinstance(made, torch.Tensor) and isinstance(now, torch.Tensor):
-        if made is not now and made.shape == now.shape and made.dtype == now.dtype:
-            with torch.no_grad():
-                made.copy_(now)
-    elif isinstance(made, (list, tuple)) and isinstance(now, (list, tuple)):
+def _renew(container: Any, made: Any, now: Any) -> None:
+    """Put what a step is given now in the place of what a commit gave it, which may have been changed since."""
+    if made is now or isinstance(made, _UNCHANGED) or _put(container, made, now):
+        return
+    if isinstance(made, (list, tuple)) and isinstance(now, (list, tuple)):
         for a, b in zip(made, now):
-            _refresh(a, b)
+            _renew(container, a, b)
     elif isinstance(made, dict) and isinstance(now, dict):
         for key in made.keys() & now.keys():
-            _refresh(made[key], now[key])
+            _renew(container, made[key], now[key])
+
+
+_UNCHANGED = (bool, int, float, complex, str, bytes, type(None))
+
+
+def _put(container: Any, made: Any, now: Any) -> bool:
+    """Whether a container holds ``made``, for which it gets ``now``."""
+    kind = locations.kind_in_c(container)
+    if issubclass(kind, (list, deque)):
+        # from the end on, where most is added
+        found = [i for i, x in enumerate(reversed(container)) if x is made]
+        for i in found:
+            kind.__setitem__(container, -1 - i, now)
+    elif issubclass(kind, dict):
+        found = [k for k, x in kind.items(container) if x is made]
+        for k in found:
+            kind.__setitem__(container, k, now)
+    else:
+        found = [x for x in kind.__iter__(container) if x is made]
+        for x in found:
+            kind.remove(container, x)
+            kind.add(container, now)
+    return bool(found)
 
 
 class Held:
@@ -168,7 +188,7 @@ class Commits:
             if key in known and _same(known[key], content):
                 continue
             known = self._own(graph)
-            known[key] = content
+            known[key] = _as_it_is(content)
             self._may_be_done(graph.outer, key)
             parts.append((key, names, structure_of(content)))
             contents.append(content)
@@ -280,7 +300,24 @@ def _value(x: Any) -> Any:
     return Handle(x) if isinstance(x, Ref) else x
 
 
+def _as_it_is(x: Any, within: tuple[int, ...] = ()) -> Any:
+    """What is committed, with copies of the lists, tuples and dicts in it that may change later."""
+    if type(x) not in (list, tuple, dict) or id(x) in within:
+        return x
+    within = (*within, id(x))
+    if type(x) is dict:
+        return {k: _as_it_is(v, within) for k, v in x.items()}
+    return type(x)(_as_it_is(v, within) for v in x)
+
+
 def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is dict and type(b) is dict:
+        keys = len(a) == len(b) and all(x is y for x, y in zip(a, b))
+        return keys and all(map(_same, a.values(), b.values()))
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, list) and isinstance(b, list):
         a, b = _items(a), _items(b)
         return len(a) == len(b) and all(map(_same, a, b))
