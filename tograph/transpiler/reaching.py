@@ -100,7 +100,7 @@ class _Definitions:
         return {
             name
             for node in self.graph.nodes
-            for name in node.late
+            for name in node.inner
             if name in self.locals
             and (
                 name in deleted
