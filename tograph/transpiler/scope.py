@@ -41,7 +41,9 @@ class FunctionScope:
     captured_by_inner: frozenset[str]  # own locals used by nested code, comprehensions included
     has_yield: bool
     uses_frame: bool
-    captured_apart: frozenset[str]  # the part of captured_by_inner that others use than functions made of comprehensions
+    captured_apart: frozenset[
+        str
+    ]  # the part of captured_by_inner that others use than functions made of comprehensions
     captured_late: frozenset[str]  # the part of captured_by_inner that is used after its definition
     late: frozenset[str]  # names, own or free, that nested code may use after its definition
     outward: frozenset[str]  # the part of free that may be a local of an enclosing function

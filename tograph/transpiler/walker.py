@@ -38,7 +38,9 @@ class Walker:
         self.unbound: set[str] = set()  # names it may unbind
         self.kills: set[str] = set()  # names it has certainly bound or unbound so far
         self.inner: set[str] = set()  # names used by nested scopes
-        self.apart: set[str] = set()  # the part of it that others use than functions made of comprehensions
+        self.apart: set[str] = (
+            set()
+        )  # the part of it that others use than functions made of comprehensions
         self.late: set[str] = set()  # those a nested scope may use after the piece
         self.foreign: set[str] = set()  # names that nested scopes declare global
         self.lost: set[str] = set()  # names that nested scopes may delete

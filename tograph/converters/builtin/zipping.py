@@ -15,7 +15,15 @@ from ..call_rules import DECIDING
 from ..calls import call
 from ..consumers import gathered
 from ..generators import Generator
-from ..iterables import Enumerated, Indexed, Mapped, StagedSequence, Zipped, staged_rest, staged_source
+from ..iterables import (
+    Enumerated,
+    Indexed,
+    Mapped,
+    StagedSequence,
+    Zipped,
+    staged_rest,
+    staged_source,
+)
 from ..iterators import Counting, SequenceIterator
 from ..members import Listing
 from ..one_by_one import has_item, item_at, source_of
