@@ -253,3 +253,55 @@ def comprehensions_of_a_generator(n):
 
 
 test_same = cases.test()
+
+
+def scaled(k):
+    return lambda v: v * k
+
+
+@cases((3,), (1,), (0,))
+def of_a_function_that_the_iteration_makes(n):
+    r = []
+    for i in range(n):
+        f = scaled(i)
+
+        def g(v, k=i):
+            return v + k
+
+        r.append(sum(g(q) for q in (1, 2)) + max([f(q) for q in (1, 2)]))
+    return r
+
+
+@cases((3,), (1,), (0,))
+def of_a_list_that_each_iteration_makes(n):
+    total = 0
+    for i in range(n):
+        rows = [i] * 2 if i % 2 else [i, i, i]
+        total += sum([q + len(rows) for q in rows])
+    return total
+
+
+@cases((3, [3, 1, 2]), (1, [0, 9]), (0, [1]))
+def in_the_test_of_a_loop(n, l):
+    f = scaled(1)
+    i = 0
+    while any([f(q) > 2 for q in l]) and i < n:
+        i += 1
+        f = lambda q: q - 1  # noqa: E731
+    return i
+
+
+@cases((3,), (1,))
+def with_functions_that_are_called_later(n):
+    found = []
+    for i in range(3):
+        k = i * n
+        found += [lambda q: q + k for _ in range(1)]  # noqa: B023
+    return [f(1) for f in found]
+
+
+@cases((1,), (-1,))
+def of_a_variable_that_may_be_unbound(x):
+    if x > 0:
+        y = 1
+    return [y for _ in range(2)]

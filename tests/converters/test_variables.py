@@ -377,3 +377,35 @@ def test_a_global_that_only_code_within_a_branch_or_loop_declares(f):
         SEEN = 0
         found.append([(g(torch.tensor(n)), int(SEEN)) for n in (0, 3, 2)])
     assert found[0] == found[1]
+
+
+def read_by_a_function(a):
+    y = 1
+
+    def g():
+        return y
+
+    if a < 0:
+        del y
+    return g()
+
+
+def read_by_one_in_another(a):
+    y = 1
+
+    def g():
+        return [(lambda: y)() for _ in range(2)]
+
+    for i in range(3):
+        if i == a + 2:
+            del y
+        g()
+    return g()
+
+
+@pytest.mark.parametrize("f", [read_by_a_function, read_by_one_in_another])
+def test_a_variable_that_is_deleted_behind_a_function_that_reads_it(f):
+    g = tg.function(f)
+    assert g(torch.tensor(1)) == f(torch.tensor(1))
+    with pytest.raises(NameError, match="'y' where it is not"):
+        g(torch.tensor(-1))

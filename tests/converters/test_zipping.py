@@ -89,4 +89,21 @@ def of_calls_with_effects_beside_fewer_items(x):
     return pairs, list(zip(enumerate(map(shown, x)), [1]))  # noqa: B905
 
 
+@cases((4,), (5,), (0,), (1,))
+def of_one_iterator_with_itself(n):
+    it = iter([i * 2 for i in range(n)])
+    total = 0
+    for a, b in zip(it, it):  # noqa: B905
+        total += a * b
+        if total > 20:
+            break
+    return total, list(zip(*[iter([i for i in range(n)])] * 3)), dict(zip(*[iter(range(n))] * 2))  # noqa: B905
+
+
+@cases((4,), (5,), (0,), (1,))
+def of_one_iterator_of_which_one_was_taken(n):
+    it = iter([(i, -i) for i in range(n)])
+    return next(it, None), [(a, d) for (a, _), (_, d) in zip(it, it)]  # noqa: B905
+
+
 test_same = cases.test()

@@ -89,7 +89,9 @@ def test_captured_and_free():
         "read: b",
         "free: b c d free w",
         "captured_by_inner: x",
+        "captured_apart: x",
         "captured_late: x",
+        "late: c free x",
         "outward: b c d free",
     ]
 

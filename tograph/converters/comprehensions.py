@@ -162,7 +162,9 @@ class Comprehensions(Converter):
         self.prelude.append(definition)
         if wish != "generator":
             given = [source, *default]
-            return self.expression("name_(given_)", node, name_=fresh, given_=given)
+            call = self.expression("name_(given_)", node, name_=fresh, given_=given)
+            definition.once, call.func.once = True, names_of(definition).outward
+            return call
         made, (push, resume) = other_forms(self.context, definition, "generator")
         self.prelude += made
         text = f"{OPERATORS}.with_forms(name_, push_, resume_)(source_)"

@@ -61,7 +61,7 @@ class ControlFlow(Converter):
         declared = frozenset(facts.declared_global)
         scope = Scope(
             occurrences(node),
-            frozenset(facts.captured_by_inner) | facts.declared_nonlocal,
+            frozenset(facts.captured_apart) | facts.declared_nonlocal,
             declared,
             facts.uses_frame,
         )

@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 
-from ..errors import StagingError
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
-from ..runtime.symbols.funcgraph import current_graph, user_location
+from ..runtime.symbols.funcgraph import Ref, current_graph
 from ..runtime.values import facts
 from ..runtime.values.flattening import choose
 from ..runtime.values.structure import UNSET, is_growing, is_union, may_miss
@@ -90,15 +89,25 @@ def over_options(match: Pattern) -> Pattern:
         for word in dict.fromkeys(n for own in caught for n in own):
             options = [known.get(i, {}).get(word, UNSET) for i in range(len(subject.options_))]
             if any(isinstance(o, Later) for o in options):
-                raise StagingError(
-                    f"{word!r} is a part of one of several lists, dicts or objects, by a staged condition, whose length or keys depend on one too: "
-                    "match each of them in a branch of its own",
-                    user_location(),
-                )
-            captures[word] = choose(subject.tag_, options, current_graph())
+                captures[word] = Later(lambda o=options: _of_options(subject, o))
+            else:
+                captures[word] = choose(subject.tag_, options, current_graph())
         return found
 
     return test
+
+
+def _of_options(subject: Any, options: list[Any]) -> Any:
+    """What a name stands for, of the option that the subject is: that has matched, so those without one are not it."""
+    left = [i for i in facts.possible(subject) if options[i] is not UNSET]
+
+    def chain(left: list[int]) -> Any:
+        if len(left) == 1:
+            return now(options[left[0]])
+        test = facts.is_option(subject, left[0])
+        return if_exp(test, lambda: now(options[left[0]]), lambda: chain(left[1:]))
+
+    return chain(left)
 
 
 def match_case(subject, pattern) -> Match:
@@ -173,13 +182,35 @@ def _first(test: Any, one: dict[str, Any], other: dict[str, Any]) -> dict[str, A
     }
 
 
-def _all(tests):
+def _all(tests, captures):
+    """Whether all hold. What a test computed in a branch, behind one that the run decides, is computed again where its name is bound."""
     found = True
     for test in tests:
+        before = set(captures)
         found = and_(found, test)
         if found is False:
             return False
+        for word in [w for w in captures if w not in before and _is_left(captures[w])]:
+            captures[word] = Later(lambda w=word, test=test: _again(test, w, captures))
     return found
+
+
+def _again(test: Callable[[], Any], word: str, captures: dict[str, Any]) -> Any:
+    kept = dict(captures)
+    try:
+        test()
+        return now(captures[word])
+    finally:
+        captures.clear()
+        captures.update(kept)
+
+
+def _is_left(x: Any) -> bool:
+    """Whether a number or tensor belongs to a branch that has ended."""
+    if is_union(x):
+        return any(map(_is_left, (x.tag_, *x.options_)))
+    ref = x.node.ref if isinstance(x, SYMBOLS) else getattr(x, "ref", None)
+    return isinstance(ref, Ref) and ref.graph.closed
 
 
 @dataclass
@@ -221,7 +252,7 @@ def match_sequence(*patterns):
         if count != len(rows) if star is None else count < len(rows):
             return False
         items = _items(subject, count, star, rows, patterns, captures) if rows else []
-        return _all([lambda p=p, x=x: p(x, captures) for p, x in zip(rows, items)])
+        return _all([lambda p=p, x=x: p(x, captures) for p, x in zip(rows, items)], captures)
 
     return over_options(match)
 
@@ -253,7 +284,7 @@ def _listed(subject, patterns, star, captures):
         at = i if star is None or i < star else -after - 1
         item = Later(lambda at=at: getitem(subject, at))
         tests.append(lambda p=p, item=item: p(item, captures))
-    return _all(tests)
+    return _all(tests, captures)
 
 
 def match_mapping(keys, patterns, rest):
@@ -277,7 +308,7 @@ def match_mapping(keys, patterns, rest):
                 tests.append(lambda k=k: contains(k, subject))
                 x = Later(lambda k=k: getitem(subject, k))
             tests.append(lambda p=p, x=x: p(x, captures))
-        return _all(tests)
+        return _all(tests, captures)
 
     return over_options(match)
 
@@ -329,6 +360,6 @@ def match_class(cls, patterns, names, kwd):
             if not hasattr(subject, attr):
                 return False
             tests += _field(subject, attr, p, captures)
-        return _all(tests)
+        return _all(tests, captures)
 
     return over_options(match)

@@ -84,7 +84,13 @@ def _place(at, n, low, high):
 
 
 DECIDING.update((_cut, _place))
-PYTHON_NAMES = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
+PYTHON_NAMES = {
+    "Zipped": "zip",
+    "Parted": "zip",
+    "Mapped": "map",
+    "Enumerated": "enumerate",
+    "Reversed": "reversed",
+}
 
 
 def select(items, index):

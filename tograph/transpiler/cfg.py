@@ -36,6 +36,7 @@ class Node:
         self.kind, self.ast = kind, tree
         self.reads, self.writes = uses.exposed, uses.bound - uses.unbound
         self.deletes, self.kills, self.late = uses.unbound, uses.kills, uses.late
+        self.inner = uses.inner
         self.loads, self.settled = uses.loads, uses.settled
         self.succ: list[Node] = []
         self.exc: list[Node] = []

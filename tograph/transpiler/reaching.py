@@ -94,19 +94,25 @@ class _Definitions:
                     yield node, load, 0, load.id in shaky or load.id in lazy
 
     def unbound_for_inner(self) -> set[str]:
-        """The locals that may be unbound where a nested function that uses them is defined."""
+        """The locals that may be unbound where a nested function that uses them is defined, or is called after a ``del``."""
+        deleted = {name for node in self.graph.nodes for name in node.deletes}
+        deleted |= self.graph.scope.deleted_by_inner
         return {
             name
             for node in self.graph.nodes
-            for name in node.late - node.writes
-            if name in self.locals and self.before[node.index] & self.unbound[name]
+            for name in node.inner
+            if name in self.locals
+            and (
+                name in deleted
+                or (name not in node.writes and self.before[node.index] & self.unbound[name])
+            )
         }
 
 
 def annotate(fn: gast.AST, graphs: list[Graph] | None = None) -> None:
     """Record MAYBE_UNBOUND on the uses in a function and in every function nested in it.
 
-    A variable that may be unbound where a nested function is defined, may be so where that reads it.
+    A variable that may be unbound where a nested function is defined, or that is deleted, may be so where that reads it.
     """
     for graph in build_all(fn) if graphs is None else graphs:
         maybe: dict[gast.Name, bool] = {}

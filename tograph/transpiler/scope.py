@@ -41,7 +41,11 @@ class FunctionScope:
     captured_by_inner: frozenset[str]  # own locals used by nested code, comprehensions included
     has_yield: bool
     uses_frame: bool
+    captured_apart: frozenset[
+        str
+    ]  # the part of captured_by_inner that others use than functions made of comprehensions
     captured_late: frozenset[str]  # the part of captured_by_inner that is used after its definition
+    late: frozenset[str]  # names, own or free, that nested code may use after its definition
     outward: frozenset[str]  # the part of free that may be a local of an enclosing function
     deletes_outward: frozenset[str]  # names of enclosing functions that this one may delete
     deleted_by_inner: frozenset[str]  # own locals that nested code may delete
@@ -82,7 +86,9 @@ def _scope(fn: gast.AST, record: bool) -> FunctionScope:
         captured_by_inner=frozenset(walker.inner & own),
         has_yield=walker.has_yield,
         uses_frame=walker.uses_frame,
+        captured_apart=frozenset(walker.apart & own),
         captured_late=frozenset(walker.late & own),
+        late=frozenset(walker.late),
         outward=frozenset(outward),
         deletes_outward=frozenset((walker.unbound & walker.nonlocals) | (walker.lost - own)),
         deleted_by_inner=frozenset(walker.lost & own),

@@ -38,6 +38,9 @@ class Walker:
         self.unbound: set[str] = set()  # names it may unbind
         self.kills: set[str] = set()  # names it has certainly bound or unbound so far
         self.inner: set[str] = set()  # names used by nested scopes
+        self.apart: set[str] = (
+            set()
+        )  # the part of it that others use than functions made of comprehensions
         self.late: set[str] = set()  # those a nested scope may use after the piece
         self.foreign: set[str] = set()  # names that nested scopes declare global
         self.lost: set[str] = set()  # names that nested scopes may delete
@@ -96,6 +99,7 @@ class Walker:
         self.reads.add(name)
         if self.nested:
             self.inner.add(name)
+            self.apart.add(name)
             if self.lazy:
                 self.late.add(name)
         if name in self.kills:
@@ -110,6 +114,7 @@ class Walker:
         self.kills.add(name)
         if self.nested:
             self.inner.add(name)
+            self.apart.add(name)
             if self.lazy:
                 self.late.add(name)
 
@@ -124,6 +129,9 @@ class Walker:
             return
         if node.ctx.__class__ is gast.Load:
             self.read(node)
+            used = getattr(node, "once", None)
+            if used:  # the call of a function that a comprehension has become
+                self.exposed |= used - self.kills
         elif node.ctx.__class__ is gast.Del:
             self.read(node)
             self.unbind(node.id)
@@ -207,7 +215,9 @@ class Walker:
         self.hidden = hidden
         self.functions.append(node)
         own = () if is_lambda or node.decorator_list else {node.name}  # not read before it is bound
-        self._capture(names, names, names.difference(own))
+        once = getattr(node, "once", False)
+        self._capture(names, scope.late & names if once else names, names.difference(own))
+        self.apart |= scope.late & names if once else names
         self.foreign |= scope.free - scope.outward
         self.lost |= scope.deletes_outward
         if not is_lambda:
@@ -225,6 +235,7 @@ class Walker:
         hidden = self.hidden.union(type_params(node))
         names = ((used - own - body.globals) | body.inner) - hidden
         self._capture(names, (body.late | shared) - hidden, names)
+        self.apart |= names
         self.foreign |= body.foreign | (used & body.globals)
         self.lost |= body.lost | (body.unbound & body.nonlocals)
         self.functions += body.functions

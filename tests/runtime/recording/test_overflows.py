@@ -79,8 +79,67 @@ def test_floats_that_do_not_fit(f, dtype):
             assert outcome(g, v, dtype) == outcome(f, v, dtype), n
 
 
-def outcome(f, v, dtype):
+def outcome(f, *args):
     try:
-        return repr(f(v, dtype))
+        return repr(f(*args))
     except RuntimeError as error:
         return repr(error)
+
+
+BEYOND = {
+    "full": lambda y, n: torch.full((3,), n, dtype=y.dtype),
+    "like": torch.full_like,
+    "new": lambda y, n: y.new_full((3,), n),
+    "fill": lambda y, n: y.clone().fill_(n),
+    "where": lambda y, n: torch.where(y > 1, y, n),
+    "pad": lambda y, n: torch.nn.functional.pad(y, (1, 1), value=n),
+    "scatter": lambda y, n: y.scatter(0, torch.tensor([0]), n),
+    "diagonal": lambda y, n: torch.diag(y).fill_diagonal_(n),
+}
+
+
+@pytest.mark.parametrize("fill", BEYOND.values(), ids=BEYOND)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.float16])
+def test_known_numbers_that_do_not_fit(fill, dtype):
+    def chosen(y, c):
+        if c > 0:
+            y = fill(y, 1 << 40)
+        return y
+
+    def repeated(y, c):
+        while c > 0:
+            y = fill(y, 1 << 40)
+            c = c - 1
+        return y
+
+    for f in (chosen, repeated):
+        g = tg.function(f)
+        for c in (1, 0, 1, 1):
+            y = torch.tensor([3, 1, 7], dtype=dtype)
+            assert outcome(g, y, torch.tensor(c)) == outcome(f, y, torch.tensor(c))
+
+
+@pytest.mark.parametrize("n", [255, 256, -255, -256, 3.5, -0.5, math.nan, 1e39, True])
+def test_known_numbers_at_the_bounds(n):
+    for dtype in (torch.uint8, torch.int64, torch.float32):
+        full = lambda y: torch.full((2,), n, dtype=dtype)  # noqa: B023
+        g = tg.function(full)
+        for _ in range(2):
+            assert outcome(g, torch.ones(1)) == outcome(full, torch.ones(1))
+
+
+def test_what_torch_has_no_kernel_for_stays_in_its_loop():
+    @tg.function
+    def f(n):
+        z = torch.zeros(2, 2)
+        while n > 0:
+            z = torch.eye(2, dtype=torch.uint16).float()
+            n = n - 1
+        return z
+
+    for n in (0, 0, 1, 1, 0):
+        if n:
+            with pytest.raises(NotImplementedError, match="eye"):
+                f(torch.tensor(n))
+        else:
+            assert f(torch.tensor(n)).sum() == 0

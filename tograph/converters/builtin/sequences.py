@@ -53,7 +53,7 @@ from ..tensor_index import as_place
 from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
 from .forms import unless_staged
 from .reductions import tensor0
-from .zipping import listed, with_generator, zipped
+from .zipping import Parted, listed, parted, with_generator, zipped
 
 
 @handles(len)
@@ -84,7 +84,7 @@ def len_(x):
 
 
 def _counted(x: StagedSequence) -> Any:
-    if isinstance(x, (Enumerated, Zipped, Mapped)):
+    if isinstance(x, (Enumerated, Zipped, Mapped, Parted)):
         raise TypeError(f"object of type {PYTHON_NAMES[type(x).__name__]!r} has no len()")
     return x.length()
 
@@ -123,6 +123,9 @@ def enumerate_(iterable, start=0):
 
 @handles(zip)
 def zip_(*iterables, strict=False):
+    rows = None if strict else parted(iterables)
+    if rows is not None:
+        return rows
     iterables = tuple([listed(iterator_of(x)) for x in iterables])
     found = with_generator(iterables, strict)
     if found is not None:

@@ -15,8 +15,16 @@ from ..call_rules import DECIDING
 from ..calls import call
 from ..consumers import gathered
 from ..generators import Generator
-from ..iterables import Enumerated, Indexed, Mapped, StagedSequence, Zipped, staged_source
-from ..iterators import Counting
+from ..iterables import (
+    Enumerated,
+    Indexed,
+    Mapped,
+    StagedSequence,
+    Zipped,
+    staged_rest,
+    staged_source,
+)
+from ..iterators import Counting, SequenceIterator
 from ..members import Listing
 from ..one_by_one import has_item, item_at, source_of
 
@@ -68,6 +76,32 @@ def _to_the_end(rows, strict):
         for number, source in enumerate(rows.sources, 1):
             if source.length() > least:
                 _differs(number, "longer")
+
+
+class Parted(StagedSequence):
+    """``zip`` of one iterator with itself: rows of its items, as many in each as it is given times. What makes no whole row is taken too."""
+
+    def __init__(self, source: StagedSequence, count: int):
+        self.source, self.count = source, count
+
+    def lists(self):
+        return self.source.lists()
+
+    def length(self):
+        return self.source.length() // self.count
+
+    def item(self, index):
+        return tuple(self.source.item(index * self.count + k) for k in range(self.count))
+
+
+def parted(iterables: tuple[Any, ...]) -> Parted | None:
+    """The rows where all that ``zip`` is given is one iterator of a list of the graph."""
+    if len(iterables) < 2 or not isinstance(iterables[0], SequenceIterator):
+        return None
+    if any(x is not iterables[0] for x in iterables):
+        return None
+    rest = staged_rest(iterables[0])
+    return None if rest is None else Parted(rest, len(iterables))
 
 
 DECIDING.update((_zipped, _singles, _joined, _to_the_end))

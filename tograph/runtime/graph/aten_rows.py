@@ -131,11 +131,17 @@ def _copy(target, source, non_blocking=False):
     return torch.empty_like(target).copy_(source)
 
 
+def _parts(x):
+    """An argument may be conjugated by a flag, which torch's views of a graph's tensors do not ask for: a copy is not."""
+    return torch.view_as_real(x.resolve_conj())
+
+
 _REFERENCES: dict[str, Callable[[Any], Callable[..., Any]]] = {
     # A view of a value that nobody writes to may as well be a copy: strides never fail.
     "aten.view.default": lambda func: torch.reshape,
     "aten._unsafe_view.default": lambda func: torch.reshape,
     "aten.copy.default": lambda func: _copy,
+    "aten.view_as_real.default": lambda func: _parts,
     "aten.mkldnn_rnn_layer.default": _keeping_workspace,
     "aten.rrelu_with_noise_functional.default": lambda func: _leaking,
 }

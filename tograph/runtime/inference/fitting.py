@@ -23,7 +23,15 @@ _ANY = frozenset((
     "native_dropout", "nonzero", "_conj_physical", "conj", "real", "imag", "view_as_real", "scalar_tensor", "unbind", "split",
     "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "_local_scalar_dense", "sym_size", "unique_dim", "_unique2",
 ))  # fmt: skip
+_RARE = frozenset([torch.uint16, torch.uint32, torch.uint64, torch.complex32])
 _FACTORIES = frozenset(["zeros", "ones", "full", "empty", "rand", "randn", "arange", "new_zeros", "new_ones", "new_full", "new_empty", "eye", "tril_indices", "triu_indices", "randperm"])  # fmt: skip
+
+
+def rare(found: Any) -> bool:
+    """Whether an op gives tensors of a type that torch has few kernels for, and so may refuse."""
+    if isinstance(found, Meta):
+        return found.dtype in _RARE
+    return any(m.dtype in _RARE for m in items_in(found, Meta))
 
 
 def unsure(func: Any, args: tuple, kwargs: dict) -> bool:

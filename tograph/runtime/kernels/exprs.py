@@ -6,6 +6,7 @@ beside a term takes the term's dtype. No operator here promotes: both sides have
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .loop_ir import FLOATS, TESTS, Affine, Expr, Unsupported, rounded
@@ -38,6 +39,8 @@ class Maker:
             value = bool(value)
         elif dtype in FLOATS:
             value = float(value)
+        elif not math.isfinite(value):
+            raise Unsupported(f"{value} as an integer")
         else:
             value = int(value)
         return Term(self, self.make("const", dtype, value=value))

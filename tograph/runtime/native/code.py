@@ -150,10 +150,15 @@ class Code:
         return self.do(f"call {kind} @{full}({', '.join(f'{kind} {a}' for a in args)})")
 
     def external(self, name: str, dtype: str, *args: str) -> str:
-        """Call a C function on values of one dtype; it may not be moved or merged less than pure."""
+        """Call a C function on values of one dtype; it may not be moved or merged less than pure.
+
+        LLVM takes ``fmod`` of what is not infinite, by what is not zero, never to be NaN, also where
+        an operand is NaN: that result is undefined. So it is not told which function this is.
+        """
         kind = REGISTER[dtype]
         self.declare(name, f"{kind} {{}}({', '.join([kind] * len(args))}) nounwind willreturn memory(none)")  # fmt: skip
-        return self.do(f"call {kind} @{name}({', '.join(f'{kind} {a}' for a in args)})")
+        unknown = " nobuiltin" if name.startswith("fmod") else ""
+        return self.do(f"call {kind} @{name}({', '.join(f'{kind} {a}' for a in args)}){unknown}")
 
     def phi(self, kind: str, *incoming: tuple[str, str]) -> str:
         return self.do(f"phi {kind} " + ", ".join(f"[{v}, %{b}]" for v, b in incoming))

@@ -231,9 +231,13 @@ _HIGHEST = {"f32": "0x7FF0000000000000", "f64": "0x7FF0000000000000"}
 
 
 class _Fold:
-    """The running value of a reduction, in a stack cell that LLVM turns into a register."""
+    """The running value of a reduction or scan, in a stack cell that LLVM turns into a register.
+
+    Only a reduction may be reassociated: LLVM makes a scan of one value ``k * value``, which is NaN for the first of infinities.
+    """
 
     def __init__(self, code: Code, e: Expr):
+        self.free = " reassoc" if e.op == "reduce" else ""
         self.code, self.kind, self.dtype = code, e.name, e.dtype
         if self.kind.startswith("arg"):
             self.dtype = e.args[0].dtype
@@ -282,7 +286,7 @@ class _Fold:
         word = {"sum": "add", "prod": "mul", "any": "or", "all": "and"}[self.kind]
         if self.dtype == "bool":
             word = {"add": "or", "mul": "and"}.get(word, word)
-        return self.code.do(f"{'f' + word + ' reassoc' if floating else word} {kind} {a}, {b}")
+        return self.code.do(f"{'f' + word + self.free if floating else word} {kind} {a}, {b}")
 
     def _extreme(self, a: str, b: str) -> str:
         if self.dtype in FLOATS:

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ...errors import UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
-from ..inference.fitting import unsure
+from ..inference.fitting import rare, unsure
 from ..inference.infer import answer, facts_of, infer, tensor_type
 from ..inference.layouts import is_sparse_product, taking_sparse
 from ..inference.shapes import Meta, contiguous, same_shape
@@ -147,8 +147,7 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
         given = _with_lengths(given)
     named = {k: metas(v) for k, v in kwargs.items()}
     found, proved, guarded = parts.inferred(func, given, named, graph)
-    if overflows.is_checked(func):
-        overflows.check(func, args, kwargs, found)
+    fails = overflows.is_checked(func) and overflows.check(func, args, kwargs, found)
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
         k: argument(graph, a)
@@ -164,7 +163,7 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if "dtype" in factory_options(func) and node_kwargs.get("dtype") is None:
         node_kwargs["dtype"] = flat[0].dtype  # the default dtype of now, not that of the run
     types = [tensor_type(m) for m in flat]
-    doubt = guarded or unsure(func, given, named)
+    doubt = guarded or fails or (not view and rare(found)) or unsure(func, given, named)
     node = graph.add(ops.overload_name(func), node_args, node_kwargs, types, unsure=doubt)
     node.unsure = guarded or (doubt and torch._C._current_autograd_node() is None)
     if graph.root.torn and not view:
