@@ -25,11 +25,13 @@ from .added import added
 from .alike import alike
 from .batch_norms import normalised
 from .complex_pairs import paired
+from .composed import composed
 from .created import created
 from .direct import Late
 from .form import Layout, form_of
 from .group_norms import grouped
 from .groups import remembering
+from .layer_norms import rescaled
 from .leaving import Indices, Leaving
 from .list_types import typed
 from .lower import Lowering
@@ -43,7 +45,20 @@ from .values import Decline, Noncontiguous
 
 ALL = Leaving()
 # What makes a graph of others: each gives the graph itself where it changes nothing.
-REWRITES = (normalised, grouped, paired, typed, texts_typed, created, packed, joined, alike, added)
+REWRITES = (
+    composed,
+    normalised,
+    grouped,
+    rescaled,
+    paired,
+    typed,
+    texts_typed,
+    created,
+    packed,
+    joined,
+    alike,
+    added,
+)
 KEPT = 64  # lowered graphs, for those that have the same text
 _lowered: dict[tuple[Any, ...], Lowered] = {}
 
