@@ -96,6 +96,9 @@ def cases():
         torch.randint(0, 1000, (64, 16)),
         torch.rand(256, 512),
     )
+    signal = torch.randn(10_000, dtype=torch.complex64)
+    yield "complex product and sum", lambda x: x * signal + x, torch.randn(10_000, dtype=torch.complex64)  # fmt: skip
+    yield "convolution by FFT", lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x.flip(-1))), torch.randn(32, 4096)  # fmt: skip
     yield "gated linear unit", lambda x: F.glu(x) * 2, torch.randn(256, 512)
     yield "binary cross entropy", lambda x: F.binary_cross_entropy(x.sigmoid(), chances), torch.randn(256, 512)  # fmt: skip
     yield "sinc", lambda x: torch.sinc(x) + 1, torch.randn(256, 512)
