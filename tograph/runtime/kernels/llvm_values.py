@@ -263,8 +263,8 @@ class Values:
     def write(self, pointer: str, dtype: str, address: Affine, value: str) -> None:
         if self._in_pairs(dtype, address):
             middle = address.shifted(self.emitter.width)
-            places = (self._place(pointer, MEMORY[dtype], self._first(a)) for a in (address, middle))  # fmt: skip
-            self.emitter.store_pairs(dtype, *places, value)
+            first, second = (self._place(pointer, MEMORY[dtype], self._first(a)) for a in (address, middle))  # fmt: skip
+            self.emitter.store_pairs(dtype, first, second, value)
             return
         place, lanes = self._pointer(pointer, dtype, address)
         self.emitter.store(dtype, place, lanes, value)

@@ -34,8 +34,12 @@ def part(low: Lowering, node: Node) -> Operand:
 
 
 def _stays(low: Lowering, v: Value, x: Mem) -> bool:
-    """Whether loop nests read the parts of an argument where they are, by vectors: nothing writes it, and it is read once, not in each iteration of a loop."""
-    if low.inside or v not in low.graph.inputs or not x.plain or numel(x.size) < VECTORS:
+    """Whether loop nests read parts where they are, by vectors: of what torch has given, or of an argument that nothing writes, once and not in each iteration of a loop."""
+    if low.inside or not x.plain or numel(x.size) < VECTORS:
+        return False
+    if v.node is not None:
+        return v.node.op.startswith("aten._fft")
+    if v not in low.graph.inputs:
         return False
     return not any(n.op == "tg.assign" and n.args[0] is v for n in all_nodes(low.graph))
 
