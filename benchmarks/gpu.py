@@ -9,7 +9,7 @@ assumptions  what else the code takes for granted of driver, torch and Triton, o
 correctness  every sample and workload with its tensors on the GPU, beside the same call on the CPU; level of each
 cases        the conformance cases, where their folder is there
 peers        the first calls of torch.compile: what they compile is on disk when ``workloads`` measures
-loops        µs per iteration of a While by number of library calls in its body: in one kernel, as a WHILE node whose handle is set by a
+loops        µs of the host for what calls consist of (a start, a graph, a copy); µs per iteration of a While by number of library calls in its body: in one kernel, as a WHILE node whose handle is set by a
              kernel of its own or by the kernel that computes the condition, in chunks
 bandwidth    fused kernels as a share of the rate of a device copy
 calls        host synchronisations and launches of one call of each workload; 0 synchronisations is the aim of tiers 0 and 1
@@ -20,7 +20,8 @@ CUDA context unusable, or gives no answer in time does not take others with it: 
 process. The report, a Markdown page and the same as JSON, is written anew every few seconds, so that what was found is there
 whatever ends the script. A section has a part of the time that is left (``SHARES``); it begins nothing in the last seconds of that, and one
 line names what it has left out. The report ends with all that went wrong, each with where it did (the innermost frames of an error; of a part that hangs the stack of its
-threads; the last words of a process that died), and the versions of what it ran on: that is what to send.
+threads; the last words of a process that died), and the versions of what it ran on. ``gpu_details.txt`` beside it has for each of these the error in full, the
+plans of the part and their kernels (``gpu_details``): these files are what to send.
 
 Where the machine is there for longer, two commands give all sections more time: ``--only probes,assumptions,correctness,cases --seconds 540``, then
 ``--only probes,peers,loops,bandwidth,calls,workloads --seconds 540 --output FOLDER`` with another folder. What was compiled is found again by the second one.
@@ -61,6 +62,7 @@ if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None
         f"benchmarks/gpu.py: {' and '.join(lacking)} not found: install them, or put their wheels' content on PYTHONPATH"
     )
 
+import gpu_details  # noqa: E402
 import gpu_sections  # noqa: E402
 import torch  # noqa: E402
 from gpu_probes import FUSED, PROBE  # noqa: E402
@@ -71,6 +73,8 @@ PAUSE = 5.0  # seconds between two versions of the report
 LIMIT = 60.0  # seconds without an answer after which a part is given up
 TAIL = 12  # lines of what a process that has died or hangs has said last
 GRACE = 3.0  # seconds for a process that hangs to say where
+SAID = 20_000  # characters of what such a process has said
+EAGER = ("probes", "assumptions", "correctness", "cases")  # whose plans are written before they run
 TOGETHER = ("assumptions", "correctness", "cases", "peers")  # sections that run at the same time
 # The part of the time left that a section may take, those that run together as one; what it leaves is for those behind it.
 SHARES = {"probes": 0.2, "loops": 0.3, "bandwidth": 0.3, "calls": 0.4, "workloads": 1.0} | dict.fromkeys(TOGETHER, 0.5)  # fmt: skip
@@ -119,11 +123,24 @@ class Run:
             str(skip),
             "--device",
             self.device,
+            "--details",
+            str(self.details),
+            "--now",
+            str(self.now(section)),
             "--without",
             self.without,
             "--cases",
             self.cases,
         ]
+
+    @property
+    def details(self) -> Path:
+        """Where it is told why parts have gone wrong."""
+        return self.folder.resolve() / gpu_details.NAME
+
+    def now(self, section: str) -> Path:
+        """Where a section that measures nothing tells what it does now; nowhere for others."""
+        return self.said / f"{section}.plans" if section in EAGER else Path(os.devnull)
 
     @property
     def without(self) -> str:
@@ -172,7 +189,9 @@ class Run:
                 if line is None:
                     late = time.monotonic() >= until
                     why = "no time left" if late else f"no answer in {LIMIT:.0f} s"
-                    self.add(section, name=part or "start", note=why, where=stacks(process, words))
+                    where = stacks(process, words)
+                    self.add(section, name=part or "start", note=why, where=where)
+                    self.tell(section, f"{part or 'start'}: {why}", words)
                     return begun, None
                 if not line.startswith(MARK):
                     continue
@@ -192,7 +211,14 @@ class Run:
             ended(process)
         if status not in (0, SPOILT):
             self.add(section, name=part or "start", note=f"the process ended: exit status {status}", where=tail(words))  # fmt: skip
+            self.tell(section, f"{part or 'start'}: exit status {status}", words)
         return begun, status
+
+    def tell(self, section: str, title: str, words: Path) -> None:
+        """The last words of a worker that has ended or hangs, and what it had planned."""
+        now, said = self.now(section), words.read_text(errors="replace")
+        planned = now.read_text(errors="replace") if now.is_file() else ""
+        gpu_details.append(self.details, f"{section}: {title}", f"{said[-SAID:]}\n{planned}")
 
 
 def stacks(process: subprocess.Popen, words: Path) -> str:
@@ -251,6 +277,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--cases", default="", help="the folder of the conformance cases, where it is not beside the checkout or in it")  # fmt: skip
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--details", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--now", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, default=math.inf, help=argparse.SUPPRESS)
     parser.add_argument("--without", default="", help=argparse.SUPPRESS)
@@ -261,12 +289,15 @@ def main() -> None:
                 signal.SIGUSR1, all_threads=True
             )  # the parent asks a worker that hangs
         faulthandler.enable()
-        sys.exit(work(options.worker, options.device, options.skip, options.without, options.cases, options.until))  # fmt: skip
+        now = options.now if options.worker in EAGER else None
+        details = gpu_details.Details(options.details, now)
+        sys.exit(work(options.worker, options.device, options.skip, options.without, options.cases, options.until, details))  # fmt: skip
     gpu = options.device.startswith("cuda")
     if gpu and not torch.cuda.is_available():
         print("benchmarks/gpu.py: there is no GPU on this machine; nothing was measured")
         return
     run = Run(options)
+    run.details.unlink(missing_ok=True)  # of another run
     run.name = torch.cuda.get_device_name(options.device) if gpu else platform.processor() or "CPU"
     run.all(options.only.split(","))
     print(report(run))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from gpu_bench import Bench, Part, prepared
+from gpu_probes import DOUBLE
 
 import tograph as tg
 from tograph.bench.workloads import WORKLOADS, Workload
@@ -17,6 +18,8 @@ from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.plan import Setting
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.gpu.storage import copy_all
+from tograph.runtime.kernels import driver, images, triton_jit
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 GRAPHS = ("cudaGraphLaunch", "cuGraphLaunch")  # of torch; of a plan, by the driver
@@ -39,7 +42,42 @@ def loop_of(calls: int) -> Callable:
     return run
 
 
+def costs(bench: Bench, name: str, start: Callable[[], Any]) -> None:
+    """What the host takes for one of many: the estimates of ``direct`` and ``hazards`` stand on these."""
+    if not bench.gpu:
+        return bench.row(name=name, note="only on a GPU")
+    return bench.row(name=name, microseconds=bench.throughput(start, calls=500) * 1e6)
+
+
+def kernel_starts(bench: Bench) -> dict[str, Callable[[], Any]]:
+    """What a call consists of, on the least data."""
+    x, y = (torch.zeros(1024, device=bench.device) for _ in range(2))
+    given = {"x": x, "o": y}
+    made: list[driver.Launcher] = []
+
+    def graph() -> None:
+        if not made:
+            recorded, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+            images.start(DOUBLE, given)
+            torch.cuda.synchronize()
+            with torch.cuda.graph(recorded, stream=stream):
+                images.start(DOUBLE, given)
+            made.append(driver.Launcher(recorded))
+        made[0].launch(torch.cuda.current_stream().cuda_stream)
+
+    return {
+        "a start by the driver": lambda: images.start(DOUBLE, given),
+        "a start by Triton": lambda: triton_jit.launch(DOUBLE, [x, y]),
+        "a CUDA graph of one kernel": graph,
+        "an op of torch": lambda: torch.add(x, y, out=y),
+        "copies of two tensors": lambda: copy_all([x, y], [y, x]),
+        "a tensor": lambda: torch.empty(1024, device=bench.device),
+    }
+
+
 def loops(bench: Bench) -> Iterator[Part]:
+    for name, start in kernel_starts(bench).items():
+        yield name, functools.partial(costs, bench, name, start)
     kinds = {
         "one kernel or WHILE": _planned(True),
         "WHILE node, setter apart": _planned(False),

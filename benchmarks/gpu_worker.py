@@ -15,7 +15,9 @@ import gpu_correctness
 import gpu_sections
 import torch
 from gpu_bench import Bench
+from gpu_details import Details
 from gpu_probes import FUSED, PROBE
+from gpu_report import is_wrong
 
 from tograph.runtime.gpu import capture
 from tograph.runtime.kernels import driver
@@ -26,14 +28,23 @@ SPOILT = 3  # exit status of a worker whose CUDA context cannot be used any more
 LAST = 4.0  # seconds before the end within which no part begins
 
 
-def work(section: str, device: str, skip: int, without: str = "", cases: str = "", until: float = math.inf) -> int:  # fmt: skip
-    """Run the parts of a section from number ``skip`` on. ``without``: what is not used, since its probe gave no answer. ``until``: when the parent ends it."""
+def work(section: str, device: str, skip: int, without: str = "", cases: str = "", until: float = math.inf, details: Details | None = None) -> int:  # fmt: skip
+    """Run the parts of a section from number ``skip`` on. ``without``: what is not used, since its probe gave no answer. ``until``: when the parent ends it.
+
+    ``details``: where it is told why a part has gone wrong.
+    """
     _prepared(without, cases)
+    details = details or Details(None)
+    wrong: list[bool] = []
 
     def say(**fields: Any) -> None:
         print(MARK + json.dumps(fields), flush=True)
 
-    bench = Bench(device, lambda **fields: say(row=fields))
+    def row(**fields: Any) -> None:
+        wrong.append(is_wrong(fields))
+        say(row=fields)
+
+    bench = Bench(device, row)
     left: list[str] = []
     for i, (name, run) in enumerate(parts(section, bench)):
         if i < skip:
@@ -42,12 +53,17 @@ def work(section: str, device: str, skip: int, without: str = "", cases: str = "
             left.append(name)
             continue
         say(begins=i, name=name)
+        wrong.clear()
         start = time.perf_counter()
         try:
-            run()
-            bench.wait()
+            with details.part():
+                run()
+                bench.wait()
             say(took=round(time.perf_counter() - start, 2))
+            if any(wrong):
+                details.write(f"{section}: {name}", None)
         except Exception as error:  # a benchmark reports what fails and goes on
+            details.write(f"{section}: {name}", error)
             say(row={"name": name, "note": f"{type(error).__name__}: {error}".strip()[:300], "where": where(error)})  # fmt: skip
             if spoilt(bench, error):
                 return SPOILT

@@ -69,6 +69,8 @@ class Writer:
             new = self._following(name, dtype)
             if r.random() < 0.85:
                 lines.append(f"{name} = " + (f"torch.where({mask}, {new}, {name})" if mask and r.random() < 0.85 else new))  # fmt: skip
+        if lines and r.random() < 0.35:
+            lines = self._branch(lines)
         limit = r.choice(["3", "10", "40"])
         if mask == "active":
             lines.append(r.choice([f"active = active & (s0 < {limit})", f"active = s0 < {limit}", f"active = active & (s0 < {limit}) & (s0 != i)"]))  # fmt: skip
@@ -78,10 +80,20 @@ class Writer:
             lines.append(r.choice(["t = torch.where(t < 5, t + 1, t)", "t = t + (t < 5)", "t = t + 1"]))  # fmt: skip
         if self.numbers:
             lines.append(r.choice(["k = k + 1", "k = k * 2 + i", "k = (k + 3) % 7", "k = i if i % 2 == 0 else k"]))  # fmt: skip
-        lines += ["i = i + 1"] * ("range" not in LOOPS[self.kind][1]) + ["j = j + 1"] * (self.kind == "on tensors")  # fmt: skip
+        lines += ["i = i + 1" if "range" not in LOOPS[self.kind][1] else "i = i + 0"]
+        lines += ["j = j + 1"] * (self.kind == "on tensors")
         if self.kind.startswith("break"):
             lines += [f"if {'done.all()' if mask == '~done' else 'not active.any()'}:", "    break"]
         return lines
+
+    def _branch(self, lines):
+        """Some lines under a condition on numbers, with others where it does not hold."""
+        first = self.r.randrange(len(lines))
+        name = lines[first].split(" ")[0]
+        test = self.r.choice(["i % 2 == 0", "i < 3", *(["k > 2", "k"] if self.numbers else [])])
+        under = ["    " + line for line in lines[first:]]
+        other = [f"    {name} = {self._following(name, self.state[name])}", "    i = i + 0"]
+        return [*lines[:first], f"if {test}:", *under, "else:", *other[: self.r.randint(1, 2)]]
 
     def _source(self):
         r = self.r

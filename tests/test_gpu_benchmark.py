@@ -15,8 +15,9 @@ import torch
 
 import tograph as tg
 from tests.runtime.gpu.fake_driver import forget
-from tograph.runtime.gpu import capture, hazards, planner
+from tograph.runtime.gpu import capture, direct, hazards, planner, refresh
 from tograph.runtime.gpu.plan import Conditional, check
+from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
@@ -261,7 +262,7 @@ def test_sections_run_on_one_simulated_device_after_another():
     """In one process: nothing of the first device is left in what the second one runs."""
     pytest.importorskip("triton")
     simulated = importlib.import_module("tests.runtime.gpu.simulated_benchmark")
-    parts = {"loops": "^1 calls, WHILE node, setter apart$", "assumptions": "^(IF|numbers go there and back)$", "workloads": "^i (tograph|eager)$", "calls": "^i$"}  # fmt: skip
+    parts = {"loops": "^(1 calls, WHILE node, setter apart|a start .*|a CUDA graph .*|copies .*)$", "assumptions": "^(IF|numbers go there and back)$", "workloads": "^i (tograph|eager)$", "calls": "^i$"}  # fmt: skip
     for name, wanted in parts.items():
         rows = []
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -319,3 +320,48 @@ def test_every_sample_and_workload_has_a_plan_without_the_host(monkeypatch):
     shifted = tg.function(lambda x: x + 1)  # its first call compiles nothing
     (graph,) = plans.graphs(lambda: shifted(torch.ones(3)), 1)
     assert plans.row("shifted", graph)["nodes"] == "1 kernel"
+
+
+def test_the_details_of_what_went_wrong_are_in_a_file(gpu, worker, tmp_path, monkeypatch, capsys):
+    """The error in full, the plans of the part and their kernels; nothing of parts that went well."""
+    gpu_details = importlib.import_module("gpu_details")
+
+    def planned(name):
+        x = torch.ones(64)
+        made = tg.function(lambda x: torch.exp(x) + 1).get_concrete_function(x)
+        made.value_graph.name = name
+        planner.plan(retarget(made.value_graph, "cuda:0"))
+
+    def parts(bench):
+        yield "good", lambda: planned("good")
+        yield "different", lambda: (planned("different"), bench.row(result="DIFFERENT in call 2"))
+        yield "raises", lambda: (planned("raises"), int("no number"))
+
+    monkeypatch.setitem(gpu.gpu_sections.SECTIONS, "correctness", parts)
+    now = tmp_path / "now"
+    details = gpu_details.Details(tmp_path / "new" / gpu_details.NAME, now)
+    assert worker.work("correctness", "cpu", 0, details=details) == 0
+    text = details.file.read_text()
+    assert "plan different on cuda:0" in text and "def different_kernel" in text
+    assert "plan raises on" in text and 'int("no number")' in text and "ValueError: invalid" in text
+    assert "plan good" not in text and "plan raises on" in now.read_text()
+    capsys.readouterr()
+
+
+def test_a_part_that_crashes_or_hangs_leaves_what_it_had_planned(gpu, tmp_path, monkeypatch):
+    run = run_of(gpu, tmp_path, monkeypatch)
+    run.now("correctness").write_text("plan of the part")
+    run.section("correctness", last=True)
+    text = run.details.read_text()
+    assert "correctness: crashes: exit status 7" in text and "its last words" in text
+    assert "correctness: hangs: no answer in 1 s" in text and text.count("plan of the part") == 2
+    told = [gpu.Run.command(run, section, 0)[-5] for section in ("correctness", "loops")]
+    assert told[0].endswith("correctness.plans") and "plans" not in told[1]  # it would be measured
+
+
+def test_what_is_assumed_of_graphs_is_tried_with_a_graph(gpu):
+    """Not with kernels that are started one by one, whose inputs are nowhere told."""
+    specs = [tg.TensorSpec([n, 1024], torch.float32, device="cuda:0") for n in (4096, 1024)]
+    calls = importlib.import_module("gpu_calls")
+    made = planner.plan(tg.function(calls.products).get_concrete_function(*specs).value_graph)
+    assert refresh.movable(made) and not direct.worth(made)

@@ -27,7 +27,7 @@ from tests.runtime.gpu.fake_graphs import (
     Stream,
 )
 from tests.runtime.kernels.cubins import parameter_sizes
-from tograph.runtime.gpu import capture, fused_code, planner, program
+from tograph.runtime.gpu import capture, direct, fused_code, planner, program
 from tograph.runtime.gpu.plan import Copy, Run
 from tograph.runtime.kernels import device, driver, images, recording, setter
 from tograph.runtime.kernels.triton_text import ERROR
@@ -436,4 +436,5 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     monkeypatch.setattr(recording, "restored", cuda.restored)
     monkeypatch.setattr(recording, "_idle", {})
     monkeypatch.setattr(capture, "Captured", Emulated)
+    monkeypatch.setattr(direct, "GRAPH", 0.0)  # small graphs are captured
     return Emulated

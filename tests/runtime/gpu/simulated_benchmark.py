@@ -27,11 +27,12 @@ import torch
 from tests.runtime.gpu.fake_graphs import Graph
 from tests.runtime.gpu.simulated import Simulated, launch, simulate
 from tograph.bench import programs, workloads
-from tograph.runtime.gpu import draws, hazards, planner
+from tograph.runtime.gpu import direct, draws, hazards, planner
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device, driver, images, triton_jit, tuning
 
+GRAPH = direct.GRAPH  # as on a GPU
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
@@ -114,10 +115,10 @@ def prepare(monkeypatch: Any) -> tuple[Any, Simulated]:
         monkeypatch.setitem(workloads.WORKLOADS, key, made_smaller)
     for place, name, value in (
         (images, "start", launch), (triton_jit, "launch", by_position), (driver, "loadable", lambda: ""),
-        (device, "prepare", lambda kernels: None), (tuning, "device_name", lambda device: "simulated"),
+        (device, "prepare", lambda kernels, place: None), (tuning, "device_name", lambda device: "simulated"),
         (torch.cuda, "get_device_capability", lambda device=None: (9, 0)), (torch.cuda, "is_current_stream_capturing", lambda: False),
         (torch.cuda, "set_sync_debug_mode", lambda mode: None), (torch.cuda, "graph", recorded),
-        (draws, "blocks", lambda device: 512), (hazards, "LEAST", 0.0),
+        (draws, "blocks", lambda device: 512), (hazards, "LEAST", 0.0), (direct, "GRAPH", GRAPH),
     ):  # fmt: skip
         monkeypatch.setattr(place, name, value)
     plan = planner.plan
@@ -137,7 +138,7 @@ class Bench:
         return made
 
 
-def _once(bench: Any, call: Any, *_: Any) -> float:
+def _once(bench: Any, call: Any, *_: Any, **named: Any) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

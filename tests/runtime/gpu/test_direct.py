@@ -72,7 +72,23 @@ def test_it_is_worth_it_for_much_data_without_loops():
             x = x @ x * 0.5
         return x
 
+    def products(x):
+        return x @ x @ x
+
     assert direct.worth(plan(lambda x: torch.exp(x) + 1, large))
-    assert not direct.worth(plan(lambda x: torch.exp(x) + 1, small))
-    assert not direct.worth(plan(lambda x: torch.exp(x).sum(), large))
-    assert not direct.worth(plan(halve, large))
+    assert direct.worth(plan(products, large)) and not direct.worth(plan(products, small))
+    assert not direct.worth(plan(lambda x: (x @ x @ x).sum(), large))
+    assert not direct.worth(plan(halve, large)) and not direct.worth(plan(halve, small))
+
+
+def test_one_kernel_is_started_without_a_graph():
+    """A graph would have a copy in front of it and one behind it."""
+    small = tg.TensorSpec([64, 64], torch.float32, device="cuda:0")
+
+    def kept(x):
+        x.mul_(2)
+        return x + 1
+
+    for fn, wanted in ((lambda x: torch.exp(x) + 1, True), (kept, False)):
+        made = tg.function(fn).get_concrete_function(small)
+        assert direct.worth(planner.plan(made.value_graph)) == wanted

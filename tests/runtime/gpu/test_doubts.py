@@ -8,9 +8,11 @@ import tograph as tg
 from tests.runtime.gpu.simulated import simulate
 from tograph.errors import LateFailureError, OutOfRangeError
 from tograph.runtime.gpu import planner
+from tograph.runtime.gpu.doubts import Passed
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
+from tograph.runtime.graph.text import parse_graph
 from tograph.runtime.kernels.loop_ir import ASSERTED
 
 pytest.importorskip("triton")
@@ -111,3 +113,51 @@ def test_a_failure_that_comes_late_is_an_error_of_the_next_call(monkeypatch):
         fn(x, w, target)  # torch's kernels would assert that, which ends the context
     target.data[0] = 1
     assert torch.allclose(fn(x, w, target), loss(x, w, target))
+
+
+def test_every_number_that_has_passed_is_known(waits):
+    """A gradient waits once for each number of trips, not whenever it changes."""
+
+    def at(x, n):
+        return x[n] * 2
+
+    x = torch.randn(8)
+    graph = parse_graph(AT.replace("DEVICE", "cuda:0"))
+    runner = Stepwise(planner.plan(graph), "cpu")
+    assert runner.plan.doubts == {1}
+    for n in (3, 5, 3, 5, 7, 3):
+        torch.testing.assert_close(runner.run(x, n)[0], at(x, n))
+    assert len(waits) == 3
+    with pytest.raises(Failed):
+        runner.run(x, 8)
+    torch.testing.assert_close(runner.run(x, 7)[0], at(x, 7))
+    assert len(waits) == 4
+
+
+AT = """
+at(%x: f32[8]@DEVICE, %n: int) {
+  %0: f32[]@DEVICE = aten.select.int(%x, 0, %n)
+  %1: f32[]@DEVICE = aten.mul.Tensor(%0, 2)
+  return %1
+}
+"""
+
+
+def test_of_lists_the_lengths_decide():
+    """Their memory is another one in each call."""
+    plan = planner.plan(parse_graph(LAST.replace("DEVICE", "cuda:0")))
+    assert plan.error is not None and plan.doubts == {1, 2}
+    passed, found = Passed(plan.doubts), []
+    for count, n in ((3, 1), (3, 2), (3, 1), (4, 1), (3, 2)):
+        found.append(passed.known([torch.randn(256, 4), count, n]))
+        passed.note()
+    assert found == [False, False, True, False, True]
+
+
+LAST = """
+last(%xs: list<f32[4]@DEVICE>, %n: int) {
+  %0: f32[4]@DEVICE = tg.list_get(%xs, %n)
+  %1: f32[4]@DEVICE = aten.exp.default(%0)
+  return %1
+}
+"""

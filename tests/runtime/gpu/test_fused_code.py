@@ -49,6 +49,9 @@ def test_a_driver_that_does_not_bind_the_symbol_of_an_image_gets_the_ptx(monkeyp
                 raise driver.DriverError("CUDA driver: CUDA_ERROR_NOT_FOUND")
             loaded.append((image, name))
 
+        def expect(self, sizes):
+            assert sizes == [8] * 9
+
         def finish(self):
             loaded.append("finished")
 
@@ -101,7 +104,10 @@ def test_a_start_packs_addresses_and_handles(monkeypatch):
             self.loaded = True
 
         def start(self, programs, threads, arguments, stream):
-            started.append((self.loaded, programs, threads, [a.value for a in arguments], stream))
+            started.append((self.loaded, programs, threads, arguments, stream))
+
+        def expect(self, sizes):
+            assert sizes == [8] * 9
 
     monkeypatch.setattr(driver, "Function", Function)
     monkeypatch.setattr(images, "architecture", lambda index: "sm_90")
@@ -116,7 +122,6 @@ def test_a_start_packs_addresses_and_handles(monkeypatch):
     x, go, at, error = (t.data_ptr() for t in given.values())
     ((loaded, programs, threads, values, stream),) = started
     assert (loaded, programs, threads, stream) == (True, 1, 128, 5)
-    values[4] %= 1 << 64  # packed as a signed number
     assert values == [x, go, at, 7, (1 << 63) + 9, 8, error, 0, 0]
     kernel.start(given | {"x": torch.zeros(256)}, {f"handle{i}": i for i in range(3)}, 5)
     with pytest.raises(driver.DriverError, match="not aligned"):
@@ -132,6 +137,9 @@ def test_a_driver_that_refuses_machine_code_is_given_the_text(refused, monkeypat
         def __init__(self, image, name, shared):
             tried.append(image)
             self._refuse("made")
+
+        def expect(self, sizes):
+            assert sizes[-2:] == [8, 8]
 
         def finish(self):
             self._refuse("finished")

@@ -32,13 +32,15 @@ try:
     print(driver.kinds(graphs[1]), flush=True)
     made = driver.Function(b"text\\0", "name")
     made.finish()
-    made.start(3, 64, [ctypes.c_uint64(1), ctypes.c_uint64(2)], 5)
+    made.start(3, 64, [1, 2], 5)
+    made.expect([8, 8])
     print(driver.parameter_sizes(made.handle), flush=True)
     node = driver.Node(one)
     node.expect([7, 8])
     node.set(types.SimpleNamespace(raw_cuda_graph_exec=lambda: 31), {1: 99})
     print(driver.stream(), flush=True)
     driver.Launcher(types.SimpleNamespace(raw_cuda_graph_exec=lambda: 31)).launch(5)
+    made.expect([8, 1])
 except driver.DriverError as error:
     print(error, flush=True)
 """
@@ -64,6 +66,7 @@ told 31 21: 9 2: 7 99
 stream 1
 64
 launched 31 on 5
+a kernel with parameters of [8, 8] bytes where [8, 1] were expected
 """
 
 

@@ -88,7 +88,7 @@ def test_kernels_from_images(bindings):
     bindings()
     made = driver.Function(setter.ptx().encode() + b"\0", setter.SET, shared=64 * 1024)
     made.finish()
-    made.start(1, 32, [ctypes.c_uint64(1), ctypes.c_int64(2)], 5)
+    made.start(1, 32, [1, (1 << 64) - 2], 5)
 
 
 def test_streams_and_launches(bindings):
@@ -123,3 +123,25 @@ def test_a_driver_that_does_not_answer_is_a_reason(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     driver.version.cache_clear()
     assert "libcuda" in driver.available() or "driver" in driver.available()
+
+
+def test_a_driver_without_an_assembler_gets_the_setters_as_an_image(monkeypatch):
+    pytest.importorskip("triton")
+    seen = []
+
+    class Function:
+        def __init__(self, image, name):
+            if b".visible .entry" in image:
+                raise driver.DriverError("CUDA driver: CUDA_ERROR_JIT_COMPILER_NOT_FOUND")
+            seen.append((image[:4], name))
+
+        def finish(self):
+            seen.append("finished")
+
+    monkeypatch.setattr(driver, "Function", Function)
+    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
+    driver._setter.cache_clear()
+    driver.prepare(torch.device("cuda:0"))
+    driver._setter.cache_clear()
+    assert seen[:2] == [(b"\x7fELF", setter.SET), "finished"] and len(seen) == 6

@@ -45,8 +45,7 @@ triton_jit.compile_all([(source, "sm_90", None), (source, "sm_90", [])])
 before = len(made)
 for n, s, b in ((5, 2.5, True), (1 << 40, 1.0, False)):
     triton_jit.launch(source, [x, n, s, b])
-    given = images.pack(source, {"x": x, "n": n, "s": s, "b": b})
-    print(*(int.from_bytes(bytes(v), "little") for v in given), flush=True)
+    print(*images.pack(source, {"x": x, "n": n, "s": s, "b": b}), flush=True)
     print(len(made) - before, "compiled late", flush=True)
     before = len(made)
 """

@@ -2,7 +2,7 @@
 
 ``interpret(source, arguments)`` runs a kernel on CPU tensors and gives its buffers back. Numbers are passed as tensors of
 one element, because the interpreter rounds Python floats to 32 bits. libdevice, which the interpreter does not have, is
-torch's own functions here, in the dtype of the argument.
+torch's own functions here, in the dtype of the argument. What would be a race on a GPU is an error (``races``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def forget_worker() -> None:
 
 def interpret(source, arguments: dict) -> dict[str, torch.Tensor]:
     """The buffers after a run; ``arguments``: a tensor for each buffer and number of the signature."""
-    job = (source.name, source.text, dict(source.constants), source.programs, list(source.signature), packed(arguments))  # fmt: skip
+    job = (source.name, source.text, dict(source.constants), source.programs, list(source.signature), source.warps, packed(arguments))  # fmt: skip
     worker = _worker()
     try:
         pickle.dump(job, worker.stdin)
@@ -138,12 +138,15 @@ def _function(text: str, name: str, numbers: tuple[str, ...]):
     return namespace[name]
 
 
-def _run(job) -> dict[str, torch.Tensor]:
-    name, text, constants, programs, parameters, arguments = job
+def _run(job, watch) -> dict[str, torch.Tensor]:
+    name, text, constants, programs, parameters, warps, arguments = job
     numbers = [p for p in parameters if not isinstance(arguments[p], torch.Tensor)]
     tensors = {p: arguments[p] if p not in numbers else torch.tensor([arguments[p]], dtype=torch.float64 if isinstance(arguments[p], float) else torch.int64) for p in parameters}  # fmt: skip
     function = _function(text, name, tuple(numbers))
+    watch.begin(warps, tensors["error"].data_ptr() if "error" in tensors else 0)
     function[(programs,)](*tensors.values(), **constants)
+    if races := watch.found():
+        raise Failed(f"races of {warps} warps on a GPU: {'; '.join(races)}\n{text}")
     return {p: x for p, x in tensors.items() if p not in numbers}
 
 
@@ -185,6 +188,7 @@ def main() -> None:
     )  # switched on in this process
     _mend_splat(interpreter)
     _patch_once(interpreter)
+    watch = importlib.import_module("races").watched(interpreter)
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what triton prints must not get between the answers
     while True:
@@ -193,7 +197,7 @@ def main() -> None:
         except EOFError:
             return
         try:
-            answer = ("ok", packed(_run((*job[:-1], unpacked(job[-1])))))
+            answer = ("ok", packed(_run((*job[:-1], unpacked(job[-1])), watch)))
         except Exception:
             answer = ("failed", traceback.format_exc())
         pickle.dump(answer, channel)

@@ -191,6 +191,39 @@ def test_a_result_that_is_an_argument_is_that_very_tensor():
     assert all(found is not x for found in f(x, steps(2)))
 
 
+def chosen_tensor(x, y, n):
+    for i in range(n):
+        if i % 3 == 0:
+            y = x
+        elif i % 3 == 1:
+            y = y + 1
+    return x * 2, y
+
+
+def test_what_a_branch_hands_on_may_be_an_argument():
+    x, y = torch.ones(100), torch.zeros(100)
+    f = check(chosen_tensor, x, y, steps(5), count=0)  # another tensor than one of the state
+    assert f(x, y, steps(1))[1] is x
+
+
+def swapped(x, y, n):
+    for i in range(n):
+        if i % 2 == 0:
+            x, y = y, x
+        else:
+            x = x + 1
+    return x, y
+
+
+def test_tensors_that_are_swapped_in_some_iterations():
+    x, y = torch.ones(100), torch.zeros(100)
+    f = check(swapped, x, y, steps(5))
+    for n in range(5):
+        got, want = f(x, y, steps(n)), swapped(x, y, n)
+        torch.testing.assert_close(got, want)
+        assert [[a is b for b in (x, y)] for a in got] == [[a is b for b in (x, y)] for a in want]
+
+
 def overflowing(x, n):
     k = 1 << 60
     for _ in range(n):
@@ -216,6 +249,22 @@ def test_numbers_that_fail_fail_as_in_python():
         f(x, steps(5))
 
 
+def in_turn(x, n):
+    y, late = x * 0, 0
+    for i in range(n):
+        if i % 2 == 0:
+            x = x * 0.5 if i < 5 else x - 1
+            late = i
+        else:
+            x, y = x + 1, x
+    return x, y, late
+
+
+def test_branches_on_numbers_are_choices():
+    for n in (0, 1, 2, 9):
+        check(in_turn, torch.linspace(-3, 3, 500), steps(n))
+
+
 def walked(x, n):
     for _ in range(n):
         x = x + x.roll(1)
@@ -225,6 +274,13 @@ def walked(x, n):
 def normed(x, n):
     for _ in range(n):
         x = x / x.norm()
+    return x
+
+
+def pulled(x, n):
+    x = x.view(-1, 2)
+    for _ in range(n):
+        x = x - 0.1 * x / (x.norm(dim=1, keepdim=True) + 1)
     return x
 
 
@@ -266,7 +322,7 @@ def goes_on(x, n):
     return x, ended
 
 
-@pytest.mark.parametrize("fn", [walked, normed, unmasked, two_masks, told, goes_on])
+@pytest.mark.parametrize("fn", [walked, normed, pulled, unmasked, two_masks, told, goes_on])
 def test_elements_that_need_others(fn):
     check(fn, torch.arange(100.0), steps(5), count=0)
 
@@ -339,7 +395,7 @@ def inputs(writer, seed):
         yield x > 0 if dtype == "bool" else x.to(getattr(torch, dtype))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(30))
 def test_random_programs(seed):
     writer = Writer(seed)
     name, space = f"<block program {seed}>", {"torch": torch}

@@ -1,7 +1,7 @@
 """The gradient of ``While``: a ``While`` that goes through the same iterations backwards.
 
 What an iteration's gradient needs is pushed on lists that become state of the loop; loop invariants are there anyway and are
-passed as they are, and what only counts is not differentiated. The forward loop counts its trips; the backward loop pops
+passed as they are, and what only counts is not differentiated, nor saved (``counters``). The forward loop counts its trips; the backward loop pops
 as many times. Its state: the trips left, the cotangents of the differentiable state, the sums of the cotangents of the invariants (and whether
 some trip gave one, where not all do), and the lists. No trips: every cotangent goes through as it is. A gradient that is not differentiated again leaves the
 lists as they are and takes the cell of each trip: popping makes a new list, but its derivative is a push.
@@ -24,7 +24,7 @@ from ..recording import ways
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import argument
-from . import checkpoint, made_leaves
+from . import checkpoint, counters, made_leaves
 from .connect import REGION_RULES, Call
 from .cut import size
 from .dependence import dependences
@@ -72,13 +72,16 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
             if i >= carried and isinstance(v, Value) and v in readable
         ]
         p = part(joint, costly=range(carried), repeated=True, ways=True, readable=again)
+    counted = counters.taken(p, node)
     present = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     leaves = _kept(p, body, tokens, [k for k in present if k in own])
     sums = [k for k in present if k not in own]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
     flags = [plain_object(told[k].flag(call), call.graph) for k in p.told]
-    made = _emit(call, p, state, sums, leaves, (grads, count, lists, places, flags, starts))
+    made = _emit(
+        call, p, state, sums, leaves, (grads, count, lists, places, flags, starts, counted)
+    )
     results = dict(zip([*state, *sums, *(found_.leaves[0][0] for found_ in tokens.values())], made))
     for i, place in enumerate(places):
         if wanted[i] and place in results:
@@ -273,11 +276,13 @@ def _emit(
     given: tuple,
 ) -> list[Any]:
     """Record the backward loop; returns the cotangents of the initial state, of the invariants ``sums`` and of the ``leaves`` that trips made."""
-    grads, count, lists, places, flags, begin = given
+    grads, count, lists, places, flags, begin, counted = given
     node = call.node
     starts = [_start(call, grads, i) for i in state]
     originals = {place: i for i, place in enumerate(places)}
-    trip = Trip(p, node, state, sums, indexed=not torch.is_grad_enabled(), leaves=leaves)
+    trip = Trip(
+        p, node, state, sums, indexed=not torch.is_grad_enabled(), leaves=leaves, counted=counted
+    )
     body = trip.graph
     totals = [
         late.zero() if late else zeros_like(call.input(originals[k]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..graph.ir import Graph, Node, Value
@@ -9,6 +10,7 @@ from ..graph.ordering import prune
 from ..graph.rewrite import copy_node
 from ..graph.types import BOOL, INT, ListType, TensorType
 from . import made_leaves
+from .counters import Counter
 from .deferred import Deferred, deferred
 from .graphs import append
 from .parting import Parts
@@ -18,7 +20,7 @@ class Trip:
     """One trip backwards: (trips, cotangents, sums, collected, lists, invariants) -> all but the invariants.
 
     ``late`` says of each sum whether, and how, it is one of products; ``collected`` maps the list of an operand to it.
-    ``indexed``: the lists are invariants. ``leaves``: of which the sums are one trip's each; the tensors that stand for them are the last of the inputs.
+    ``indexed``: the lists are invariants. ``counted``: the last inputs of the backward part, which follow from the number of the trip. ``leaves``: of which the sums are one trip's each; the tensors that stand for them are the last of the inputs.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class Trip:
         indexed: bool,
         defer: bool = True,
         leaves: made_leaves.Kept | None = None,
+        counted: Sequence[Counter] = (),
     ):
         graph = self.graph = Graph("body")
         trips = Value(INT)
@@ -40,6 +43,7 @@ class Trip:
         cells, shorter = _cells(graph, lists, left if indexed else None)
         flags, asked = [Value(BOOL) for _ in p.told], [Value(BOOL) for _ in p.unsure]
         sources = fixed + cells + [cotangents[state.index(i)] for i in p.given] + asked + flags
+        sources += [c.value(graph, left) for c in counted]
         env = dict(zip(p.backward.inputs, sources, strict=True))
         graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
         results = [env[v] for v in p.backward.outputs]

@@ -23,7 +23,6 @@ from typing import Any
 import torch
 
 from ..kernels import driver, setter
-from ..kernels.device import few_starts
 from ..kernels.loop_ir import Unsupported
 from ..kernels.recording import Pool, again_if_disturbed, settle
 from ..kernels.triton_loops import ACTIVE
@@ -339,8 +338,7 @@ def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
 
 
 def _in_way(plan: Plan, bound: Any, moving: Any, fuse: Any, fork: bool, form: Any) -> Captured:
-    with few_starts():
-        return again_if_disturbed(lambda: Captured(plan, bound, moving, fork=fork, fuse=fuse, form=form))  # fmt: skip
+    return again_if_disturbed(lambda: Captured(plan, bound, moving, fork=fork, fuse=fuse, form=form))  # fmt: skip
 
 
 def lacking(plan: Plan) -> str:
@@ -388,8 +386,7 @@ def _fused_to_try(plan: Plan, kept: Collection[Any]) -> Plan:
 def _tried(make: Callable[[], Captured]) -> str:
     """What is wrong with the loop of ``probe_plan``; empty where nothing is."""
     try:
-        with few_starts():
-            made = again_if_disturbed(make)
+        made = again_if_disturbed(make)
         found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
     except torch.OutOfMemoryError:  # says nothing about the device
         raise

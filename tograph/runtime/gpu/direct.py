@@ -1,8 +1,8 @@
-"""A plan run kernel by kernel into the memory that the caller gets: for straight-line graphs that make much data.
+"""A plan run kernel by kernel into the memory that the caller gets: for straight-line graphs of few kernels, or that make much data.
 
 A CUDA graph writes where it was captured to, so that its results have to be copied out, which takes a bandwidth-bound kernel as
-long again as the kernel itself. Here each call has outputs of its own, and inputs are read where they are; what is between
-stays in the plan's memory. The host starts every kernel, ahead of the device: ``worth`` weighs that against the copies.
+long again as the kernel itself, and the host as long as two starts more. Here each call has outputs of its own, and inputs are read where they are;
+what is between stays in the plan's memory. The host starts every kernel, ahead of the device: ``worth`` weighs that against the copies.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from .execute import Stepwise
 from .plan import Conditional, Host, Place, Plan, View
 from .storage import from_host
 
-# Estimates, to be measured on a device.
+# Estimates, to be measured on a device: ``benchmarks/gpu.py`` tells them.
 COPIED = 3e12  # bytes of a second that a copy reads and writes
-LAUNCH = 1.2e-5  # seconds of the host for one start from Python
+LAUNCH = 8e-6  # seconds of the host for one start from Python
+GRAPH = 1.5e-5  # seconds of the host for the launch of a CUDA graph, with copies of what goes in and comes out
 
 
 def worth(plan: Plan) -> bool:
-    """Whether the copies of a CUDA graph's results take longer than the host takes to start the steps."""
+    """Whether a CUDA graph takes longer, with the copies of its results, than the host takes to start the steps."""
     if any(isinstance(s, (Conditional, Host)) for s, _ in plan.walk()):
         return False
     starts = sum(not isinstance(s, View) for s, _ in plan.walk())
     made = sum(2 * _bytes(v) for v in fresh(plan))
-    return made / COPIED > starts * LAUNCH
+    graph = 0.0 if plan.form.written else GRAPH  # it writes variables without copies
+    return graph + made / COPIED > starts * LAUNCH
 
 
 def fresh(plan: Plan) -> dict[Place, None]:

@@ -1,8 +1,9 @@
 """Which inputs decide whether a plan fails, and whether they are those of a call that did not.
 
 A call whose plan has an error cell waits for the device, to raise what has to be raised. Often a few inputs alone decide it: the class numbers
-of a loss, the positions of a look-up, a divisor. Where these are what they were in a call that has not failed, the
-tensors the same and unchanged as far as PyTorch counts writes, this one cannot fail either, and does not wait.
+of a loss, the positions of a look-up, a divisor, the lengths of lists. Where these are what they were in a call that has not failed, the
+tensors the same and unchanged as far as PyTorch counts writes, this one cannot fail either, and does not wait. Of numbers alone every
+combination counts that has been there: the gradient of a loop waits once for each number of its trips.
 
 PyTorch does not count writes by ``x.data``, by a replayed CUDA graph or by another library. So the cell is still set by such a
 call, kept until somebody looks, and on its way to the host behind it: a later call finds it there (``LateFailureError``).
@@ -16,14 +17,17 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ..graph.types import ScalarType
 from ..kernels.triton_text import ERROR
 from .forms import Plain
 from .plan import Conditional, Copy, Host, Plan, Run, Step
 from .steps import Place, bases, reads, writes
 
+MOST = 1024  # combinations of numbers that are kept
+
 
 def doubts(plan: Plan) -> frozenset[int] | None:
-    """The inputs of the graph, by number, that decide whether its plan fails; None where more than inputs does."""
+    """The inputs of a plan, by number, that decide whether it fails; None where more than inputs does."""
     if plan.error is None or plan.ring is not None or any(isinstance(s, Host) for s, _ in plan.walk()):  # fmt: skip
         return None
     of = bases(plan.steps)
@@ -59,45 +63,53 @@ def _decide(step: Run) -> list[Place]:
 
 
 def _numbers(plan: Plan, wanted: set[Place]) -> frozenset[int] | None:
-    """The inputs that are among places; None where one has several parts, or is on the CPU, where numpy may share it."""
-    found, part = set(), 0
+    """The inputs among places; None where one is memory that only stands for what the call is given, or is on the CPU, where numpy may share it."""
+    found, k = set(), 0
     for i, form in enumerate(plan.form.inputs):
-        parts = plan.inputs[part : part + len(form.types)]
-        part += len(form.types)
-        if not wanted.isdisjoint(parts):
-            if not isinstance(form, Plain) or i in plan.form.from_host:
-                return None
-            found.add(i)
+        for kind in form.types:
+            if plan.inputs[k] in wanted:
+                whole = isinstance(form, Plain) and i not in plan.form.from_host
+                if not whole and not isinstance(kind, ScalarType):
+                    return None
+                found.add(k)
+            k += 1
     return frozenset(found)
 
 
 class Passed:
-    """The deciding inputs of a call that has not failed. ``numbers``: which they are; None where inputs do not decide."""
+    """The deciding inputs of calls that have not failed. ``numbers``: which they are; None where inputs do not decide."""
 
     def __init__(self, numbers: frozenset[int] | None):
         self._numbers = None if numbers is None else sorted(numbers)
-        self._seen: list[Any] | None = None
-        self._now: list[Any] | None = None
+        self._seen: dict[tuple, list[Any]] = {}  # tensors by the numbers beside them
+        self._now: tuple[tuple, list[Any]] = (), []
 
-    def known(self, inputs: Sequence[Any]) -> bool:
-        """Whether a call with these inputs cannot fail."""
+    def known(self, parts: Sequence[Any]) -> bool:
+        """Whether a call with these inputs of the plan cannot fail."""
         if self._numbers is None:
             return False
-        self._now = [_state(inputs[i]) for i in self._numbers]
-        return self._seen is not None and all(map(_same, self._seen, self._now))
+        given = [parts[k] for k in self._numbers]
+        numbers = tuple((type(x), x) for x in given if not isinstance(x, torch.Tensor))
+        self._now = numbers, [_state(x) for x in given if isinstance(x, torch.Tensor)]
+        seen = self._seen.get(numbers)
+        return seen is not None and all(map(_same, seen, self._now[1]))
 
     def note(self) -> None:
         """The call that was asked about last has not failed."""
-        self._seen = None if self._now is None or None in self._now else self._now
+        numbers, tensors = self._now
+        if None in tensors:
+            self._seen.pop(numbers, None)
+            return
+        if len(self._seen) >= MOST:
+            self._seen.clear()
+        self._seen[numbers] = tensors
 
     def forget(self) -> None:
-        self._seen = None
+        self._seen.clear()
 
 
-def _state(x: Any) -> Any:
-    """What tells that a tensor has been written, or is another one; a number itself. None for a tensor whose writes nobody counts."""
-    if not isinstance(x, torch.Tensor):
-        return type(x), x
+def _state(x: torch.Tensor) -> Any:
+    """What tells that a tensor has been written, or is another one. None for a tensor whose writes nobody counts."""
     if x.is_inference():
         return None
     return StorageWeakRef(x.untyped_storage()), x.data_ptr(), x.stride(), x._version
@@ -106,6 +118,4 @@ def _state(x: Any) -> Any:
 def _same(before: Any, now: Any) -> bool:
     if before is None or now is None:
         return False
-    if isinstance(before[0], StorageWeakRef):
-        return before[1:] == now[1:] and before[0].cdata == now[0].cdata and not before[0].expired()
-    return before == now
+    return before[1:] == now[1:] and before[0].cdata == now[0].cdata and not before[0].expired()

@@ -80,7 +80,7 @@ class Stepwise:
             for s in (*plan.once, *(s for s, _ in plan.walk()))
             if isinstance(s, Run) and not isinstance(s, Setting)
         }
-        device.prepare((s.source, {n: self.at(p) for n, p in s.arguments.items()}) for s in kernels.values() if self.memory.of.keys() >= {*s.arguments.values()})  # fmt: skip
+        device.prepare(((s.source, {n: self.at(p) for n, p in s.arguments.items()}) for s in kernels.values() if self.memory.of.keys() >= {*s.arguments.values()}), place)  # fmt: skip
         self.functions = triton_jit.held(s.source for s in kernels.values())
         self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
             None  # is given the memory of each run

@@ -121,6 +121,7 @@ class Kernel:
 
     def _loaded(self, image: bytes, shared: int) -> driver.Function:
         made = driver.Function(image, self.source.name, shared)
+        made.expect(images.sizes(self.source))
         made.finish()
         return made
 

@@ -20,8 +20,9 @@ import torch
 from ...errors import LateFailureError
 from ..graph.ir import Graph
 from ..graph.types import ListType, OptionalType, ScalarType
+from ..kernels import device as devices
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpus_in, launch_rarely, out_of_range, tuner
+from ..kernels.device import LoopKernel, gpus_in, out_of_range, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import ASSERTED, Unsupported
 from ..kernels.loop_numbers import FULL
@@ -86,7 +87,7 @@ class Program:
         found = gpus_in(self.graph)
         device = found[0] if len(found) == 1 else ""  # the plan says that several are too many
         choose = tuner(device) if device else estimate
-        self.loops = self.loops or Loops(device or "cpu", launch_rarely)
+        self.loops = self.loops or Loops(device or "cpu", devices.launch)
         shapes = self.loops.shape
         self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=shapes)
         self._yields = any(isinstance(s, Host) for s, _ in self.plan.walk())

@@ -72,7 +72,7 @@ class Refresh:
         if isinstance(step, Run):
             given = {n: of[p] for n, p in step.arguments.items()}
             places: list[Any] = [step.arguments[n] for n in step.source.signature]
-            node.expect([a.value for a in images.pack(step.source, given)])
+            node.expect(images.pack(step.source, given))
         elif isinstance(step, Copy):
             places = [step.pairs[0][1]]
             node.expect([of[places[0]].data_ptr()])

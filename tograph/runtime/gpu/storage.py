@@ -132,7 +132,7 @@ class Memory:
             raise Failed(str(error), FULL) from error
         targets, sources, elsewhere = [], [], []
         numbers: dict[Any, Any] = {}
-        self._known = self._alone and self.passed.known(inputs)
+        self._known = self._alone and self.passed.known(parts)
         for v, x in zip(self.plan.inputs, parts, strict=True):
             if v in self.moving:
                 elsewhere.append((v, x))

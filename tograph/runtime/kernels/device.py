@@ -10,9 +10,7 @@ tests put Triton's interpreter in its place. Not yet seen on a GPU: everything t
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,35 +58,18 @@ class Start:
         return True
 
 
-_few = threading.local()
-
-
-@contextlib.contextmanager
-def few_starts() -> Iterator[None]:
-    """A scope in which kernels start a few times, as for a capture: no launcher is compiled for them where Triton has to do that."""
-    before = getattr(_few, "on", False)
-    _few.on = True
-    try:
-        yield
-    finally:
-        _few.on = before
-
-
-def _by_driver() -> bool:
-    """Whether the driver starts kernels, and not Triton's launcher."""
-    rarely = getattr(_few, "on", False) and triton_jit.compiles_launchers()
-    return bool(rarely or triton_jit.launcher()) and not driver.loadable()
-
-
 def launch(source: Source, arguments: dict[str, Any]) -> None:
-    """Start a kernel on the current stream of its device, by Triton's own launcher, or where that is not there by the driver."""
+    """Start a kernel on the current stream of its device: by the driver, or where there are no bindings for it, or it refuses, by Triton's launcher.
+
+    That takes longer: 3.6 compiles C code for every signature, and every start looks at all arguments in Python.
+    """
     at = next(arguments[n].device for n, kind in source.signature.items() if kind.startswith("*"))
     # Launchers take the current one.
     if at.type == "cuda" and at.index != torch.cuda.current_device():
         with torch.cuda.device(at):
             launch(source, arguments)
         return
-    if _by_driver():
+    if not driver.loadable():
         try:
             images.start(source, arguments)
             return
@@ -98,29 +79,23 @@ def launch(source: Source, arguments: dict[str, Any]) -> None:
     triton_jit.launch(source, [arguments[name] for name in source.signature])
 
 
-def prepare(kernels: Iterable[tuple[Source, dict[str, Any]]]) -> None:
-    """Compile kernels side by side, for the device of their arguments: their first starts find the code on disk."""
+def prepare(kernels: Iterable[tuple[Source, dict[str, Any]]], place: torch.device) -> None:
+    """Compile kernels side by side, for a device and the alignment of their arguments: their first starts find the code."""
+    if place.type != "cuda":
+        return
     wanted = {}
     for source, arguments in kernels:
-        pointers = [n for n, kind in source.signature.items() if kind.startswith("*")]
-        where = arguments[pointers[0]].device
+        pointers = (n for n, kind in source.signature.items() if kind.startswith("*"))
         aligned = frozenset(n for n in pointers if arguments[n].data_ptr() % images.ALIGNMENT == 0)
-        if where.type == "cuda":
-            wanted[source.text, aligned] = (source, images.architecture(where.index or 0), aligned)
-    triton_jit.compile_all(list(wanted.values()), linked=not _by_driver())
+        wanted[source.text, aligned] = (source, images.architecture(place.index or 0), aligned)
+    triton_jit.compile_all(list(wanted.values()), linked=bool(driver.loadable()))
 
 
 def tuner(device: str) -> tuning.Tuner:
     """What chooses block sizes for the kernels of one plan on a device."""
     place = torch.device(device)
     here = (lambda: images.architecture(place.index or 0)) if place.type == "cuda" else None
-    return tuning.Tuner(device, launch_rarely, here)
-
-
-def launch_rarely(source: Source, arguments: dict[str, Any]) -> None:
-    """``launch``, for what is measured in CUDA graphs."""
-    with few_starts():
-        launch(source, arguments)
+    return tuning.Tuner(device, launch, here)
 
 
 @dataclass(repr=False)

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
-from . import setter
+from . import setter, triton_jit
 
 CONDITIONAL = (12, 4)  # the first driver with IF and WHILE nodes
 SWITCH = (12, 8)
+PARAMETERS = (12, 4)  # the first one that tells the parameters of kernels
 TYPE = "CU_GRAPH_NODE_TYPE_"
 # Kinds of nodes that a conditional body may hold.
 BODY = frozenset(["KERNEL", "EMPTY", "MEMCPY", "MEMSET", "GRAPH", "CONDITIONAL"])
@@ -142,14 +143,31 @@ class Function:
         if load is not None:
             _checked(load(self.handle))
 
-    def start(self, programs: int, threads: int, arguments: Sequence[Any], stream: int) -> None:
-        """``arguments`` are ctypes values in the order of the kernel's parameters."""
+    def expect(self, sizes: Sequence[int]) -> None:
+        """DriverError where its parameters have other sizes: what it took for addresses would be none, and the context unusable."""
+        if getattr(_cu(), "cuFuncGetParamInfo", None) is None or version() < PARAMETERS:
+            return
+        if (found := parameter_sizes(self.handle)) != [*sizes]:
+            raise DriverError(f"a kernel with parameters of {found} bytes where {[*sizes]} were expected")  # fmt: skip
+
+    def start(self, programs: int, threads: int, values: Sequence[int], stream: int) -> None:
+        """``values``: the bits of the kernel's parameters, in order."""
         if not programs:
             return
         context()
-        block = (ctypes.c_void_p * max(len(arguments), 1))(*map(ctypes.addressof, arguments))
+        count = len(values)
+        words, addresses = _arrays(count)
+        given = words(*values)
+        at = ctypes.addressof(given)
+        block = addresses(*range(at, at + 8 * count, 8))
         _checked(_cu().cuLaunchKernel(self.handle, programs, 1, 1, threads, 1, 1, self.shared,
                                       _cu().CUstream(stream), ctypes.addressof(block), 0))  # fmt: skip
+
+
+@functools.cache
+def _arrays(count: int) -> tuple[Any, Any]:
+    """The types of so many values, and of as many addresses."""
+    return ctypes.c_uint64 * count, ctypes.c_void_p * count
 
 
 def parameter_sizes(function: Any) -> list[int]:
@@ -164,10 +182,22 @@ def parameter_sizes(function: Any) -> list[int]:
 
 @functools.cache
 def _setter(device: int, name: str) -> Function:
-    """Loaded once per device: the driver assembles it, and binds the function that sets a handle."""
+    """Loaded once per device, which binds the function that sets a handle. The driver assembles it; Triton's assembler, where the driver has none."""
     with torch.cuda.device(device):
-        made = Function(setter.ptx().encode() + b"\0", name)
-        made.finish()
+        try:
+            return _finished(setter.ptx().encode() + b"\0", name)
+        except DriverError as error:
+            place = "sm_{}{}".format(*torch.cuda.get_device_capability(device))
+            try:
+                image, _ = triton_jit.assemble(setter.ptx(), place)
+            except (RuntimeError, OSError):  # of the assembler: the driver's is the one to tell
+                raise error from None
+            return _finished(image, name)
+
+
+def _finished(image: bytes, name: str) -> Function:
+    made = Function(image, name)
+    made.finish()
     return made
 
 
@@ -194,7 +224,7 @@ class Handle:
 
     def set(self, name: str, cell: torch.Tensor, extra: int, stream: torch.cuda.Stream) -> None:
         """Record the kernel that sets it. ``extra``: the address of the error cell, or the last index."""
-        given = [ctypes.c_uint64(self.number), ctypes.c_uint64(cell.data_ptr()), ctypes.c_uint64(extra)]  # fmt: skip
+        given = [self.number, cell.data_ptr(), extra]
         _setter(cell.device.index or 0, name).start(1, 1, given, stream.cuda_stream)
 
     def node(self, kind: str, bodies: int, stream: torch.cuda.Stream) -> list[Any]:

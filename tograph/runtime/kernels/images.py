@@ -7,8 +7,8 @@ two pointers to scratch memory that every Triton kernel takes last, null where i
 
 from __future__ import annotations
 
-import ctypes
 import functools
+import struct
 from typing import Any
 
 import torch
@@ -18,20 +18,34 @@ from .loop_ir import Unsupported
 from .triton_text import Source
 
 ALIGNMENT = 16  # bytes at which vector access may start
-_NUMBERS = {"i64": ctypes.c_int64, "fp64": ctypes.c_double, "u1": ctypes.c_uint8}
+SCRATCH = [0, 0]  # the addresses that every kernel of Triton takes last
+_WORD = (1 << 64) - 1
 _loaded: dict[Any, tuple[driver.Function, int]] = {}
 
 
 def start(source: Source, arguments: dict[str, Any]) -> None:
     """Start a kernel on the current stream of the device of its tensors. ``Unsupported`` where it does not compile."""
-    device = next(x.device for x in arguments.values() if isinstance(x, torch.Tensor))
-    aligned = frozenset(n for n, kind in source.signature.items() if kind.startswith("*") and arguments[n].data_ptr() % ALIGNMENT == 0)  # fmt: skip
-    key = (source.text, source.name, device.index, aligned)
-    if key not in _loaded:
-        _loaded[key] = _load(source, architecture(device.index or 0), aligned)
-    function, warps = _loaded[key]
-    stream = torch.cuda.current_stream(device).cuda_stream
-    function.start(source.programs, 32 * warps, pack(source, arguments), stream)
+    values, odd, place = [], 0, None  # odd: a bit for each pointer that is not aligned
+    for k, (name, kind) in enumerate(source.signature.items()):
+        x = arguments[name]
+        if kind[0] != "*":
+            values.append(_number(kind, x))
+            continue
+        values.append(x.data_ptr())
+        if values[-1] % ALIGNMENT:
+            odd |= 1 << k
+        if place is None and x.device.index is not None:  # memory of the host has none
+            place = x.device
+    index = 0 if place is None else place.index
+    found = _loaded.get((source.text, source.name, index, odd))
+    if found is None:
+        found = _loaded[source.text, source.name, index, odd] = _load(source, architecture(index), _aligned(source, odd))  # fmt: skip
+    function, warps = found
+    function.start(source.programs, 32 * warps, values + SCRATCH, torch.cuda.current_stream(place).cuda_stream)  # fmt: skip
+
+
+def _aligned(source: Source, odd: int) -> frozenset[str]:
+    return frozenset(n for k, (n, kind) in enumerate(source.signature.items()) if kind[0] == "*" and not odd >> k & 1)  # fmt: skip
 
 
 @functools.cache
@@ -45,15 +59,24 @@ def _load(source: Source, place: str, aligned: frozenset[str]) -> tuple[driver.F
     binary = triton_jit.compiled(source, place, aligned)
     if any(binary.scratch):
         raise Unsupported("a kernel that needs scratch memory")
-    return driver.Function(binary.asm["cubin"], source.name, binary.shared), binary.warps
+    made = driver.Function(binary.asm["cubin"], source.name, binary.shared)
+    made.expect(sizes(source))
+    return made, binary.warps
 
 
-def pack(source: Source, arguments: dict[str, Any]) -> list[Any]:
-    """The values of a kernel's parameters as ctypes, in order."""
-    packed = [
-        ctypes.c_uint64(arguments[n].data_ptr())
-        if kind.startswith("*")
-        else _NUMBERS[kind](arguments[n])
-        for n, kind in source.signature.items()
-    ]
-    return [*packed, ctypes.c_uint64(0), ctypes.c_uint64(0)]
+def sizes(source: Source) -> list[int]:
+    """Those of a kernel's parameters in bytes: what a signature says, and two pointers to scratch memory."""
+    return [*(1 if kind == "u1" else 8 for kind in source.signature.values()), 8, 8]
+
+
+def pack(source: Source, arguments: dict[str, Any]) -> list[int]:
+    """The values of a kernel's parameters, in order, each as the bits of a 64-bit word."""
+    found = (arguments[n].data_ptr() if kind[0] == "*" else _number(kind, arguments[n]) for n, kind in source.signature.items())  # fmt: skip
+    return [*found, *SCRATCH]
+
+
+def _number(kind: str, x: Any) -> int:
+    """The bits of a number; a parameter of fewer takes the first ones."""
+    if kind == "fp64":
+        return int.from_bytes(struct.pack("<d", x), "little")
+    return int(x) & _WORD

@@ -218,11 +218,6 @@ def compile_all(jobs: Sequence[tuple[Source, str, Iterable[str] | None]], linked
             list(pool.map(_linked, {b.signature: b for b in made}.values()))
 
 
-def compiles_launchers() -> bool:
-    """Whether Triton compiles C code for every signature of a kernel, which takes longer than the kernel does."""
-    return not available() and _release() < (3, 9)
-
-
 _links: set[tuple[str, ...]] = set()  # signatures whose launcher has been built
 
 

@@ -108,9 +108,6 @@ class Task(Renderer):
                 raise Unsupported("elements that are computed of others")
         if any(s.address != self.address for s in kernel.stores):
             raise Unsupported("elements in several orders")
-        known = {*self.stored, *self.state}
-        if any(v not in known for v in self.parts.next):
-            raise Unsupported("elements that become those of another tensor")
 
     # ---- the function
 
@@ -215,7 +212,7 @@ class Task(Renderer):
         code.label(body)
         self._give(self.parts.used.outputs, self._graph(self.parts.used, small))
         goes = self._ask(state) if late else "true"
-        following = self._graph(self.parts.step, small)
+        following = self._graph(self.parts.step, small)[: len(self.parts.numbers)]
         made = [self._next(k, row) for k, row in enumerate(state)]
         more = code.do(f"add nuw nsw i64 {steps.name}, 1")
         end = code.block

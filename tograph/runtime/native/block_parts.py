@@ -6,17 +6,18 @@ the body makes of them, and the mask for which the condition asks, both of the e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ops import lookup
 from ..graph.ordering import node_effects
-from ..graph.rewrite import copied, copy_node, keep_inputs, passed, replaced
+from ..graph.rewrite import copied, copy_node, replaced
 from ..kernels import loop_blocks
 from ..kernels.build import Region
-from ..kernels.loop_formulas import size_of
 from ..kernels.loop_ir import Unsupported
 from ..kernels.settled import settled
+from .block_branches import chosen, only_numbers, small
 
 
 class Parts:
@@ -25,10 +26,11 @@ class Parts:
     ``numbers`` and ``elements``: which parts of the state are what; elements that no iteration changes are like those from outside.
     ``region``: the nodes of elements. Its outputs are the ``mask``, where there is one and a node makes it, and the elements' ``next`` values
     that nodes make. The graphs of numbers, of the ``small`` inputs: ``before`` gives those that the mask needs where the condition asks, ``test`` is the condition,
-    ``used`` gives those that the elements need, ``step`` the next ones. ``answers``: what stands for the answer of the elements, in ``test``, or in ``step``.
+    ``used`` gives those that the elements need, ``step`` the next ones and the ``truths`` that choose among tensors. ``answers``: what stands for the answer of the elements, in ``test``, or in ``step``.
     """
 
     def __init__(self, node: Node):
+        node, self.choices = chosen(node)
         self.body, self.cond = node.regions["body"], node.regions["cond"]
         _check_effects([*all_nodes(self.body), *all_nodes(self.cond)])
         self.blocks = loop_blocks.independent(node)
@@ -36,8 +38,8 @@ class Parts:
             raise Unsupported("elements that may change when their block has ended")
         given, results = self.body.inputs, self.body.outputs
         state = range(node.kwargs["carried"])
-        self.numbers = [j for j in state if _small(given[j])]
-        self.elements = [j for j in state if not _small(given[j]) and results[j] is not given[j]]
+        self.numbers = [j for j in state if small(given[j])]
+        self.elements = [j for j in state if not small(given[j]) and results[j] is not given[j]]
         self.next = [results[j] for j in self.elements]
         self.mask, asked = self._mask()
         self._split(asked)
@@ -56,7 +58,7 @@ class Parts:
     def _split(self, asked: list[Node]) -> None:
         """The regions and graphs of the nodes."""
         nodes = [*asked, *self.body.nodes]
-        large = [n for n in nodes if not all(map(_small, n.outputs))]
+        large = [n for n in nodes if not all(map(small, n.outputs))]
         made = {v for n in large for v in n.outputs}
         wanted = [] if self.mask is None else [self.mask]
         outputs = [v for v in dict.fromkeys([*wanted, *self.next]) if v in made]
@@ -66,8 +68,8 @@ class Parts:
         if any(node_effects(n).may_fail for n in large if n not in needed):
             raise Unsupported("elements of which only their failing counts")
         self.region = Region([n for n in large if n in needed], outputs)
-        self.small = [v for v in self.body.inputs if _small(v)]
-        read = [v for v in self.region.inputs if _small(v) and v not in self.small]
+        self.small = [v for v in self.body.inputs if small(v)]
+        read = [v for v in self.region.inputs if small(v) and v not in self.small]
         own = {v for n in asked for v in n.outputs}
         self.before = self._numbers_of("before", asked, [v for v in read if v in own])
         questions = self.blocks.asked if self.blocks.late else ()
@@ -75,7 +77,29 @@ class Parts:
         self.used = self._numbers_of("used", nodes, [v for v in read if v not in own])
         self.step = Graph("step")
         self.step.inputs, self.step.nodes = self.small, nodes
-        self.step.outputs = [self.body.outputs[j] for j in self.numbers]
+        self.truths = list(dict.fromkeys(t for v in self.next for t in self._truths(v)))
+        self.step.outputs = [*(self.body.outputs[j] for j in self.numbers), *self.truths]
+
+    def handed(self, v: Any) -> Any:
+        """What elements are as a tensor: a part of the state, a choice (truth, then, otherwise), or None for a new one."""
+        node = v.node if isinstance(v, Value) else None
+        while node is not None and node not in self.choices and lookup(node.op).aliases:
+            v = node.args[0]
+            node = v.node
+        if node in self.choices:
+            return node.args
+        return v if isinstance(v, Value) and node is None else None
+
+    def _truths(self, v: Value) -> Iterator[Value]:
+        """What chooses which tensor elements are."""
+        found = self.handed(v)
+        if isinstance(found, tuple):
+            truth, *sides = found
+            yield truth
+            for side in sides:
+                yield from self._truths(side)
+        elif found is not None and (found not in self.body.inputs or self.body.inputs.index(found) not in self.elements):  # fmt: skip
+            raise Unsupported("elements that become those of another tensor")
 
     def _numbers_of(self, name: str, nodes: list[Node], outputs: list[Value]) -> Graph:
         """The part of some nodes that gives ``outputs``."""
@@ -92,11 +116,14 @@ class Parts:
         blocks = self.blocks
         self.answers = [n.outputs[0] for n in blocks.asked] if blocks.late else [Value(n.outputs[0].type) for n in blocks.asked[:1]]  # fmt: skip
         self.test = replaced(copied(self.cond), self._answered)
-        self.test.inputs = [v for v in self.test.inputs if _small(v)]
-        _only_numbers(self.test)
+        self.test.inputs = [v for v in self.test.inputs if small(v)]
+        self.test.nodes = [n for n in self.test.nodes if all(map(small, n.outputs))]
+        for n in self.test.nodes:
+            if n.regions:
+                only_numbers(n)
 
     def _answered(self, node: Node, nodes: list[Node]) -> Sequence[Any] | None:
-        asks = node.op in loop_blocks.QUESTIONS and not all(map(_small, node.inputs))
+        asks = node.op in loop_blocks.QUESTIONS and not all(map(small, node.inputs))
         return self.answers if asks else None
 
 
@@ -110,10 +137,6 @@ class _Copies(dict[Value, Any]):
     def __missing__(self, v: Value) -> Any:
         a = self.names[v]
         return self[a] if isinstance(a, Value) else a
-
-
-def _small(v: Value) -> bool:
-    return size_of(v) == 1
 
 
 def _check_effects(nodes: Iterable[Node]) -> None:
@@ -138,13 +161,3 @@ def _needed(values: Iterable[Value], known: Mapping[Value, Any] = {}, names: Map
             stack.append((None, node))
             stack += [(a, None) for a in node.inputs]
     return found
-
-
-def _only_numbers(graph: Graph) -> None:
-    """Drop the nodes of elements, and what is passed to branches for them."""
-    graph.nodes = [n for n in graph.nodes if all(map(_small, n.outputs))]
-    for node in graph.nodes:
-        if node.regions:
-            for region in node.regions.values():
-                _only_numbers(region)
-            keep_inputs(node, [not isinstance(a, Value) or _small(a) for a in passed(node)])

@@ -118,7 +118,7 @@ def _metas(parts: Parts, given: dict[Value, Operand]) -> dict[Value, Meta]:
 
 def _plan(kernel: Kernel, found: Plan, machine: Target) -> Plan:
     """As many vectors at once as registers hold, so that one does not wait for itself, and units of a few times as many."""
-    if found.lanes is None or type(found.lanes.size) is not int:
+    if found.lanes is None or type(found.lanes.size) is not int or not found.block:
         return found
     kept = [b.dtype for b in kernel.buffers if not b.written]
     registers = sum(max(ITEM_SIZES[d] // 4, 1) for d in kept if d != "bool")
@@ -154,8 +154,9 @@ class _Driver:
             code.line(f"store ptr {starts[j].pointer}, ptr {self._slots[f'start{j}']}")
             code.line(f"store ptr {place.pointer}, ptr {self._slots[f'place{j}']}")
         small = [typed(v, low.register(inputs[v])) for v in self.task.small]
-        numbers, total = self._rounds(small, places)
-        return Done(self._state(starts, places, numbers, total), self.held)
+        state = _State(self, small)
+        self._rounds(state, places)
+        return Done(self._state(places, state), self.held)
 
     def _hold(self, x: Any) -> Any:
         self.low.arena.hold(x.owners)
@@ -170,14 +171,11 @@ class _Driver:
             return low.dests.pop(v)
         return low.new(*low.tensor(self.parts.body.inputs[j]))
 
-    def _rounds(self, small: list[Reg], places: Sequence[Mem]) -> tuple[list[Reg], str]:
-        """(the small inputs behind the loop, how many iterations it made)."""
+    def _rounds(self, state: _State, places: Sequence[Mem]) -> None:
+        """Write the rounds, which leave ``state`` as it is behind the loop."""
         low, code = self.low, self.low.code
-        state = _State(self, small)
         head, again, done = (code.fresh(s) for s in ("round", "another", "rounds"))
         limit = max(ROUND // (size_of(self.parts.next[0]) * work_of(self.task.kernel)), 1)
-        total = code.cell("i64")
-        code.line(f"store i64 0, ptr {total}")
         code.jump(head)
         for i, v in enumerate(self.task.small):
             code.store(DTYPE_NAMES[v.type.dtype], state.get(i).text, self._slots[f"number{i}"])
@@ -188,7 +186,6 @@ class _Driver:
         low.fail(code.do(f"icmp ne i64 {failed}, 0"))
         most = code.do(f"load i64, ptr {self._slots['steps']}")
         steps = code.do(f"lshr i64 {most}, 1")
-        code.line(f"store i64 {code.add(code.do(f'load i64, ptr {total}'), steps)}, ptr {total}")
         state.advance(steps, code.do(f"trunc i64 {most} to i1"))
         code.branch(code.do(f"icmp slt i64 {steps}, {limit}"), done, again)
         code.label(again)
@@ -198,7 +195,6 @@ class _Driver:
         code.line(f"br label %{head}")
         code.label(done)
         low.work += USUAL * size_of(self.parts.next[0]) * work_of(self.task.kernel) * 0.01
-        return state.registers(), code.do(f"load i64, ptr {total}")
 
     def _call(self) -> None:
         units = self.task.plan.units
@@ -211,88 +207,84 @@ class _Driver:
 
     # ---- results
 
-    def _state(self, starts: Sequence[Mem], places: Sequence[Mem], numbers: list[Reg], total: str) -> list[Operand]:  # fmt: skip
+    def _state(self, places: Sequence[Mem], state: _State) -> list[Operand]:  # fmt: skip
         parts, found = self.parts, list[Operand]()
-        aliases = _Aliases(self, total, starts)
-        small = iter(numbers[self.task.small.index(parts.body.inputs[j])] for j in parts.numbers)
+        small = iter(state.get(self.task.small.index(parts.body.inputs[j])) for j in parts.numbers)
         made = dict(zip(parts.elements, places))
         for j in range(self.node.kwargs["carried"]):
             if j in parts.numbers:
                 found.append(next(small))
             elif j in made:
-                found.append(replace(made[j], dense=True, alias=aliases.of(parts.body.inputs[j], 0)))  # fmt: skip
+                found.append(replace(made[j], dense=True, alias=state.alias(j)))  # fmt: skip
             else:
                 found.append(self.args[j])
         return found
 
 
-class _Aliases:
-    """Whether a part of the state is a tensor of the caller behind the loop: one that it began with, ``total`` iterations before."""
-
-    def __init__(self, driver: _Driver, total: str, starts: Sequence[Mem]):
-        self.code, self.total = driver.low.code, total
-        parts, args = driver.parts, dict(zip(driver.parts.body.inputs, driver.args))
-        self.starts = {v: args[v].alias for v in driver.task.state}
-        self.next = dict(zip(driver.task.state, parts.next))
-
-    def of(self, v: Value, back: int) -> str:
-        """``back``: how many iterations later it was handed on."""
-        following = self.next[v]
-        later = "false"
-        if following in self.next:
-            if back > len(self.next):
-                raise Decline("state that is handed round")
-            later = self.of(following, back + 1)
-        here = self.starts[v]
-        if here == later:
-            return here
-        now = self.code.do(f"icmp eq i64 {self.total}, {back}")
-        return self.code.do(f"select i1 {now}, i1 {here}, i1 {later}")
-
-
 class _State:
-    """The numbers of the loop between rounds, in cells that become registers."""
+    """What the program knows of the state between rounds, in cells that become registers: the numbers, and whether elements are a tensor of the caller."""
 
     def __init__(self, driver: _Driver, small: list[Reg]):
-        self.low, self.parts, self.task, self.small = driver.low, driver.parts, driver.task, small
-        self.cells: dict[int, tuple[str, str]] = {}
-        inputs = self.parts.body.inputs
-        code = self.low.code
-        for j in self.parts.numbers:
-            i = self.task.small.index(inputs[j])
-            kind = REGISTER[small[i].dtype]
-            value, alias = code.cell(kind), code.cell("i1")
-            code.line(f"store {kind} {small[i].text}, ptr {value}")
-            code.line(f"store i1 {small[i].alias}, ptr {alias}")
-            self.cells[i] = value, alias
+        self.low, self.parts, self.small = driver.low, driver.parts, small
+        self.inputs = self.parts.body.inputs
+        self.places = {j: driver.task.small.index(self.inputs[j]) for j in self.parts.numbers}
+        self.values = {i: self._cell(REGISTER[small[i].dtype], small[i].text) for i in self.places.values()}  # fmt: skip
+        self.aliases = {j: self._cell("i1", driver.args[j].alias) for j in (*self.parts.numbers, *self.parts.elements)}  # fmt: skip
+        self.of_number = {i: j for j, i in self.places.items()}
+
+    def _cell(self, kind: str, text: str) -> str:
+        cell = self.low.code.cell(kind)
+        self.low.code.line(f"store {kind} {text}, ptr {cell}")
+        return cell
 
     def get(self, i: int) -> Reg:
-        if i not in self.cells:
+        if i not in self.values:
             return self.small[i]
-        code, (value, alias) = self.low.code, self.cells[i]
-        text = code.do(f"load {REGISTER[self.small[i].dtype]}, ptr {value}")
-        return replace(self.small[i], text=text, alias=code.do(f"load i1, ptr {alias}"))
+        text = self.low.code.do(f"load {REGISTER[self.small[i].dtype]}, ptr {self.values[i]}")
+        return replace(self.small[i], text=text, alias=self.alias(self.of_number[i]))
+
+    def alias(self, j: int) -> str:
+        return self.low.code.do(f"load i1, ptr {self.aliases[j]}")
 
     def registers(self) -> list[Reg]:
         return [self.get(i) for i in range(len(self.small))]
 
     def advance(self, steps: str, going: str) -> None:
-        """Count the numbers on by so many iterations; ``going``: whether the elements were to go on in the last one, as in those before."""
-        if not self.cells and not self.parts.step.nodes:
-            return
+        """Count on by so many iterations; ``going``: whether the elements were to go on in the last one, as in those before."""
         low, code, parts = self.low, self.low.code, self.parts
         with counted(code, steps) as k:
             if parts.blocks.late:
-                last = code.do(f"icmp eq i64 {k}, {code.do(f'sub i64 {steps}, 1')}")
-                goes = code.do(f"select i1 {last}, i1 {going}, i1 true")
-                answer = goes if parts.blocks.wanted else code.do(f"xor i1 {goes}, true")
-                for v in parts.answers:
-                    low.bind(v, Reg(answer, "bool", ()))
+                self._answer(code.do(f"icmp eq i64 {k}, {code.do(f'sub i64 {steps}, 1')}"), going)
             results = [low.register(x) for x in low.region(parts.step, self.registers(), {})]
-            for i, x in zip(self.cells, results):
+            truths = dict(zip(parts.truths, results[len(parts.numbers) :]))
+            following = [self._following(v, truths) for v in parts.next]
+            for j, x in zip(parts.numbers, results):
+                i = self.places[j]
                 kind = REGISTER[self.small[i].dtype]
-                code.line(f"store {kind} {typed(self.task.small[i], x).text}, ptr {self.cells[i][0]}")  # fmt: skip
-                code.line(f"store i1 {x.alias}, ptr {self.cells[i][1]}")
+                code.line(f"store {kind} {typed(self.inputs[j], x).text}, ptr {self.values[i]}")
+                code.line(f"store i1 {x.alias}, ptr {self.aliases[j]}")
+            for j, text in zip(parts.elements, following):
+                code.line(f"store i1 {text}, ptr {self.aliases[j]}")
+
+    def _answer(self, last: str, going: str) -> None:
+        """Bind what the elements have answered in an iteration."""
+        code, blocks = self.low.code, self.parts.blocks
+        goes = code.do(f"select i1 {last}, i1 {going}, i1 true")
+        answer = goes if blocks.wanted else code.do(f"xor i1 {goes}, true")
+        for v in self.parts.answers:
+            self.low.bind(v, Reg(answer, "bool", ()))
+
+    def _following(self, v: Any, truths: dict[Value, Reg]) -> str:
+        """Whether what elements become in an iteration is a tensor of the caller."""
+        found = self.parts.handed(v)
+        if found is None:
+            return "false"
+        if not isinstance(found, tuple):
+            return self.alias(self.inputs.index(found))
+        truth, then, orelse = found
+        a, b = self._following(then, truths), self._following(orelse, truths)
+        truth = self.low.numbers.truth(truths[truth])
+        return a if a == b else self.low.code.do(f"select i1 {truth}, i1 {a}, i1 {b}")
 
 
 __all__ = ["Done", "loop"]
