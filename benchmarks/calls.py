@@ -18,6 +18,7 @@ FACTOR = 3.0
 # Of cases whose sizes only the run knows.
 SIGNATURES = {
     "two tensors of one open size": [tg.TensorSpec((None,), torch.float32)] * 2,
+    "two tensors of an open size behind another": [tg.TensorSpec((2, None), torch.float32)] * 2,
     "two tensors of two open sizes": [tg.TensorSpec((None, None), torch.float32)] * 2,
 }
 
@@ -118,6 +119,7 @@ def cases():
     return [
         ("two tensors", plain, (x, y), {}),
         ("two tensors of one open size", plain, (x, y), {}),
+        ("two tensors of an open size behind another", plain, (x.view(2, 2), y.view(2, 2)), {}),
         ("two tensors of two open sizes", plain, (x.view(2, 2), y.view(2, 2)), {}),
         ("keywords", plain, (x,), {"y": y}),
         ("a keyword-only argument", keyword_only, (x,), {"y": y}),

@@ -43,10 +43,14 @@ class UNet(torch.nn.Module):
         return self.last(torch.cat([up, fine], 1))
 
 
-def slope(x):
+def gradient(f, x):
     with torch.enable_grad():
         x = x.detach().requires_grad_()
-        return torch.autograd.grad(F.hardswish(x).sum(), x)[0]
+        return torch.autograd.grad(f(x).sum(), x)[0]
+
+
+def slope(x):
+    return gradient(F.hardswish, x)
 
 
 def cases():
@@ -87,6 +91,21 @@ def cases():
     yield "rows added at positions", lambda x: torch.zeros(500, 16).index_add(0, places, x), torch.randn(20_000, 16)  # fmt: skip
     yield "cross entropy of logits", lambda x: F.binary_cross_entropy_with_logits(x, given), torch.randn(1000, 500)  # fmt: skip
     yield "slope of hard swish", slope, torch.randn(500, 500)
+    table, tokens, chances = (
+        torch.randn(1000, 32),
+        torch.randint(0, 1000, (64, 16)),
+        torch.rand(256, 512),
+    )
+    signal = torch.randn(10_000, dtype=torch.complex64)
+    yield "complex product and sum", lambda x: x * signal + x, torch.randn(10_000, dtype=torch.complex64)  # fmt: skip
+    yield "convolution by FFT", lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x.flip(-1))), torch.randn(32, 4096)  # fmt: skip
+    yield "gated linear unit", lambda x: F.glu(x) * 2, torch.randn(256, 512)
+    yield "binary cross entropy", lambda x: F.binary_cross_entropy(x.sigmoid(), chances), torch.randn(256, 512)  # fmt: skip
+    yield "sinc", lambda x: torch.sinc(x) + 1, torch.randn(256, 512)
+    yield "norm by the third power", lambda x: torch.linalg.vector_norm(x, 3, -1) + 1, torch.randn(256, 512)  # fmt: skip
+    yield "pixel shuffle", lambda x: F.pixel_shuffle(x, 2) + 1, image
+    yield "gradient of an embedding", lambda x: gradient(lambda w: F.embedding(tokens, w) ** 2, x), table  # fmt: skip
+    yield "gradient of a layer norm", lambda x: gradient(lambda y: F.layer_norm(y, (512,)) ** 2, x), torch.randn(256, 512)  # fmt: skip
     yield "kron", lambda x: torch.kron(x, x), torch.randn(30, 30)
 
 

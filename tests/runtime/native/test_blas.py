@@ -25,7 +25,7 @@ def eager(monkeypatch):
 
 def calls(cf) -> int:
     text = cf.scheduled.llvm
-    return len(re.findall(r"call void @(whole\(ptr @)?[sd]gemm__chunk", text))
+    return len(re.findall(r"call void @(whole\(ptr @)?[sd]gemm_(batch_)?_chunk", text))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -179,3 +179,12 @@ def test_without_such_a_routine(open_, eager, monkeypatch):
     assert cf.scheduled.level == "native"
     torch.testing.assert_close(g(a, b), f(a, b))
     assert calls(cf) == 0
+
+
+def test_a_stack_is_one_call(eager):
+    def f(a, b, c):
+        return torch.bmm(a, b), torch.baddbmm(c, a, b.mT.contiguous().mT)
+
+    text = compiled(f, r(3, 10, 8), r(3, 8, 9), r(1, 1, 9)).scheduled.llvm
+    assert "@sgemm_batch_(" in text
+    assert "@sgemm_(" not in text

@@ -355,3 +355,37 @@ def test_what_only_moves_leaves_without_being_computed(dtype):
 def test_squeezes_of_a_number(dtype):
     x = torch.tensor(1 + 2j, dtype=dtype)
     check(lambda x: (x.squeeze(0) * 2, x.squeeze(-1).unsqueeze(0)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("n", [300, 1000, 4097])
+def test_parts_of_an_argument_are_read_where_they_are(n, dtype):
+    def f(x, y):
+        return x * y + x.conj(), x.abs() + y.real, (x - y).sum(), x.imag * 2
+
+    x, y = torch.randn(n, dtype=dtype), torch.randn(n, dtype=dtype)
+    g = tg.function(f)
+    cf = g.get_concrete_function(x, y)
+    cf.scheduled.compile()
+    assert cf.scheduled.level == "native", cf.scheduled.reason
+    assert not any("clone" in line for k in cf.scheduled.native.low.kernels[:1] for line in k.lines)
+    for _ in range(2):
+        for got, want in zip(g(x, y), f(x, y), strict=True):
+            torch.testing.assert_close(got, want)
+            assert got.stride() == want.stride()
+
+
+def test_parts_of_an_argument_that_is_written():
+    def f(x, y):
+        x.mul_(y)
+        z = x * 2
+        x.add_(y.conj())
+        return z, x.real + y.imag
+
+    x, y = torch.randn(500, dtype=torch.complex64), torch.randn(500, dtype=torch.complex64)
+    g = tg.function(f)
+    for _ in range(4):
+        a, b = x.clone(), x.clone()
+        for got, want in zip(g(a, y), f(b, y), strict=True):
+            torch.testing.assert_close(got, want)
+        torch.testing.assert_close(a, b)

@@ -57,7 +57,7 @@ def test_matrices_that_are_not_the_same_distance_apart():
             assert torch.equal(a, b)
 
 
-def test_the_keys_of_attention_are_turned_once_for_enough_rows():
+def test_the_keys_of_attention_are_turned_for_enough_rows():
     def scores(q, k):
         return torch.softmax(q @ k.transpose(1, 2), -1)
 
@@ -66,7 +66,8 @@ def test_the_keys_of_attention_are_turned_once_for_enough_rows():
         g = tg.function(scores)
         g.get_concrete_function(q, k).scheduled.compile()
         torch.testing.assert_close(g(q, k), scores(q, k))
-        assert ("@transpose" in g.concrete_functions[0].scheduled.llvm) == turned
+        # panels of keys have places of their own
+        assert (" x float], align" in g.concrete_functions[0].scheduled.llvm) == turned
 
 
 def test_on_all_threads(monkeypatch):

@@ -281,3 +281,12 @@ def test_an_object_that_a_branch_makes_does_not_leave_with_values_of_the_graph()
 
     with pytest.raises(ScopeError):
         tg.function(f)(torch.ones(2))
+
+
+@pytest.mark.parametrize("spec", [(None, 3), (2, None), (None, None)])
+def test_what_an_argument_of_an_open_size_gives_requires_a_gradient_where_that_does(spec):
+    f = tg.function(lambda x: x * 2, input_signature=[tg.TensorSpec(spec, torch.float32)])
+    for required in (True, False, True, False, False):
+        x = torch.randn(2, 3, requires_grad=required)
+        y = f(x)
+        assert (y.requires_grad, y.is_leaf) == (required, not required)

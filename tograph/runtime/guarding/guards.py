@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import math
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
@@ -24,14 +23,11 @@ import torch
 from ..symbols.journal import MISSING
 from ..values.joins import same_number
 from ..values.locations import kind_in_c
+from . import size_relations
 from .lookups import unheld
+from .size_relations import evaluate
 from .sources import Source, holder
 from .tensor_facts import apart, clear, hooks_of, lying, same_array, same_content, unconnected
-
-_OPS = {n: getattr(operator, n) for n in
-        ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
-_OPS |= {"min": min, "max": max, "not": operator.not_, "int": int, "float": float, "bool": bool}
-_OPS |= {"trunc": math.trunc, "ceil": math.ceil, "floor": math.floor, "invert": operator.invert}
 
 SEQUENCES = (list, tuple, deque)
 MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -155,12 +151,20 @@ class Guards:
     @cached_property
     def called(self) -> Callable[..., bool]:
         """``hold`` of the arguments themselves, not of a sequence of them."""
-        if self.sizes or self.grads:
+        if self.grads:
             return lambda *tensors: self.hold(tensors)
+        if self.sizes:
+            return self._sizes_too()
         if len(self.checks) > MANY:
             hold = self.hold_outside
             return lambda *tensors: hold(tensors)
         return _compiled(self.checks, "*tensors")
+
+    def _sizes_too(self) -> Callable[..., bool]:
+        sizes, hold = size_relations.compiled(self.sizes), self.hold_outside
+        if not self.checks:
+            return lambda *tensors: sizes(tensors)
+        return lambda *tensors: hold(tensors) and sizes(tensors)
 
     @cached_property
     def beside_entry(self) -> Callable[..., bool] | None:
@@ -192,7 +196,7 @@ class Guards:
         if self._grad_changed(tensors) is not None:
             return False
         return self.hold_outside(tensors) and all(
-            _evaluate(expr, tensors) == wanted for expr, wanted in self.sizes
+            evaluate(expr, tensors) == wanted for expr, wanted in self.sizes
         )
 
     def change(self, tensors: Any = ()) -> str | None:
@@ -206,7 +210,7 @@ class Guards:
         """What does not hold: a check, a size guard, or in words; None where all do."""
         for check in _first_changed(self.checks, tensors):
             return check
-        wrong = (pair for pair in self.sizes if _evaluate(pair[0], tensors) != pair[1])
+        wrong = (pair for pair in self.sizes if evaluate(pair[0], tensors) != pair[1])
         return next(wrong, None) or self._grad_changed(tensors)
 
     def _grad_changed(self, tensors: Any) -> str | None:
@@ -231,17 +235,6 @@ class Guards:
                 if now is not old and (alike or (old is None and now is not None)):
                     found.add(check.source.label)
         return found
-
-
-def _evaluate(expr: Any, tensors: list[Any]) -> Any:
-    if not isinstance(expr, tuple):
-        return expr
-    if expr[0] == "number":
-        return tensors[expr[1]].item() if isinstance(tensors[expr[1]], torch.Tensor) else None
-    if expr[0] == "size":
-        shape = tensors[expr[1]].shape
-        return shape[expr[2]] if shape is not None and shape[expr[2]] is not None else None
-    return _OPS[expr[0]](*(_evaluate(e, tensors) for e in expr[1:]))
 
 
 # ---- checks and their code

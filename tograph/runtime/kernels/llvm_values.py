@@ -201,11 +201,9 @@ class Values:
 
     def read(self, pointer: str, dtype: str, address: Affine) -> str:
         if self.emitter.width > 1 and self.plan.lanes is not None:
-            found = self._read_back(pointer, dtype, address) or self._read_runs(
-                pointer, dtype, address
-            )
-            if found is not None:
-                return found
+            for form in (self._read_back, self._read_runs, self._read_pairs):
+                if (found := form(pointer, dtype, address)) is not None:
+                    return found
         place, lanes = self._pointer(pointer, dtype, address)
         return self.emitter.load(dtype, place, lanes)
 
@@ -249,7 +247,25 @@ class Values:
         first, second = (self._place(pointer, MEMORY[dtype], self.text.set(f"add nsw i64 {at}, {r}")) for r in (low, high))  # fmt: skip
         return self.emitter.load_runs(dtype, first, second, self.text.set(f"sub nsw i64 {turn}, {start}"))  # fmt: skip
 
+    def _in_pairs(self, dtype: str, address: Affine) -> bool:
+        """Whether whole vectors of lanes are every other element, as the parts of complex numbers are."""
+        e, lanes = self.emitter, self.plan.lanes
+        if e.width == 1 or e.width % 2 or e.mask is not None or lanes is None:
+            return False
+        return address.factor(lanes.name) == 2 and not self._lane_gathers(address) and ITEM_SIZES[dtype] >= 4  # fmt: skip
+
+    def _read_pairs(self, pointer: str, dtype: str, address: Affine) -> str | None:
+        if not self._in_pairs(dtype, address):
+            return None
+        last = address.shifted(self.emitter.width - 1)
+        return self.emitter.load_pairs(dtype, *(self._place(pointer, MEMORY[dtype], self._first(a)) for a in (address, last)))  # fmt: skip
+
     def write(self, pointer: str, dtype: str, address: Affine, value: str) -> None:
+        if self._in_pairs(dtype, address):
+            middle = address.shifted(self.emitter.width)
+            first, second = (self._place(pointer, MEMORY[dtype], self._first(a)) for a in (address, middle))  # fmt: skip
+            self.emitter.store_pairs(dtype, first, second, value)
+            return
         place, lanes = self._pointer(pointer, dtype, address)
         self.emitter.store(dtype, place, lanes, value)
 

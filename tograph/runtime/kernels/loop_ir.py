@@ -40,12 +40,13 @@ class Open:
     """The size of a dimension that is known only at run time: the parameter ``name`` holds it, and it is at most ``bound``.
 
     Memory for such a tensor is laid out for the bound, so that strides are numbers; a dimension that is ``endless`` is laid out
-    first, where its size is no part of any stride. Nothing can be computed with it while code is written: a formula that does is
-    ``Unsupported``.
+    first, where its size is no part of any stride, or ``in_order`` of the dimensions, where it is. Nothing can be computed with it
+    while code is written: a formula that does is ``Unsupported``.
     """
 
     name: str
     bound: int
+    in_order: bool = False
 
     @property
     def endless(self) -> bool:

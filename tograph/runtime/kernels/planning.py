@@ -74,8 +74,8 @@ def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
     """The loop along which most accesses are contiguous; along the row where both are as good."""
     row = {d.name for d in kernel.row}
     points = math.prod(usual(d.size) for d in kernel.row)
-    accesses = [(e.address, kernel.in_row(e)) for e in kernel.body if e.op == "load" and e.address]
-    accesses += [(s.address, bool(kernel.store_depends(s) & row)) for s in kernel.stores]
+    accesses = [(e.address, kernel.in_row(e), e.dtype) for e in kernel.body if e.op == "load" and e.address]  # fmt: skip
+    accesses += [(s.address, bool(kernel.store_depends(s) & row), s.value.dtype) for s in kernel.stores]  # fmt: skip
     candidates = []
     if kernel.row and all(e.name == "sum" for e in kernel.body if e.op == "scan"):
         candidates.append((kernel.row[-1], True))
@@ -84,9 +84,10 @@ def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
 
     def score(candidate: tuple[Dim, bool]) -> int:
         name, total = candidate[0].name, 0
-        for address, in_row in accesses:
+        for address, in_row, dtype in accesses:
             factor = address.factor(name)
-            gain = 0 if factor == 0 else 2 if factor == 1 else 1 if factor == -1 else -3
+            shuffled = factor == -1 or (factor == 2 and ITEM_SIZES[dtype] >= 4)
+            gain = 0 if factor == 0 else 2 if factor == 1 else 1 if shuffled else -3
             total += gain * points if in_row else gain
         return total
 

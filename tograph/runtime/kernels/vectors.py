@@ -5,7 +5,7 @@ Nothing here uses fast-math flags; what may be contracted is written as ``fma``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .llvm_text import (
     MEMORY,
@@ -192,6 +192,30 @@ class Emitter:
             mask = mask if self.mask is None else self.binary("and", "bool", mask, self.mask)
             raw = self._masked_load("load", "ptr", kind, align, pointer, mask, raw)
         return self.from_memory(dtype, raw)
+
+    def load_pairs(self, dtype: str, first: str, second: str) -> str:
+        """Every other element from the one at ``first`` on; ``second``: where the last vector of those begins that these are among. Two loads, where a gather is one for each lane."""
+        kind, align, n = MEMORY[dtype], ITEM_SIZES[dtype], self.width
+        full = self.type_of(kind)
+        a, b = (self.text.set(f"load {full}, ptr {p}, align {align}") for p in (first, second))
+        lanes = [2 * i if 2 * i < n else n + 2 * i - (n - 1) for i in range(n)]
+        return self.from_memory(dtype, self._taken(kind, a, b, lanes))
+
+    def store_pairs(self, dtype: str, first: str, second: str, value: str) -> None:
+        """To every other element from the one at ``first`` on; ``second``: where the lanes from the middle on begin. What is between stays."""
+        kind, align, n = MEMORY[dtype], ITEM_SIZES[dtype], self.width
+        raw, full, lane_kind = self.to_memory(dtype, value), self.type_of(kind), self.type("bool")
+        name = f"@llvm.masked.store.v{n}{SUFFIX[kind]}.p0"
+        self.text.declarations[name] = f"declare void {name}({full}, ptr, i32, {lane_kind})"
+        mask = "<" + ", ".join(f"i1 {'true' if i % 2 == 0 else 'false'}" for i in range(n)) + ">"
+        for start, pointer in ((0, first), (n // 2, second)):
+            spread = self._taken(kind, raw, raw, [start + i // 2 for i in range(n)])
+            self.text.line(f"call void {name}({full} {spread}, ptr {pointer}, i32 {align}, {lane_kind} {mask})")  # fmt: skip
+
+    def _taken(self, register: str, a: str, b: str, lanes: Sequence[int]) -> str:
+        """These lanes of two vectors, those of the second behind those of the first."""
+        kind, mask = self.type_of(register), ", ".join(f"i32 {i}" for i in lanes)
+        return self.text.set(f"shufflevector {kind} {a}, {kind} {b}, <{self.width} x i32> <{mask}>")
 
     def _reversed(self, register: str, x: str) -> str:
         kind = self.type_of(register)

@@ -30,6 +30,7 @@ ROWS = 8  # of the result, below which a product is one pass over the matrix on 
 FAR = 1 << 24  # which pays down to two rows up to so many bytes of it
 SOME = 1 << 14  # multiply-adds from which on it is asked for a product that has no micro-kernel
 UNIT = 1 << 10  # multiply-adds that a time is of
+STACK = 1 << 10  # matrices of a stack that are given at once
 LONGEST = 1 << 31  # sizes that BLAS cannot take
 OPS = frozenset(f"aten.{name}.default" for name in ["mm", "addmm", "bmm", "baddbmm"])
 
@@ -95,12 +96,31 @@ def write(low: Lowering, x: Product) -> None:
     """Write the calls."""
     if x.added is not None and x.added.pointer != x.target.pointer:
         low.copy(x.added, x.target)
+    name = routines(x.dtype, "gemm_batch")
+    if x.batch != 1 and name and isinstance(x.batch, int) and x.batch <= STACK:
+        _call(low, x, name[0], _addresses(low, x), x.batch)
+        return
+    (name,) = routines(x.dtype, "gemm") or [""]
     if x.batch == 1:
-        _call(low, x, [x.a.pointer, x.b.pointer, x.c.pointer])
+        _call(low, x, name, [m.pointer for m in (x.a, x.b, x.c)])
         return
     with walks.counted(low.code, low.sizes.text(x.batch)) as i:
-        places = [low.code.element(x.dtype, m.pointer, low.code.multiply(i, m.apart)) for m in (x.a, x.b, x.c)]  # fmt: skip
-        _call(low, x, places)
+        _call(low, x, name, [_place(low, x, m, i) for m in (x.a, x.b, x.c)])
+
+
+def _place(low: Lowering, x: Product, m: Matrix, i: str) -> str:
+    """Where the matrix ``i`` of a stack is."""
+    return low.code.element(x.dtype, m.pointer, low.code.multiply(i, m.apart))
+
+
+def _addresses(low: Lowering, x: Product) -> list[str]:
+    """Where the addresses of the matrices of each stack are written."""
+    code, size = low.code, f"[{x.batch} x ptr]"
+    tables = [code.cell(size) for _ in range(3)]
+    with walks.counted(code, str(x.batch)) as i:
+        for table, m in zip(tables, (x.a, x.b, x.c), strict=True):
+            code.line(f"store ptr {_place(low, x, m, i)}, ptr {code.element('i64', table, i)}")
+    return tables
 
 
 def _units(low: Lowering, x: Product) -> str:
@@ -117,11 +137,12 @@ def _work(low: Lowering, x: Product) -> str:
     return low.code.do(f"mul i64 {k}, {low.code.do(f'mul i64 {n}, {m}')}")
 
 
-def _call(low: Lowering, x: Product, places: Sequence[str]) -> None:
-    (name,) = routines(x.dtype, "gemm") or [""]
+def _call(low: Lowering, x: Product, name: str, places: Sequence[str], count: int = 0) -> None:
+    """Write the call of ``name``; of a stack of ``count`` matrices, whose addresses ``places`` hold."""
     ask, (a, b, c) = Calls(low), places
     (left, first), (right, second) = _lead(x.a) or ("N", 0), _lead(x.b) or ("N", 0)
     size = [ask.integer(low.sizes.text(n)) for n in (x.b.columns, x.a.rows, x.a.columns)]
     one, start = (ask.number(x.dtype, literal(n, x.dtype)) for n in (1.0, float(x.added is not None)))  # fmt: skip
+    groups = [ask.integer("1"), ask.integer(str(count))] if count else []
     ask.share(name, _units(low, x), ask.letter(right), ask.letter(left), *size, one, b, ask.distance(second),
-            a, ask.distance(first), start, c, ask.distance(x.c.row_stride))  # fmt: skip
+            a, ask.distance(first), start, c, ask.distance(x.c.row_stride), *groups)  # fmt: skip

@@ -41,7 +41,7 @@ def take(low: Lowering, i: int, v: Value) -> Operand:
         return Reg(low.code.load(dtype, low.slot(i)), dtype)
     if list_items.listed(kind):
         return _list_input(low, i, kind)
-    if extents.several(kind):
+    if extents.in_order(kind):
         return _wide_input(low, i, v)
     if _grows(v):
         return _long_input(low, i, v)
@@ -72,23 +72,31 @@ def _long_input(low: Lowering, i: int, v: Value) -> Mem:
     parts = _list_input(low, i, ListType(kind))
     length = low.sizes.new(parts.length, LONGEST)
     size = tuple(length if n is None else n for n in v.type.shape)
-    pointer = low.code.do(f"load ptr, ptr {parts.places[0]}")
+    pointer = _somewhere(low, low.code.do(f"load ptr, ptr {parts.places[0]}"))
     return with_alias(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, parts.owners), "true")
 
 
 def _wide_input(low: Lowering, i: int, v: Value) -> Mem:
-    """A tensor with several sizes that only the run knows: the slot points to these and the address."""
+    """A tensor that lies row by row: the slot points to the sizes that only the run knows and the address."""
     code, kind = low.code, v.type
     block = code.do(f"load ptr, ptr {low.slot(i)}")
-    size, dims = list(kind.shape), [d for d, n in enumerate(kind.shape) if n is None]
+    size: list[Any] = [n if n is None else low.sizes.fixed(n) for n in kind.shape]
+    dims = [d for d, n in enumerate(kind.shape) if n is None]
     for k, d in enumerate(dims):
         at = code.do(f"getelementptr i64, ptr {block}, i64 {k}")
         size[d] = low.sizes.new(code.do(f"load i64, ptr {at}"), LONGEST)
     pointer = code.do(
         f"load ptr, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {len(dims)}')}"
     )
-    owners = frozenset([low.arena.pin()])
-    return Mem(pointer, DTYPE_NAMES[kind.dtype], tuple(size), row_major(size), owners, alias="true")
+    owners, pointer = frozenset([low.arena.pin()]), _somewhere(low, pointer)
+    made = Mem(pointer, DTYPE_NAMES[kind.dtype], tuple(size), row_major(size), owners, alias="true")
+    return made if low.in_order or len(dims) > 1 else extents.in_buffer(low, dims[0], made)
+
+
+def _somewhere(low: Lowering, pointer: str) -> str:
+    """An address, or that of the temporaries where a tensor without elements has none: a loop nest may look before it sees that there is no row."""
+    missing = low.code.do(f"icmp eq ptr {pointer}, null")
+    return low.code.do(f"select i1 {missing}, ptr {low.base}, ptr {pointer}")
 
 
 def place(low: Lowering, i: int, v: Value) -> Mem | None:
@@ -112,7 +120,7 @@ def deliver(low: Lowering, i: int, v: Value, x: Operand, dest: Mem | None) -> No
     place = low.slot(len(low.graph.inputs) + i)
     if isinstance(x, Listed):
         _hand_over(low, place, v, x)
-    elif extents.several(v.type):
+    elif extents.in_order(v.type):
         lengths = [low.sizes.text(n) for n, m in zip(x.size, v.type.shape) if m is None]
         _tell(low, place, [*(("i64", n) for n in lengths), ("ptr", x.place)])
     elif v.type == STR:
@@ -181,8 +189,9 @@ def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand
     """The results, those that leave in buffers each in buffers of their own."""
     out, seen = [], set()
     for v, x in zip(low.graph.outputs, results):
-        if extents.several(v.type):
-            x = _in_buffer(low, x)
+        if extents.in_order(v.type):
+            if not isinstance(x, Mem) or not x.place or not x.owners.isdisjoint(seen) or not alike(x.size, x.stride, row_major(x.size)):  # fmt: skip
+                x = _in_buffer(low, x)
             seen |= x.owners
             low.arena.hold(x.owners)
         elif _grows(v) and v.type != STR:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 KEPT = 2  # blocks of dropped results that a buffer keeps
-COPIED = 1 << 14  # bytes of a result that are copied sooner than a block is handed over
+COPIED = 1 << 17  # bytes of a result that are copied sooner than a block is handed over
 WASTE = 4  # times what a result needs that its block may have
 LEAST = 4096  # bytes of the first block of a buffer
 HEADER = 128  # bytes in front of a block: where it was allocated, and the next outgrown one

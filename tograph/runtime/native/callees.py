@@ -157,10 +157,11 @@ def _viewed(address: int, dtype: str, size: tuple[int, ...], stride: tuple[int, 
 
 @dataclass(frozen=True)
 class Later:
-    """A result some sizes of which only the op tells."""
+    """A result some sizes of which only the op tells. ``in_order``: whether one alone is laid out in its place."""
 
     dtype: str
     shape: tuple[int | None, ...]
+    in_order: bool = False
 
     owners = NO_OWNERS
 
@@ -192,7 +193,7 @@ class Own(Later):
 
 
 class _Kept:
-    """Such a result, until the next one; one dimension without a bound is laid out first."""
+    """Such a result, until the next one; one dimension without a bound may be laid out first."""
 
     __slots__ = ("sizes", "tensor", "what")
 
@@ -204,7 +205,8 @@ class _Kept:
             return False
         dims = self.what.dims
         self.sizes = [x.shape[d] for d in dims]
-        self.tensor = x.movedim(dims[0], 0).contiguous() if len(dims) == 1 else x
+        turns = len(dims) == 1 and not self.what.in_order
+        self.tensor = x.movedim(dims[0], 0).contiguous() if turns else x
         return True
 
     def words(self) -> tuple[int, ...]:

@@ -130,7 +130,7 @@ def _target(low: Lowering, v: Value, layout: Stride) -> Mem | Later:
             list_items.part(v.type)
         elif DTYPE_NAMES[v.type.dtype] not in SIZE:
             raise Decline(f"a value of type {v.type}")
-        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape))
+        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), low.in_order)
     dtype, size = low.tensor(v)
     if 0 in v.type.shape:  # torch's own ops for one library give None instead, which they take back
         raise Decline("an empty result of an op that torch runs")

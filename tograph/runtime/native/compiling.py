@@ -20,16 +20,18 @@ from ..passes import optimize
 from ..passes.fork import forked
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import commits, has_try, uncommit, unwrapped
-from . import results
+from . import extents, results
 from .added import added
 from .alike import alike
 from .batch_norms import normalised
 from .complex_pairs import paired
+from .composed import composed
 from .created import created
 from .direct import Late
 from .form import Layout, form_of
 from .group_norms import grouped
 from .groups import remembering
+from .layer_norms import rescaled
 from .leaving import Indices, Leaving
 from .list_types import typed
 from .lower import Lowering
@@ -43,7 +45,20 @@ from .values import Decline, Noncontiguous
 
 ALL = Leaving()
 # What makes a graph of others: each gives the graph itself where it changes nothing.
-REWRITES = (normalised, grouped, paired, typed, texts_typed, created, packed, joined, alike, added)
+REWRITES = (
+    composed,
+    normalised,
+    grouped,
+    rescaled,
+    paired,
+    typed,
+    texts_typed,
+    created,
+    packed,
+    joined,
+    alike,
+    added,
+)
 KEPT = 64  # lowered graphs, for those that have the same text
 _lowered: dict[tuple[Any, ...], Lowered] = {}
 
@@ -115,10 +130,10 @@ def _native(
 
 def _lower(graph: Graph, private: set[Value], layout: Layout, indices: Indices) -> Lowered:
     """Lower ``graph``, once more where it turns out that something was assumed that does not hold."""
-    in_place, strided = True, set[Value]()
+    in_place, strided, in_order = True, set[Value](), extents.all_in_order(graph)
     with remembering():
         while True:
-            low = Lowering(graph, in_place, private, strided, layout, indices)
+            low = Lowering(graph, in_place, private, strided, layout, indices, in_order)
             try:
                 text = low.run()
                 if not low.surprises:
@@ -134,7 +149,11 @@ def _lower(graph: Graph, private: set[Value], layout: Layout, indices: Indices) 
             except Late:
                 in_place = False
             except (Decline, Noncontiguous):
-                if not low.surprises:  # else it may be for the wrong strides
+                if low.surprises:  # it may be for the wrong strides
+                    pass
+                elif in_order:  # or for strides that only the run knows
+                    in_order = False
+                else:
                     raise
             strided |= low.surprises
 

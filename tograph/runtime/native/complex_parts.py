@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..graph.ir import Node
+from ..graph.ir import Node, Value, all_nodes
+from .nests import VECTORS
 from .values import Decline, Mem, Operand, Reg, numel, with_alias
 
 if TYPE_CHECKING:
@@ -23,10 +24,24 @@ def part(low: Lowering, node: Node) -> Operand:
     pointer = low.code.element(dtype, x.pointer, str(k))
     if numel(x.size) == 1:
         return Reg(low.code.load(dtype, pointer), dtype, x.size, x.alias)
+    if _stays(low, node.args[0], x):
+        found = _as_parts(x, pointer, x.size, tuple(2 * s for s in x.stride))
+        return replace(found, alias=x.alias, dense=x.plain)
     # Side by side, as what is computed of them is: in eager PyTorch there is one tensor, without gaps.
     made = low.new(dtype, x.size)
     low.copy(_as_parts(x, pointer, x.size, tuple(2 * s for s in x.stride)), made)
     return replace(made, alias=x.alias, dense=x.plain)
+
+
+def _stays(low: Lowering, v: Value, x: Mem) -> bool:
+    """Whether loop nests read parts where they are, by vectors: of what torch has given, or of an argument that nothing writes, once and not in each iteration of a loop."""
+    if low.inside or not x.plain or numel(x.size) < VECTORS:
+        return False
+    if v.node is not None:
+        return v.node.op.startswith("aten._fft")
+    if v not in low.graph.inputs:
+        return False
+    return not any(n.op == "tg.assign" and n.args[0] is v for n in all_nodes(low.graph))
 
 
 def as_real(low: Lowering, node: Node, x: Operand) -> list[Operand]:

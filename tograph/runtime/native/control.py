@@ -123,7 +123,7 @@ def _settled(low: Lowering, v: Value, x: Operand, dest: Mem | None) -> Operand:
     elif dest is not None:
         made = low.moved(x, dest)
         made = replace(made, dense=x.settled, alias=x.alias if made is x else "false", owners=dest.owners)  # fmt: skip
-    elif extents.several(v.type):
+    elif extents.several(v.type) or (low.in_order and extents.in_order(v.type)):
         made = replace(low.row_by_row(x), dense=x.settled)
     elif is_open(v.type):
         made = extents.where_it_is(low, extents.unknown(v.type), x)
@@ -156,7 +156,7 @@ def _merge(low: Lowering, v: Value, found: list[tuple[Operand, str]]) -> Operand
     size = first.size if all(x.size == first.size for x, _ in found) else _merged_size(low, v, found)  # fmt: skip
     pointer = _phi(low, "ptr", [(x.pointer, end) for x, end in found])
     owners = low.arena.either(*(x.owners for x, _ in found))
-    if extents.several(v.type):
+    if extents.several(v.type) or (low.in_order and extents.in_order(v.type)):
         gaps = any(x.gaps for x, _ in found)
         return Mem(pointer, first.dtype, size, row_major(size), owners, all(x.dense for x, _ in found), alias, gaps=gaps)  # fmt: skip
     places = {x.place for x, _ in found}

@@ -32,7 +32,6 @@ from ..recording.variables import Variable
 from . import entry_text, pool, recycling, rows
 from .caller import Method
 from .entry_text import BLOCK, HEAD, KINDS, LEFT, RECORD, RESULT, WORDS
-from .extents import several
 from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
 from .list_items import inside, listed
@@ -206,15 +205,8 @@ def _checkable(inputs: Sequence[Any]) -> bool:
 
 
 def opened(kind: Type) -> bool:
-    """Whether an entry takes tensors of a type of which only the run knows sizes: several, or the first one that is not 1. They lie in memory row by row."""
-    if not isinstance(kind, TensorType) or None not in kind.shape:
-        return False
-    return several(kind) or set(kind.shape[: kind.shape.index(None)]) <= {1}
-
-
-def grows(kind: Type) -> bool:
-    """Whether values of a type are tensors whose first size, and no other, only the run knows."""
-    return isinstance(kind, TensorType) and kind.shape[:1] == (None,) and None not in kind.shape[1:]
+    """Whether values of a type are tensors of which only the run knows sizes. They lie in memory row by row."""
+    return isinstance(kind, TensorType) and None in kind.shape
 
 
 def _inputs(
@@ -268,14 +260,22 @@ def _record(kind: Any, first: int, last: int, stride: Sequence[int] | None = Non
 
 def _open_record(kind: TensorType, first: int) -> list[int]:
     """The words of an input some of whose sizes may be any."""
-    shape = [entry_text.OPEN if n is None else n for n in kind.shape]
-    known = numel(tuple(n for n in kind.shape if n is not None)) * kind.dtype.itemsize
     last = max(d for d, n in enumerate(kind.shape) if n is None)
     inner = strides((1, *kind.shape[last + 1 :]))
     steps = [entry_text.OPEN] * last + list(inner)
-    record = _record(replace(kind, shape=tuple(shape)), first, known, steps)
+    record = _record(_marked(kind), first, _known_bytes(kind), steps)
     record[BLOCK] = kind.shape.count(None)
     return record
+
+
+def _marked(kind: TensorType) -> TensorType:
+    """A type with what stands for sizes that only the run knows."""
+    return replace(kind, shape=tuple(entry_text.OPEN if n is None else n for n in kind.shape))
+
+
+def _known_bytes(kind: TensorType) -> int:
+    """The bytes of such a tensor if those sizes were all 1."""
+    return numel(tuple(n for n in kind.shape if n is not None)) * kind.dtype.itemsize
 
 
 def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> list[int]:
@@ -287,9 +287,8 @@ def _left(kind: Type, private: bool, block: int, make: Callable[[], Any]) -> lis
         isinstance(kind, ListType) and getattr(kind.element, "kind", None) in KINDS and not private
     ):
         head[0], head[2] = LEFT["numbers"], KINDS[kind.element.kind]
-    elif grows(kind) and _plain(kind):
-        one = replace(kind, shape=(1, *kind.shape[1:]))
-        head, row = _record(one, LEFT["rows"], 0)[:BLOCK], _nbytes(one)
+    elif isinstance(kind, TensorType) and opened(kind) and _plain(kind):
+        head, row = _record(_marked(kind), LEFT["rows"], kind.shape.count(None))[:BLOCK], _known_bytes(kind)  # fmt: skip
     return [*head, block, id(make), row]
 
 

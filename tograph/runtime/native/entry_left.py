@@ -5,7 +5,7 @@ not in the text ``rows.leaver`` makes.
 """
 
 TEXT = """
-; What a call left in buffers: a tuple of numbers, and a tensor whose first size the block tells. Long tensors get the memory itself, by Python.
+; What a call left in buffers: a tuple of numbers, and a tensor whose sizes the block tells. Long tensors get the memory itself, by Python.
 define internal void @settle(ptr %busy, i64 %leaves) alwaysinline {
 entry:
   %none = icmp eq i64 %leaves, 0
@@ -146,25 +146,65 @@ python:
   %made = call ptr @PyObject_CallNoArgs(ptr %maker)
   ret ptr %made
 }
+; A tensor: the block has the sizes that only the run knows, and where the buffer is.
 define internal ptr @rows(ptr %record) {
 entry:
   %sizes = alloca i8, i64 $max_rank_bytes, align 8
+  %strides = alloca i8, i64 $max_rank_bytes, align 8
   %handle_at = alloca ptr
   %data_at = alloca ptr
+  %d = alloca i64
+  %o = alloca i64
+  %run = alloca i64
+  %all = alloca i64
   %block = call ptr @pointer(ptr %record, i64 $block)
-  %count = call i64 @word(ptr %block, i64 0)
   %row = call i64 @word(ptr %record, i64 $row)
-  %bytes = mul i64 %count, %row
+  %rank = call i64 @word(ptr %record, i64 1)
+  %opens = call i64 @word(ptr %record, i64 3)
+  store i64 %rank, ptr %d
+  store i64 %opens, ptr %o
+  store i64 1, ptr %run
+  store i64 %row, ptr %all
+  br label %dims
+dims:
+  %left = load i64, ptr %d
+  %more = icmp sgt i64 %left, 0
+  br i1 %more, label %dim, label %ready
+dim:
+  %i = sub i64 %left, 1
+  store i64 %i, ptr %d
+  %size_place = add i64 %i, 4
+  %known = call i64 @word(ptr %record, i64 %size_place)
+  %any_size = icmp eq i64 %known, $open
+  br i1 %any_size, label %length, label %sized
+length:
+  %opens_left = load i64, ptr %o
+  %number = sub i64 %opens_left, 1
+  store i64 %number, ptr %o
+  %told = call i64 @word(ptr %block, i64 %number)
+  %before = load i64, ptr %all
+  %times = mul i64 %before, %told
+  store i64 %times, ptr %all
+  br label %sized
+sized:
+  %size = phi i64 [%known, %dim], [%told, %length]
+  %size_at = getelementptr i64, ptr %sizes, i64 %i
+  store i64 %size, ptr %size_at
+  %stride = load i64, ptr %run
+  %stride_at = getelementptr i64, ptr %strides, i64 %i
+  store i64 %stride, ptr %stride_at
+  %none = icmp eq i64 %size, 0
+  %at_least = select i1 %none, i64 1, i64 %size
+  %longer = mul i64 %stride, %at_least
+  store i64 %longer, ptr %run
+  br label %dims
+ready:
+  %bytes = load i64, ptr %all
   %short = icmp ule i64 %bytes, $COPIED
   br i1 %short, label %new, label %python
 new:
-  %rank = call i64 @word(ptr %record, i64 1)
   %dtype = call i64 @word(ptr %record, i64 2)
   %type = trunc i64 %dtype to i32
-  %known = getelementptr i64, ptr %record, i64 4
-  call void @llvm.memcpy.p0.p0.i64(ptr %sizes, ptr %known, i64 $max_rank_bytes, i1 false)
-  store i64 %count, ptr %sizes
-  %strides = getelementptr i64, ptr %record, i64 $first_stride
   %failed = call i32 @aoti_torch_empty_strided(i64 %rank, ptr %sizes, ptr %strides, i32 %type, i32 0, i32 0, ptr %handle_at)
   %made = icmp eq i32 %failed, 0
   br i1 %made, label %filled, label %python
@@ -175,7 +215,8 @@ filled:
 copied:
   call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data_at)
   %to = load ptr, ptr %data_at
-  %from = call ptr @elements(ptr %block)
+  %place = call ptr @pointer(ptr %block, i64 %opens)
+  %from = load ptr, ptr %place
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
   br label %wrapped
 wrapped:

@@ -1,4 +1,8 @@
-"""Tensors in memory one size of which only the run knows: with that dimension laid out first, where they may grow."""
+"""Tensors in memory one size of which only the run knows: with that dimension laid out first, where they may grow.
+
+Programs take and give them in eager PyTorch's order (``in_order``). Where nothing grows, temporaries lie so too (``all_in_order``): then nothing is
+turned, and rows along that dimension are rows in memory.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..graph.types import TensorType, Type
+from ..graph.ir import Graph, all_nodes, all_values
+from ..graph.types import ListType, OptionalType, TensorType, Type
 from ..kernels.loop_ir import LONGEST, Open
 from .values import Decline, Mem, Operand, Room, endless, laid_out
 
@@ -17,6 +22,31 @@ if TYPE_CHECKING:
 def several(kind: Type) -> bool:
     """Whether only the run knows more than one size of a tensor of this type. Such a tensor lies in memory row by row."""
     return isinstance(kind, TensorType) and kind.shape.count(None) > 1
+
+
+def in_order(kind: Type) -> bool:
+    """Whether a program takes and gives tensors of this type with several words: sizes and a place, where these lie row by row.
+
+    Only the run knows several sizes, or one behind dimensions of more than one element.
+    """
+    if not isinstance(kind, TensorType) or None not in kind.shape:
+        return False
+    return several(kind) or not set(kind.shape[: kind.shape.index(None)]) <= {1}
+
+
+def all_in_order(graph: Graph) -> bool:
+    """Whether no tensor of such a type is carried by a loop or an item of a list, where it may grow."""
+    if any(_holds(v.type) for v in all_values(graph)):
+        return False
+    loops = [r for n in all_nodes(graph) if n.op != "If" for r in n.regions.values()]
+    return not any(in_order(v.type) for r in loops for v in all_values(r))
+
+
+def _holds(kind: Type) -> bool:
+    """Whether values of a type hold such a tensor."""
+    return isinstance(kind, (ListType, OptionalType)) and (
+        in_order(kind.element) or _holds(kind.element)
+    )
 
 
 def unknown(kind: TensorType) -> int:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import prune
 from ..graph.rewrite import copied, replaced
@@ -36,6 +38,35 @@ class Formula:
     def view(self, x: Value, *shape: int) -> Value:
         return self.do("view.default", x, list(shape), shape=shape)
 
+    def packed(self, x: Value) -> Value:
+        """``x`` row by row: itself where it lies so."""
+        assert isinstance(x.type, TensorType)
+        return self._made(
+            "aten.clone.default", (x,), {"memory_format": torch.contiguous_format}, x.type
+        )
+
+    def truth(self, op: str, *args: Any) -> Value:
+        """What a comparison gives, for each element of its first operand."""
+        kind = args[0].type
+        return self._made(f"aten.{op}", args, {}, TensorType(torch.bool, kind.shape, kind.device))
+
+    def fold(self, op: str, x: Value, dtype: torch.dtype, shape: Sequence[int | None], *args: Any) -> Value:  # fmt: skip
+        """A fold of ``x`` whose results are of another dtype."""
+        return self._made(f"aten.{op}", (x, *args), {}, TensorType(dtype, tuple(shape), self.kind.device))  # fmt: skip
+
+    def chosen(self, test: Value, a: Any, b: Value) -> Value:
+        """``a`` where a test holds, else ``b``; ``a`` may be a number."""
+        assert isinstance(b.type, TensorType)
+        if isinstance(a, Value):
+            return self._made("aten.where.self", (test, a, b), {}, b.type)
+        return self._made("aten.masked_fill.Scalar", (b, test, a), {}, b.type)
+
+    def check(self, holds: Value, error: str, *args: Any) -> None:
+        """Raise an error unless a test holds for all elements."""
+        assert isinstance(holds.type, TensorType)
+        all_hold = self._made("aten.all.default", (holds,), {}, TensorType(torch.bool, (), holds.type.device))  # fmt: skip
+        self.nodes.append(Node("tg.assert", (all_hold, error, args), {}, [], location=self.node.location))  # fmt: skip
+
     def inverse_root(self, variance: Value, eps: float) -> Value:
         """``1 / sqrt(variance + eps)``"""
         root = self.do("sqrt.default", self.do("add.Tensor", variance, eps))
@@ -47,11 +78,11 @@ class Formula:
         return made.outputs[0]
 
 
-Write = Callable[[Node, list[Node]], Sequence[Any]]
+Write = Callable[[Node, list[Node]], Sequence[Any] | None]
 
 
 def written(graph: Graph, formulas: Mapping[str, Write], fits: Callable[[Node], bool]) -> Graph:
-    """``graph``, or a copy of it in which the ops of ``formulas`` that fit are made of others."""
+    """``graph``, or a copy of it in which the ops of ``formulas`` that fit are made of others; a formula that gives None does not hold."""
     if not any(n.op in formulas for n in all_nodes(graph)):
         return graph
 

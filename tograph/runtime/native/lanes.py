@@ -91,13 +91,15 @@ def cases(test: str, most: int, rest: int) -> list[tuple[str, int]]:
 
 def only(code: Code, tests: list[str], body: Callable[[], None]) -> None:
     """``body`` where all tests hold."""
-    after = code.fresh("after")
-    for test in filter(None, tests):
+    tests = [t for t in tests if t]
+    after = code.fresh("after") if tests else ""
+    for test in tests:
         inside = code.fresh("holds")
         code.branch(code.do(test), inside, after)
         code.label(inside)
     body()
-    code.jump(after)
+    if tests:
+        code.jump(after)
 
 
 def choice(code: Code, test: str, then: Callable[[], None], orelse: Callable[[], None]) -> None:

@@ -87,8 +87,8 @@ class Lowering(Storage):
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
     def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = (),
-                 layout: Layout = (), indices: Indices | None = None):  # fmt: skip
-        super().__init__(graph, in_place)
+                 layout: Layout = (), indices: Indices | None = None, in_order: bool = False):  # fmt: skip
+        super().__init__(graph, in_place, in_order)
         self.private = frozenset(private)  # results that only other programs read
         self.indices = indices or {}  # results of which others tell whether they are the caller's
         self.layout = dict(layout)  # strides of inputs that are not contiguous

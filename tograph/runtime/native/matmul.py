@@ -1,7 +1,7 @@
 """Matrix products of static sizes as generated micro-kernels: which form a product takes, and how it is called.
 
-The forms are in ``micro_kernels``. Anything that neither of them reads (B strided both ways) is copied into one of these forms first; so is
-``w.t()`` where enough rows share the copy (``transposes``). Large products are split over torch's threads by panels.
+The forms are in ``micro_kernels``. Anything that neither of them reads (B strided both ways) is copied into one of these forms first; ``w.t()`` is
+turned panel by panel where enough rows share that (``packed``). Large products are split over torch's threads by panels, stacks of them by matrices (``stacked``).
 Products are fused multiply-adds in the matrices' dtype, f32 or f64; other dtypes have no native form.
 """
 
@@ -15,13 +15,15 @@ from ..graph.families import MATRIX_PRODUCTS
 from ..graph.ir import Node
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open, bound
-from . import blas, calls, joined, looks, loop_nodes, masked, threading, walks
+from . import blas, calls, joined, looks, loop_nodes, masked, stacked, threading, walks
 from .blas import Product
 from .code import SIZE, literal
 from .fortran import LETTERS, routines
 from .groups import ALONE, one_element
 from .masked import Kept
+from .micro_kernels import LONG as LONGEST
 from .micro_kernels import Matrix, Writer
+from .packed import Packed
 from .values import Decline, Mem, Operand, numel, strides
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ LONG = 1 << 15  # of a dot product: a fold for all threads
 FEW = 4  # rows of the result that a copy of the matrix on the right does not pay for
 # Rows of A that make up for a copy of B that is contiguous along its columns: one for so many steps of the shared dimension, and the most.
 STEPS, SHARED = 8, 128
+UNITS = 32  # that threads share, where the products have as many tiles
 NEAR = 1 << 18  # elements of a copy that stays in a core's own cache
 
 
@@ -70,7 +73,7 @@ def _small(low: Lowering, node: Node, batch: int, left: Matrix, right: Matrix, r
         left, right, result = right.turned(), left.turned(), result.turned()
         added = None if added is None else _as_row(added)
         right = usable(low, left, right, b)
-    else:
+    elif masked.asks(node) or not packs(left, right):
         right = usable(low, left, right, b)
         kept = masked.look(low, node, b.dtype, left, right, result, added)
     fresh = joined.fresh(low, node.args[-1])
@@ -262,6 +265,13 @@ def turned(a: Matrix, b: Matrix) -> bool:
     return b.column_stride != 1 and b.columns > 1 and b.row_stride == 1 and a.column_stride == 1
 
 
+def packs(a: Matrix, b: Matrix) -> bool:
+    """Whether a product turns ``b`` panel by panel: it would be copied for it, and is not taken in pieces."""
+    if isinstance(b.rows, Open) or b.rows >= LONGEST or b.column_stride == 1 or b.row_stride != 1:
+        return False
+    return b.columns > 1 and a.rows >= (paying(b) if a.column_stride == 1 else FEW)
+
+
 def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
     # folding many short dot products costs more than a copy
@@ -280,26 +290,30 @@ def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem) -> Matrix:
 
 
 def product(low: Lowering, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None, kept: Kept | None = None, fresh: bool = False) -> None:  # fmt: skip
-    panel = b.column_stride == 1
-    large = low.joint is not None or a.rows * _usual(a.columns) * b.columns >= threading.PRODUCT
+    """Write the products of a ``batch`` of matrices, with a matrix on the right that one of the forms can read."""
+    packed = packs(a, b)
+    large = low.joint is not None or batch * a.rows * _usual(a.columns) * b.columns >= threading.PRODUCT  # fmt: skip
     parallel = large and threading.available()
-    form = masked.FORMS[kept.by] if kept else Writer
-    writer = form(low, dtype, a, b, c, bias, panel, parallel, fresh)
+    form = masked.FORMS[kept.by] if kept else Packed if packed else Writer
+    shared = max(1, UNITS // batch) if parallel else 0
+    writer = form(low, dtype, a, b, c, bias, packed or b.column_stride == 1, shared, fresh)
     name = low.function("product", writer.function())
-    units = writer.units
     pointers = [a.pointer, b.pointer, c.pointer, *([bias.pointer] if bias is not None else [])]
-    steps = [0] * (len(pointers) + 2) if batch == 1 else _steps(dtype, a, b, c, bias)
+    steps = _steps(dtype, a, b, c, bias)
     if isinstance(a.columns, Open):
         pointers.append(low.code.do(f"inttoptr i64 {low.sizes.text(a.columns)} to ptr"))
         steps.append(0)
     if kept is not None:
         pointers += [kept.live, kept.dead]
-    for i in range(batch):
-        at = [
-            low.code.do(f"getelementptr i8, ptr {p}, i64 {i * s}") if i * s else p
-            for p, s in zip(pointers, steps, strict=False)
-        ]
-        _call(low, name, at, units, parallel, fresh)
+    if batch == 1:
+        _call(low, name, pointers, writer.units, parallel, fresh)
+        return
+    task, block = stacked.task(low, name, pointers, steps, writer.units)
+    units = batch * writer.units
+    if parallel:
+        threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
+    else:
+        low.code.line(f"call void @{task}(i64 0, i64 {units}, ptr {block})")
 
 
 def _usual(n: int | Open) -> int:

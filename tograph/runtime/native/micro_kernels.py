@@ -39,7 +39,6 @@ TOGETHER, UNEVEN = (
     3,
     1.1,
 )  # blocks of rows of a chunk, and what rounding up to whole chunks may cost
-UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the right
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
@@ -63,7 +62,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Place:
-    """Where sums are: rows ``apart`` elements apart; ``back`` is added to an index where less than the whole result lies there."""
+    """Where rows are, ``apart`` elements apart; ``back`` is added to an index where less than the whole result lies there."""
 
     start: str
     apart: int
@@ -71,14 +70,17 @@ class Place:
 
 
 class Writer(Lanes):
-    """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
+    """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result.
+
+    ``shared``: about how many units threads are to share; 0 where there is one thread.
+    """
 
     more = ""  # parameters of a kind of product
     parted = True  # whether it may be done in pieces
 
-    def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool, fresh: bool):  # fmt: skip
+    def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: int, fresh: bool):  # fmt: skip
         super().__init__(low, dtype)
-        self.a, self.b, self.c, self.bias = a, b, c, bias
+        self.a, self.b, self.c, self.bias, self.shared = a, b, c, bias, shared
         vectors = -(-b.columns // self.width)
         if panel:
             self.rows, self.columns = self._shape(vectors, low.joint is not None)
@@ -127,14 +129,14 @@ class Writer(Lanes):
     def _even(self) -> int:
         """Rows of a chunk with which every thread has about the same to do: a panel more or less is much where there are few."""
         blocks = -(-self.a.rows // self.rows)
-        return self.rows * (self._together(blocks) if self.across else max(1, blocks * self.units // UNITS))  # fmt: skip
+        return self.rows * (self._together(blocks) if self.across else max(1, blocks * self.units // self.shared))  # fmt: skip
 
     def _together(self, blocks: int) -> int:
         """How many blocks of rows a chunk has, which go along a panel one after the other: it comes out of the far cache once for them."""
-        least = -(-blocks // UNITS)
+        least = -(-blocks // self.shared)
         for count in range(TOGETHER, least, -1):
             chunks = -(-blocks // count)
-            if chunks * self.panels >= UNITS and chunks * count <= blocks * UNEVEN:
+            if chunks * self.panels >= self.shared and chunks * count <= blocks * UNEVEN:
                 return count
         return max(1, least)
 
@@ -292,11 +294,11 @@ class Writer(Lanes):
         """Write a tile of the result; of a ``piece`` (its start, its length), which is added to what is there. Its sums."""
         lanes = self._lanes(columns)
         count = len(lanes)
-        code, a, b, c = self.code, self.a, self.b, self.c
+        code, a, c = self.code, self.a, self.c
         start, depth = piece or ("0", a.columns)
         origin, at_row = self._rows_from(row, rows)
         left = self.at("%A", (origin, a.row_stride), (start, a.column_stride))
-        right = self.at("%B", (first, 1), (start, b.row_stride))
+        right = self._right(first, start)
         down = [self.code.multiply(i, a.row_stride) for i in at_row]
 
         def step(at: list[str], sums: list[str]) -> list[str]:
@@ -310,7 +312,7 @@ class Writer(Lanes):
         to = self.sums if piece else Place("%C", c.row_stride)
         corner = self.at(to.start, (to.back, 1), (origin, to.apart), (first, 1))
         places = [self.at(corner, (i, to.apart), (str(j * self.width), 1)) for i in at_row for j in range(count)]  # fmt: skip
-        pointers = {left: a.column_stride * SIZE[self.dtype], right: b.row_stride * SIZE[self.dtype]}  # fmt: skip
+        pointers = {left: a.column_stride * SIZE[self.dtype], right.start: right.apart * SIZE[self.dtype]}  # fmt: skip
         sums = self._along(rows * count, depth, pointers, step)
         for i in range(rows):
             for j, n in enumerate(lanes):
@@ -322,6 +324,10 @@ class Writer(Lanes):
                     total = self._with_bias(total, origin, at_row[i], first, j, n)
                 self.store(total, places[i * count + j], n)
         return sums
+
+    def _right(self, first: str, start: str) -> Place:
+        """Where the rows of a panel of B are, from its column ``first`` and the row ``start`` on."""
+        return Place(self.at("%B", (first, 1), (start, self.b.row_stride)), self.b.row_stride)
 
     def _rows_from(self, row: str, rows: int) -> tuple[str, list[str]]:
         """Where the rows of a tile are: the first, and each from there on."""

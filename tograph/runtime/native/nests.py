@@ -18,6 +18,7 @@ from ..kernels.loop_ir import BINARY, ITEM_SIZES, LONGEST, TERNARY, UNARY, Expr,
 from ..kernels.split_rows import Split, cut, split
 from . import followed, threading
 from .code import REGISTER, Code
+from .lanes import only
 from .loops import Place, emit
 from .scalar import supports
 from .scalar_math import calls_library
@@ -138,7 +139,25 @@ def _strided_pages(kernel: Kernel) -> int:
 
 
 def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]], results: Sequence[Mem] = ()) -> None:  # fmt: skip
-    """The call of the function of a loop nest whose parameters are at ``places``; ``results``: all that it makes, where that is known."""
+    """The call of the function of a loop nest whose parameters are at ``places``; ``results``: all that it makes, where that is known.
+
+    One that looks at indices is left out where it has nothing to write: what does not depend on an inner loop stands before it, and would be looked at.
+    """
+    known, tests = low.found, _something(low, kernel) if kernel.may_fail else []
+    if tests:
+        low.found = dict(known)
+    only(low.code, tests, lambda: _written(low, kernel, places, results))
+    low.found = known
+
+
+def _something(low: Lowering, kernel: Kernel) -> list[str]:
+    """The tests for a nest that writes something: sizes that only the run knows, of dimensions that all results have."""
+    dims = [d for d in (*kernel.outer, *kernel.row) if d.size in low.sizes.registers]
+    all_have = [d for d in dims if all(s.address.factor(d.name) != 0 for s in kernel.stores)]
+    return [f"icmp ne i64 {low.sizes.registers[d.size]}, 0" for d in all_have]
+
+
+def _written(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]], results: Sequence[Mem]) -> None:  # fmt: skip
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip

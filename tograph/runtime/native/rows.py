@@ -20,7 +20,7 @@ from torch.utils._pytree import register_pytree_node
 from ..gradients.transforms import is_wrapped
 from ..graph.types import STR, ListType, ScalarType, TensorType, Type
 from .buffers import Buffers
-from .extents import several, unknown
+from .extents import in_order, unknown
 from .list_items import depth, inside, paired
 from .text_pool import taken
 
@@ -29,7 +29,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Sized:
-    """A tensor with several sizes that only the run knows, as an input. ``address``: where these are, and behind them where it is."""
+    """A tensor that lies row by row, with sizes that only the run knows, as an input. ``address``: where these are, and behind them where it is."""
 
     __slots__ = ("_words", "tensor")
 
@@ -121,7 +121,7 @@ def grows(kind: Type) -> bool:
 
 def block(kind: Type) -> Any:
     """Memory for the length of a result and the places of its buffers."""
-    if several(kind):
+    if in_order(kind):
         return (ctypes.c_int64 * (kind.shape.count(None) + 1))()
     return (ctypes.c_int64 * (1 + (0 if kind == STR else depth(inside(kind)))))()
 
@@ -130,7 +130,7 @@ def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[
     """What gives the result that a call left in buffers."""
     if kind == STR:
         return lambda: taken(block[0])
-    if several(kind):
+    if in_order(kind):
         return lambda: _sized(block, kind, buffers)
     item = inside(kind)
     if item == STR:
@@ -154,7 +154,7 @@ def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[
 
 
 def _sized(block: Any, kind: TensorType, buffers: Buffers) -> torch.Tensor:
-    """A tensor with several sizes that only the run knew."""
+    """A tensor that lies row by row, with sizes that only the run knew."""
     *lengths, place = block
     rest = iter(lengths)
     return buffers.take(
@@ -224,7 +224,7 @@ def _apart(items: Any) -> Any:
 
 def packed(x: Any, kind: Type) -> Rows | Sized | None:
     """A list as ``Rows``, a tensor as ``Rows`` or ``Sized``; None where it is not what the type says."""
-    if several(kind):
+    if in_order(kind):
         fits = type(x) in _PLAIN and len(x.shape) == len(kind.shape) and x.is_contiguous()
         wanted = replace(kind, shape=tuple(n if m is None else m for n, m in zip(x.shape, kind.shape))) if fits else kind  # fmt: skip
         return Sized(x, kind) if fits and _fits(x, wanted) else None

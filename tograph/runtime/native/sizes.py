@@ -71,7 +71,8 @@ class Sizes:
 
     def new(self, register: str, bound: int) -> Open:
         """The size that a register holds, which is at most ``bound``."""
-        made = Open(f"n{len(self.registers)}", max(bound, 2))  # one element would be a register
+        # one element would be a register
+        made = Open(f"n{len(self.registers)}", max(bound, 2), self.low.in_order)
         self.registers[made.name], self.bounds[made.name] = register, made.bound
         self._by_register[register] = made
         return made

@@ -39,10 +39,13 @@ _PLANNED = 1 << 28
 
 
 class Storage:
-    """The operands of the values of ``graph``. ``in_place``: whether variables may be computed in their own memory."""
+    """The operands of the values of ``graph``. ``in_place``: whether variables may be computed in their own memory.
 
-    def __init__(self, graph: Graph, in_place: bool):
-        self.graph, self.code = graph, Code()
+    ``in_order``: whether sizes without a bound are laid out in the order of dimensions, where nothing grows (``extents``).
+    """
+
+    def __init__(self, graph: Graph, in_place: bool, in_order: bool):
+        self.graph, self.code, self.in_order = graph, Code(), in_order
         self.functions: list[str] = []  # functions of the module besides the graph's
         self._known: dict[str, str] = {}  # their names by what follows them
         self.globals: dict[str, str] = {}
@@ -145,7 +148,8 @@ class Storage:
             place, owner = self.buffers.new()
             nbytes = self.code.multiply(self.sizes.elements(size), SIZE[dtype])
             owners = frozenset([owner])
-            return laid_out(self.buffers.room(place, "0", nbytes, owners), dtype, size, owners)
+            data = self.buffers.room(place, "0", nbytes, owners)
+            return laid_out(data, dtype, size, owners, place)
         if any(isinstance(n, Open) for n in size) and numel(size) * SIZE[dtype] > _PLANNED:
             place, owner = self.buffers.new()
             return self.placed(Room(place, frozenset([owner]), endless(size) or 0), dtype, size)
@@ -225,6 +229,8 @@ class Storage:
         """How many bytes are copied, where elements follow each other in both places; else an empty text."""
         if source.contiguous and target.contiguous:
             return str(numel(source.size) * SIZE[source.dtype])
+        if wide(source.size) and all(alike(x.size, x.stride, row_major(x.size)) for x in (source, target)):  # fmt: skip
+            return self.code.multiply(self.sizes.elements(source.size), SIZE[source.dtype])
         opened = [d for d, n in enumerate(source.size) if isinstance(n, Open)]
         if len(opened) != 1 or not source.packed or source.stride != target.stride:
             return ""

@@ -137,10 +137,6 @@ def available() -> bool:
 
 def packed(low: Lowering, function: str, pointers: Sequence[str], bounds: str = "") -> tuple[str, str]:  # fmt: skip
     """(task, block): a task that calls ``function`` with ``pointers``, which the block holds, and with ``bounds``: its first unit and the last."""
-    code = low.code
-    block = code.cell(f"[{len(pointers)} x ptr]")
-    for i, p in enumerate(pointers):
-        code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
     loads = "".join(
         f"  %q{i} = getelementptr ptr, ptr %block, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n"
         for i in range(len(pointers))
@@ -151,7 +147,16 @@ def packed(low: Lowering, function: str, pointers: Sequence[str], bounds: str = 
         f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
         f"  call void @{function}({given}{bounds})\n  ret void\n}}\n",
     )
-    return task, block
+    return task, block(low, pointers)
+
+
+def block(low: Lowering, pointers: Sequence[str]) -> str:
+    """The address of memory that holds ``pointers``."""
+    code = low.code
+    made = code.cell(f"[{len(pointers)} x ptr]")
+    for i, p in enumerate(pointers):
+        code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {made}, i64 {i}')}")
+    return made
 
 
 def call(low: Lowering, name: str, task: str, block: str, units: int | str, grain: int) -> None:

@@ -8,7 +8,7 @@ blocks, from the largest to the smallest). At the edges rows are left out and ve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -125,34 +125,51 @@ class _Writer(Lanes):
         )
 
     def _strip(self, first: str, columns: int) -> None:
-        whole = self.rows - self.rows % self.width
-        if whole:
-            loop(self.code, "0", str(whole), self.width, lambda r: self._square(r, self.width, first, columns))  # fmt: skip
-        if self.rows - whole:
-            self._square(str(whole), self.rows - whole, first, columns)
+        source = Lines(self.at("%A", (first, self.across)), self.across)
+        strip(self, source, Lines(self.at("%C", (first, 1)), self.down), self.rows, columns)
 
-    def _square(self, row: str, rows: int, first: str, columns: int) -> None:
-        base = self.at("%A", (first, self.across), (row, 1))
-        lines = [
-            self.load(self.at(base, (str(j), self.across)), rows) if j < columns else "poison"
-            for j in range(self.width)
-        ]
-        target = self.at("%C", (row, self.down), (first, 1))
-        for i, line in enumerate(self._turned(lines)[:rows]):
-            self.store(line, self.at(target, (str(i), self.down)), columns)
 
-    def _turned(self, lines: list[str]) -> list[str]:
-        distance = self.width // 2
-        while distance:
-            out = list(lines)
-            for i in range(self.width):
-                if not i & distance:
-                    a, b = lines[i], lines[i + distance]
-                    out[i] = self._merged(a, b, [j if not j & distance else self.width + j - distance for j in range(self.width)])  # fmt: skip
-                    out[i + distance] = self._merged(a, b, [j + distance if not j & distance else self.width + j for j in range(self.width)])  # fmt: skip
-            lines, distance = out, distance // 2
-        return lines
+@dataclass(frozen=True)
+class Lines:
+    """Where a strip begins, and the elements from one line to the next: columns of the source, rows of the target."""
 
-    def _merged(self, a: str, b: str, places: list[int]) -> str:
-        mask = ", ".join(f"i32 {p}" for p in places)
-        return self.code.do(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.width} x i32> <{mask}>")  # fmt: skip
+    start: str
+    apart: int
+
+
+def strip(w: Lanes, source: Lines, target: Lines, rows: int, columns: int) -> None:
+    """Write the copy of some columns, a vector at most, to rows."""
+    whole = rows - rows % w.width
+    if whole:
+        loop(w.code, "0", str(whole), w.width, lambda r: _square(w, source, target, r, w.width, columns))  # fmt: skip
+    if rows - whole:
+        _square(w, source, target, str(whole), rows - whole, columns)
+
+
+def _square(w: Lanes, source: Lines, target: Lines, row: str, rows: int, columns: int) -> None:
+    base = w.at(source.start, (row, 1))
+    lines = [
+        w.load(w.at(base, (str(j), source.apart)), rows) if j < columns else "poison"
+        for j in range(w.width)
+    ]
+    to = w.at(target.start, (row, target.apart))
+    for i, line in enumerate(_turned(w, lines)[:rows]):
+        w.store(line, w.at(to, (str(i), target.apart)), columns)
+
+
+def _turned(w: Lanes, lines: list[str]) -> list[str]:
+    distance = w.width // 2
+    while distance:
+        out = list(lines)
+        for i in range(w.width):
+            if not i & distance:
+                a, b = lines[i], lines[i + distance]
+                out[i] = _merged(w, a, b, [j if not j & distance else w.width + j - distance for j in range(w.width)])  # fmt: skip
+                out[i + distance] = _merged(w, a, b, [j + distance if not j & distance else w.width + j for j in range(w.width)])  # fmt: skip
+        lines, distance = out, distance // 2
+    return lines
+
+
+def _merged(w: Lanes, a: str, b: str, places: list[int]) -> str:
+    mask = ", ".join(f"i32 {p}" for p in places)
+    return w.code.do(f"shufflevector {w.vector} {a}, {w.vector} {b}, <{w.width} x i32> <{mask}>")

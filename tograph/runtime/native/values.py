@@ -234,7 +234,7 @@ Operand = Reg | Mem | Fill | Listed
 def strides(size: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a contiguous tensor; with an open size, those of the most that it can be, an endless one first.
 
-    With two endless sizes they are ``Span``s.
+    With two endless sizes, or one that is laid out in its place, they are ``Span``s.
     """
     if wide(size):
         return _spans(size)
@@ -250,14 +250,23 @@ def strides(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def endless(size: Sequence[int]) -> int | None:
-    """The dimension of a size that has no bound, if there is one such."""
-    found = [d for d, n in enumerate(size) if isinstance(n, Open) and n.endless]
-    return found[0] if len(found) == 1 else None
+    """The dimension of a size that has no bound and is laid out first, if there is one such."""
+    found = _endless(size)
+    return found[0] if len(found) == 1 and not wide(size) else None
+
+
+def _endless(size: Sequence[int]) -> list[int]:
+    return [d for d, n in enumerate(size) if isinstance(n, Open) and n.endless]
 
 
 def wide(size: Sequence[int]) -> bool:
-    """Whether two dimensions of a size have no bound."""
-    return sum(isinstance(n, Open) and n.endless for n in size) > 1
+    """Whether strides have factors that only the run knows: two dimensions have no bound, or one that is laid out in its place, behind others."""
+    found = _endless(size)
+    if len(found) != 1:
+        return len(found) > 1
+    (d,) = found
+    n: Any = size[d]
+    return n.in_order and numel(tuple(size[:d])) != 1
 
 
 def _spans(size: Sequence[Any]) -> tuple[int, ...]:

@@ -114,7 +114,9 @@ def _dynamic(
     storage = made.storage_
     storage.meta = meta
     value.type = tensor_type(meta)
-    return SymTensor(meta, storage)
+    made = SymTensor(meta, storage)
+    made.given_ = True
+    return made
 
 
 class Taker:
