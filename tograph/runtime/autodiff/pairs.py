@@ -27,7 +27,7 @@ from ..writes.freed import MESSAGE, is_freed
 from ..writes.histories import Before
 from .dependence import of_freed
 from .graphs import append
-from .nesting import flattened, nested
+from .nesting import flattened, nested, same_items
 from .nodes import ShareNode
 from .routes import Routes
 from .shares import Share, narrowed, shares
@@ -237,7 +237,10 @@ class Differentiable:
             by_index.update(zip(share.given, returned))
         outputs = box[0][: len(pair.graph.outputs)]
         for i, twin in pair.twins.items():
-            outputs[i] = by_index[twin]
+            made, outputs[i] = outputs[i], by_index[twin]
+            if isinstance(made, (list, tuple)):
+                own = {id(x): inputs[k] for k, x in enumerate(taken) if k not in pair.written}
+                outputs[i] = same_items(made, outputs[i], own)
         return pair.finished(outputs, inputs)
 
 
