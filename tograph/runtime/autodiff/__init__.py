@@ -13,7 +13,7 @@ from .dependence import of_freed, reached
 from .earlier import expand
 from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
-from .item_leaves import item_flags
+from .item_leaves import item_code, item_codes
 from .loops import loop
 from .own_leaves import OwnLeaves
 from .pairs import Differentiable, refusing, supported
@@ -35,7 +35,8 @@ __all__ = [
     "give_history",
     "give_tokens",
     "is_made_leaf",
-    "item_flags",
+    "item_code",
+    "item_codes",
     "loop",
     "of_freed",
     "passing",

@@ -40,7 +40,7 @@ class SymTensor(Valueless, torch.Tensor):
     asked_ = False  # the code made a leaf of it
     became_: Any = None  # of such a leaf: its value then, and the node before
     graded_ = False  # it stands for leaves of regions, which may have a gradient there
-    sometimes_ = False  # it is a leaf that a region made, in some runs
+    sometimes_ = plain_ = False  # in some runs a leaf that a region made; requires no gradient
     mixed_ = ""  # it stands for leaves, some of which are from before the regions: "mixed", or "graded" where one may have a gradient
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
     caller_: Any = None  # of one that requires none: the same

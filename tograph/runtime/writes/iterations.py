@@ -344,9 +344,9 @@ def _led(node: Any, leaf: Any) -> bool:
 def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
     """The leaves among the state of loops from which earlier iterations computed other state that ``nodes`` lead to."""
     states = [n for n in nodes if is_state(n)]
-    leaves = [
-        x for e in dict.fromkeys(n.earlier for n in states) for x in e.made if x.grad_fn.told.leaf
-    ]
+    made = [x for e in dict.fromkeys(n.earlier for n in states) for x in e.made]
+    # What a write in place gave another history is no leaf.
+    leaves = [x for x in made if is_state(x.grad_fn) and x.grad_fn.told.leaf]
     return [x for x in leaves if any(_led(node, x.grad_fn) for node in states)]
 
 
