@@ -323,3 +323,19 @@ def test_leaves_that_loops_move_require_a_gradient_outside(program):
             found = f(torch.ones(2, requires_grad=True), torch.tensor(n))
             rows.append([(y.detach(), y.requires_grad) for y in found])
         torch.testing.assert_close(*rows)
+
+
+def test_a_leaf_of_some_paths_that_is_returned_behind_a_gradient_is_refused_at_its_branch():
+    @tg.function
+    def f(x, n):
+        if n > 1:
+            w = leaf(x)
+            s = w * 3
+        else:
+            w = x * 2
+            s = w * 3
+        (x * x).sum().backward()
+        return w, s
+
+    with pytest.raises(GradientError, match="if n > 1"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(2))

@@ -574,3 +574,19 @@ def test_what_requires_a_gradient_is_asked_in_an_inner_loop():
         torch.testing.assert_close(g(torch.ones(2), n), f(torch.ones(2), n))
     with pytest.raises(RuntimeError, match="second time"):
         g(torch.ones(2), torch.tensor(2))
+
+
+def test_what_a_branch_in_an_iteration_detached_requires_no_gradient_in_the_next_one():
+    def program(x, n):
+        u, count = leaf(x), 0
+        for _ in range(n):
+            if u.requires_grad:
+                count = count + 1
+                if x.sum() > 1:
+                    u = torch.sin(x).detach()
+        return u.requires_grad, torch.as_tensor(count)
+
+    converted = tg.function(program)
+    for x in (torch.ones(2), -torch.ones(2)):
+        rows = [[int(y) for y in f(x, torch.tensor(3))] for f in (converted, program)]
+        assert rows[0] == rows[1]

@@ -122,14 +122,16 @@ class _ItemFlags:
         return next(given for name, given in add_input(node, flags).items() if node.regions[name] is graph)  # fmt: skip
 
     def _chosen(self, graph: Graph, node: Node, index: int) -> Value:
+        found = []
         for region in node.regions.values():
             self.around[region] = graph, node
             if always_fails(region):
-                found = Node("tg.list_new", (), {}, [self.list])
-                region.nodes.append(found)
-                region.outputs.append(found.outputs[0])
+                region.nodes.append(Node("tg.list_new", (), {}, [self.list]))
+                found.append(region.nodes[-1].outputs[0])
             else:
-                region.outputs.append(self.of(region, region.outputs[index]))
+                found.append(self.of(region, region.outputs[index]))
+        for region, flags in zip(node.regions.values(), found):  # which may have got others since
+            region.outputs.append(flags)
         node.outputs.append(Value(self.list, node, len(node.outputs)))
         return node.outputs[-1]
 
