@@ -339,3 +339,35 @@ def test_a_leaf_of_some_paths_that_is_returned_behind_a_gradient_is_refused_at_i
 
     with pytest.raises(GradientError, match="if n > 1"):
         f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def before_it_is_one(x):
+    w = x * 2
+    y = (w * 2).sum()
+    w.requires_grad_()
+    (w * x).sum().backward()
+    return y, w * 3, w
+
+
+def frozen_in_between(x):
+    w = leaf(x)
+    z = w * 3
+    w.requires_grad_(False)
+    h = w
+    y = h * 2
+    w.requires_grad_()
+    return y, z, h, h * 4
+
+
+def frozen_at_the_end(x):
+    w = leaf(x)
+    z = w * 3
+    w.requires_grad_(False)
+    return w * 2, z, w
+
+
+@pytest.mark.parametrize("program", [before_it_is_one, frozen_in_between, frozen_at_the_end])
+def test_what_is_computed_of_a_leaf_while_it_is_none_requires_no_gradient(program):
+    rows = [f(torch.ones(2)) for f in (tg.function(program), program)]
+    assert [(y.requires_grad, y.is_leaf) for y in rows[0]] == [(y.requires_grad, y.is_leaf) for y in rows[1]]  # fmt: skip
+    torch.testing.assert_close(*([y.detach() for y in row] for row in rows))

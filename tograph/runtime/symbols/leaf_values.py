@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def begin(value: Value, graph: FuncGraph) -> tuple[Value, Node | None]:
     """``value`` is that of a leaf from now on; it, and the node before."""
     nodes = graph.graph.nodes
-    graph.root.leaves[value] = [n for n in nodes if value in n.inputs]
+    # While it is none in between, what reads it takes another value (``symbolic.value_of``).
+    graph.root.leaves.setdefault(value, [n for n in nodes if value in n.inputs])
     return value, nodes[-1] if nodes else None
 
 

@@ -322,7 +322,7 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     value = _value_of(as_symbolic(x), graph)
     if x.requires_grad or (duals.level_open() and duals.tangent_of(x) is not None):
         _note_source(x, value, graph)
-    elif graph.root.switched and switched.is_off(x, graph.root):
+    elif switched.is_off(x, graph.root):
         value = graph.emit("aten.detach.default", value, type=value.type)
     return value
 
