@@ -89,7 +89,8 @@ def in_parts(
     for x, column in zip(made, zip(*rows)):
         there = [(o, graph) for o, graph in zip(column, graphs) if o is not None]
         if isinstance(x, SymTensor) and there:
-            x.plain_ = any(may_be_plain(o) for o, _ in there)
+            # A view is none of the state, and torch is not asked for its history: that is computed anew after a write.
+            x.plain_ = any(may_be_plain(o) for o, _ in there if getattr(o, "_base", None) is None)
             made_there = [made_in(o, graph) for o, graph in there]
             note_left(x, [graph for (_, graph), own in zip(there, made_there) if own])
             _one(x, [o for o, _ in there], made_there)
