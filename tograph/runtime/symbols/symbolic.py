@@ -102,8 +102,7 @@ class SymTensor(Valueless, torch.Tensor):
     __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
 
     def requires_grad_(self, requires_grad: bool = True):
-        if self.given_:
-            switches(self, requires_grad)
+        (switches if self.given_ else leaf_values.check)(self, requires_grad)
         self.asked_ = requires_grad
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
