@@ -7,6 +7,7 @@ from tests.runtime.kernels.loop_programs import all_move, halve_each
 from tests.runtime.kernels.test_triton_loops import loop_of
 from tograph.bench import programs
 from tograph.runtime.kernels import triton_loops
+from tograph.runtime.kernels.loop_blocks import independent
 from tograph.runtime.kernels.settled import settled
 
 
@@ -60,6 +61,10 @@ def loop(fn, *given):
     return loop_of(fn, *given)[1]
 
 
+def proved(node):
+    return settled(node, independent(node))
+
+
 GIVEN = torch.linspace(-2, 2, 600), torch.tensor(9)
 
 
@@ -67,7 +72,7 @@ GIVEN = torch.linspace(-2, 2, 600), torch.tensor(9)
 def test_what_is_proved(name, monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
     node = loop(PROVED[name], *GIVEN)
-    assert settled(node)
+    assert proved(node)
     made = triton_loops.render(node, "k")
     assert made.form == "blocks" and "error" not in made.source.signature
 
@@ -76,15 +81,15 @@ def test_what_is_proved(name, monkeypatch):
 def test_what_is_not_proved(name, monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
     node = loop(NOT_PROVED[name], *GIVEN)
-    assert not settled(node)
+    assert not proved(node)
     assert "error" in triton_loops.render(node, "k").source.signature
 
 
 def test_elements_without_a_mask():
-    assert not settled(loop(all_move, torch.ones(600)))
-    assert not settled(loop(halve_each, torch.ones(600)))
+    assert not proved(loop(all_move, torch.ones(600)))
+    assert not proved(loop(halve_each, torch.ones(600)))
 
 
 def test_the_workload():
     re, im = torch.zeros(30, 20), torch.ones(30, 20)
-    assert settled(loop(programs.mandelbrot, re, im, torch.tensor(5, dtype=torch.int32)))
+    assert proved(loop(programs.mandelbrot, re, im, torch.tensor(5, dtype=torch.int32)))

@@ -163,6 +163,39 @@ def test_a_block_that_would_change_further_is_noticed(monkeypatch):
     assert run(node, arguments)[1] == triton_loops.UNSETTLED
 
 
+def drift(x, n):
+    for i in range(n):
+        x = x * 0.5 + i
+    return x
+
+
+def halve_masked(x):
+    step = torch.zeros(())
+    while (x > 1).any():
+        x = torch.where(x > 1, x * 0.5 - step, x)
+        step = step + 1
+    return x, step
+
+
+def until_done(x):
+    done = torch.zeros_like(x, dtype=torch.bool)
+    while not done.all():
+        x = torch.where(done, x, x * 0.5)
+        done = done | (x < 1)
+    return x, done
+
+
+@pytest.mark.parametrize("fn", [halve_masked, until_done])
+def test_elements_whose_mask_is_computed(fn, monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+    assert check(fn, one_slow()).form == "blocks"
+
+
+def test_a_loop_that_numbers_end(monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+    assert check(drift, torch.linspace(-2, 2, 600), torch.tensor(7)).form == "blocks"
+
+
 @pytest.mark.parametrize("value", [3, 0])
 def test_failures_in_a_loop_are_reported(value):
     args = torch.tensor(1000), torch.tensor(value)
@@ -195,7 +228,7 @@ def smoothed(x):
 def counted(x):
     step = torch.zeros(())
     while (x > 1).any():
-        x = torch.where(x > 1, x * 0.5 - step, x)
+        x = x * 0.5 - step
         step = step + 1
     return x
 
@@ -218,7 +251,7 @@ def printed(x):
     [
         (smoothed, 600, "a reduction in a loop over blocks"),
         (counted, 600, "elements that depend on the counted numbers"),
-        (until_one, 600, "not `any` of the elements"),
+        (until_one, 600, "a condition that a mask makes false"),
         (printed, 4, "in a kernel"),
         (lambda x: smoothed_rows(x), 16, "vectors of different sizes"),
     ],

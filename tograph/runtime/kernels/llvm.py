@@ -38,13 +38,13 @@ class Rendered:
 
 def render(kernel: Kernel, target: Target) -> Rendered:
     """The LLVM IR of a kernel; ``Unsupported`` where this machine or this renderer cannot."""
-    return _Renderer(kernel, target, plan(kernel, target)).module()
+    return Renderer(kernel, target, plan(kernel, target)).module()
 
 
 BLOCK = 64  # vectors that the lanes of a sum add up before they go to its totals
 
 
-class _Renderer(Values):
+class Renderer(Values):
     """The loops of a kernel: units, lanes, and sweeps over the row."""
 
     folding: Sequence[Fold] = ()  # the sums of the sweep that is being written whose errors add up
@@ -343,4 +343,4 @@ def _offset(text: Text, base: str, by: int) -> str:
     return str(int(base) + by) if base.isdigit() else text.set(f"add nsw i64 {base}, {by}")
 
 
-__all__ = ["Plan", "Rendered", "Target", "plan", "render"]
+__all__ = ["Plan", "Rendered", "Renderer", "Target", "plan", "render"]

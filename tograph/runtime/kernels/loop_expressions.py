@@ -82,10 +82,10 @@ class Expressions:
 
     def _reduce(self, e: Expr, x: str, block: bool) -> str:
         dtype = e.args[0].dtype
-        if self.form == "blocks" and e.name != "any":
+        if self.form == "blocks" and e.name not in ("any", "all"):
             raise Unsupported("a reduction in a loop over blocks")
-        if e.name == "any" and self.always:
-            return typed(True, "bool")
+        if self.always:
+            return typed(e.name == "any", "bool")
         if not block:
             x = f"tl.full([XBLOCK], {x}, {TYPES[dtype]})"
         if self.partial:

@@ -34,7 +34,7 @@ class Graphs(Numbers, Expressions, Vectors):
     def __init__(self, guarded: bool, pointers: bool, safe: Set[Node]):
         self.guarded, self.pointers, self.safe = guarded, pointers, safe
         self.sure = False  # whether the node that is being written is safe
-        self.always = False  # whether every ``any`` is taken to be true
+        self.always = False  # whether every ``any`` is taken to be true, and every ``all`` false
         self.fails = False  # whether something may fail
         self.lines: list[str] = []
         self.indent = 1

@@ -304,8 +304,10 @@ class Kernel:
 
 
 def _may_fail(e: Expr) -> bool:
-    division = ("floordiv", "mod", "truncdiv", "fmod")
-    return e.op == "check_index" or (e.op in division and e.dtype in INTEGERS)
+    if e.op == "check_index":
+        return True
+    division = e.op in ("floordiv", "mod", "truncdiv", "fmod") and e.dtype in INTEGERS
+    return division and not (e.args[1].op == "const" and e.args[1].value not in (0, -1))
 
 
 def _analyse(kernel: Kernel) -> dict[str, dict]:

@@ -1,70 +1,107 @@
-"""Whether the elements of a loop that runs block by block stay as they are when their mask is false: see ``triton_loops``.
+"""Whether the elements of a loop that runs block by block stay as they are when their mask is false: see ``loop_blocks``.
 
 A block ends when no mask of its elements is true, while others go on. That means what the loop means if an element whose mask is false would stay
 as it is, its mask too. Mostly that is how such loops are written (``z = where(active, step(z), z)``); then nothing has to be checked when it runs.
 
-The proof takes one element. Its state is a name for each part; what the body makes of it is an expression, in which the mask is False, so that
-``where`` gives its third argument. A part is settled where that is its own name again. The mask is, where it is False again; or where
-it is computed of what the other parts end as (``active = abs(z) < 2`` behind the new ``z``): as these are settled it is what the iteration before
-has computed, which was False. Before the first iteration nothing was computed, so that the mask has to begin as True.
+The proof takes one element. Its state is a name for each part; what the body makes of it is an expression, in which the mask, and what else follows from
+it, is a constant, so that ``where`` gives its third argument. A part is settled where that is its own name again. So is a mask that is part of the state where it is
+False again; or where it is computed of what the other parts end as (``active = abs(z) < 2`` behind the new ``z``): as these are settled it is what the iteration before
+has computed, which was False. Before the first iteration nothing was computed, so that the mask has to begin as True. A mask that the condition
+computes (``(x > 1).any()``) stays what it is with the parts that it is computed of, which may be no numbers that change.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..graph.families import ZEROS
+from ..graph.families import OPPOSITE, RELATIONS, ZEROS
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import ScalarType
+from .loop_blocks import Blocks, passed
 from .loop_formulas import dtype_of, size_of
 from .loop_ir import FLOATS
 
 Known = dict[Value, Any]
+Facts = dict[Any, Any]  # what expressions are when the mask is false
 FALSE, TRUE = ("const", False), ("const", True)
 _SAME = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default", "clone.default"]) | {"tg.identity"}  # fmt: skip
-_AND = ("aten.bitwise_and.Tensor", "aten.logical_and.default", "aten.mul.Tensor")
-_OR = ("aten.bitwise_or.Tensor", "aten.logical_or.default")
-_NOT = ("aten.logical_not.default", "aten.bitwise_not.default")
+_AND, _OR, _NOT = "and", "or", "not"
+_TRUTHS = {
+    **dict.fromkeys(("aten.bitwise_and.Tensor", "aten.logical_and.default", "aten.mul.Tensor"), _AND),
+    **dict.fromkeys(("aten.bitwise_or.Tensor", "aten.logical_or.default"), _OR),
+    **dict.fromkeys(("aten.logical_not.default", "aten.bitwise_not.default"), _NOT),
+}  # fmt: skip
 _ONES = ("aten.ones_like.default", "aten.ones.default")
 
 
-def settled(loop: Node) -> bool:
-    """Whether that is so for a ``While`` whose condition is ``any`` of a part of its state, and others on numbers."""
-    body, carried = loop.regions["body"], loop.kwargs["carried"]
-    mask = _mask(loop.regions["cond"], carried)
-    if mask is None:
-        return False
-    parts = [j for j in range(carried) if size_of(body.inputs[j]) > 1]
-    return _Proof(loop, body, mask, parts).holds()
+def settled(loop: Node, blocks: Blocks) -> bool:
+    """Whether that is so for a ``While`` that is ``independent``."""
+    return blocks.mask is None or _Proof(loop, blocks).holds()
 
 
-def _mask(cond: Graph, carried: int) -> int | None:
-    """The number of the part of the state that the condition asks for; None where it asks for something else."""
-    asked = {n.args[0] for n in cond.nodes if n.op == "aten.any.default"}
-    if len(asked) != 1 or any(n.regions for n in cond.nodes):
-        return None
-    (value,) = asked
-    return next((j for j, v in enumerate(cond.inputs[:carried]) if v is value), None)
+def _implied(found: Any, truth: bool) -> Facts:
+    """What is known where an expression is ``truth``: of itself and of its parts."""
+    facts, waiting = {}, [(found, truth)]
+    while waiting:
+        e, truth = waiting.pop()
+        facts[e] = TRUE if truth else FALSE
+        if e[0] == _NOT:
+            waiting.append((e[1], not truth))
+        elif e[0] == (_AND if truth else _OR):
+            waiting += [(a, truth) for a in e[1:]]
+        elif truth and e[0] in RELATIONS:  # of a NaN all relations are false
+            word = RELATIONS[e[0]]
+            facts[(e[0].replace(f".{word}.", f".{OPPOSITE[word]}."), *e[1:])] = FALSE
+    return facts
 
 
 class _Proof:
-    def __init__(self, loop: Node, body: Graph, mask: int, parts: list[int]):
-        self.loop, self.body, self.mask, self.parts = loop, body, mask, parts
-        self.start: Known = {v: ("state", j) for j, v in enumerate(body.inputs)}
+    def __init__(self, loop: Node, blocks: Blocks):
+        self.loop, self.body, self.carried = loop, loop.regions["body"], loop.kwargs["carried"]
+        self.parts = [j for j in range(self.carried) if size_of(self.body.inputs[j]) > 1]
+        self.start = self._names(self.body)
+        self.mask = self._asked(blocks) if dtype_of(blocks.mask) == "bool" else None
+        self.facts = {} if self.mask is None else _implied(self.mask, not blocks.wanted)
+
+    def _asked(self, blocks: Blocks) -> Any:
+        """The mask of an element of what an iteration begins with."""
+        cond = self.loop.regions["cond"]
+        if not blocks.late:
+            inside = {v: a for v, a in passed(cond) if isinstance(a, Value)}
+            return expression(inside.get(blocks.mask, blocks.mask), self._names(cond))
+        known = {v: ("other", k) for k, v in enumerate(self.body.inputs[self.carried :])}
+        known |= {v: ("state", j) for j, v in enumerate(self.body.outputs)}
+        return expression(blocks.mask, known)
+
+    def _names(self, graph: Graph) -> Known:
+        """Names of what a graph is given: parts of the state, and values from outside."""
+        rest = graph.inputs[self.carried :]
+        return {v: ("state", j) for j, v in enumerate(graph.inputs[: self.carried])} | {v: ("other", k) for k, v in enumerate(rest)}  # fmt: skip
 
     def holds(self) -> bool:
-        if dtype_of(self.body.inputs[self.mask]) != "bool":
+        if self.mask is None:
             return False
-        known = self.start | {self.body.inputs[self.mask]: FALSE}
-        if self._of(self.mask, known) != FALSE:
-            rest = {j for j in self.parts if j != self.mask and self._stays(j, known)}
-            if not self._follows(rest):
-                return False
-            known[self.body.outputs[self.mask]] = FALSE
-        return all(j == self.mask or self._stays(j, known) for j in self.parts)
+        masks = {j: self.facts[e] for j in self.parts if (e := ("state", j)) in self.facts}
+        known = self.start | {self.body.inputs[j]: truth for j, truth in masks.items()}
+        stay = {j for j in self.parts if j not in masks and self._stays(j, known)}
+        for j, truth in masks.items():
+            if self._of(j, known) != truth:
+                if not self._follows(j, truth, stay):
+                    return False
+                known[self.body.outputs[j]] = truth
+        others = [j for j in self.parts if j not in masks]
+        return all(j in stay or self._stays(j, known) for j in others) and self._steady(self.mask)
+
+    def _steady(self, e: Any) -> bool:
+        """Whether an expression has no numbers of the state."""
+        if not isinstance(e, tuple):
+            return True
+        if e[0] == "state":
+            return e[1] in self.parts
+        return all(map(self._steady, e[1:]))
 
     def _of(self, j: int, known: Known) -> Any:
-        return expression(self.body.outputs[j], dict(known))
+        return expression(self.body.outputs[j], dict(known), self.facts)
 
     def _stays(self, j: int, known: Known) -> bool:
         found, own = self._of(j, known), ("state", j)
@@ -73,13 +110,13 @@ class _Proof:
         added = found in ((_ADD, own, ("const", 0)), (_ADD, ("const", 0), own))
         return added and (dtype_of(self.body.inputs[j]) not in FLOATS or self._no_negative_zero(j))
 
-    def _follows(self, rest: set[int]) -> bool:
-        """Whether the mask is computed of what settled parts end as, and is True before the first iteration."""
-        known: Known = {v: ("other", v) for v in self.body.inputs[self.loop.kwargs["carried"] :]}
-        known |= {self.body.outputs[j]: ("state", j) for j in rest}
-        first = self.loop.args[self.mask]
-        found = expression(self.body.outputs[self.mask], known)
-        return found is not None and isinstance(first, Value) and _filled(first) is True
+    def _follows(self, j: int, truth: Any, rest: set[int]) -> bool:
+        """Whether a mask is computed of what settled parts end as, and begins as what it is not then."""
+        known: Known = {v: ("other", v) for v in self.body.inputs[self.carried :]}
+        known |= {self.body.outputs[k]: ("state", k) for k in rest}
+        first = self.loop.args[j]
+        found = expression(self.body.outputs[j], known)
+        return found is not None and isinstance(first, Value) and _filled(first) is (truth == FALSE)
 
     def _no_negative_zero(self, j: int) -> bool:
         """Whether a part, to which a 0 is added, never is -0.0, which would become 0.0: it begins as 0 and truths are added."""
@@ -93,7 +130,9 @@ _ADD = "aten.add.Tensor"
 
 
 def _truth(a: Any) -> bool:
-    """Whether a value is a truth as a number."""
+    """Whether a value is a truth, or one as a number."""
+    if isinstance(a, Value) and dtype_of(a) == "bool":
+        return True
     node = a.node if isinstance(a, Value) else None
     return node is not None and node.op == "aten._to_copy.default" and dtype_of(node.args[0]) == "bool"  # fmt: skip
 
@@ -113,8 +152,8 @@ def _filled(v: Value) -> Any:
     return bool(node.args[1]) if dtype_of(v) == "bool" else node.args[1]
 
 
-def expression(value: Any, known: Known) -> Any:
-    """One element of a value as nested tuples, of what is known; None where something is not."""
+def expression(value: Any, known: Known, facts: Facts | None = None) -> Any:
+    """One element of a value as nested tuples, of what is ``known``; None where something is not. ``facts``: what expressions are."""
     waiting = [value]
     while waiting:
         v = waiting[-1]
@@ -129,7 +168,8 @@ def expression(value: Any, known: Known) -> Any:
         if missing:
             waiting += missing
             continue
-        known[v] = _element(node, known)
+        found = _element(node, known)
+        known[v] = (facts or {}).get(found, found)
     return known[value] if isinstance(value, Value) else ("const", value)
 
 
@@ -143,14 +183,20 @@ def _element(node: Node, known: Known) -> Any:
         return args[1] if args[0] == TRUE else args[2]
     if isinstance(node.outputs[0].type, ScalarType) or any(isinstance(a, (list, tuple)) for a in node.args):  # fmt: skip
         return None
-    truths = all(dtype_of(v) == "bool" for v in (*node.inputs, *node.outputs))
-    if truths and node.op in _AND and FALSE in args:
-        return FALSE
-    if truths and node.op in _OR and FALSE in args:
-        return args[1 - args.index(FALSE)]
-    if truths and node.op in _NOT and args[0] in (FALSE, TRUE):
-        return TRUE if args[0] == FALSE else FALSE
-    if node.op == "aten._to_copy.default" and args[0] == FALSE:
-        return ("const", 0)
+    if node.op in _TRUTHS and all(dtype_of(v) == "bool" for v in (*node.inputs, *node.outputs)):
+        return _logic(_TRUTHS[node.op], args)
+    if node.op == "aten._to_copy.default" and args[0] in (FALSE, TRUE):
+        return ("const", int(args[0] == TRUE))
     options = tuple(sorted((k, str(v)) for k, v in node.kwargs.items()))
     return (node.op, *args, options) if options else (node.op, *args)
+
+
+def _logic(word: str, args: tuple) -> Any:
+    """``and``, ``or`` and ``not`` of truths, some of which are known."""
+    if word == _NOT:
+        return {FALSE: TRUE, TRUE: FALSE}.get(args[0]) or (args[0][1] if args[0][0] == _NOT else (_NOT, args[0]))  # fmt: skip
+    decides, leaves = (FALSE, TRUE) if word == _AND else (TRUE, FALSE)
+    if decides in args:
+        return decides
+    rest = tuple(a for a in args if a != leaves)
+    return leaves if not rest else rest[0] if len(rest) == 1 else (word, *rest)

@@ -5,9 +5,7 @@ Two forms, by the sizes of the state:
 ``whole``   All state fits into one program: numbers, tensors of one element, and vectors of one size up to ``MOST``.
             Everything may be used: reductions, branches, inner loops, products with a captured matrix.
 ``blocks``  The state is large and elementwise. Each program runs the loop for its own block of elements and ends when its own
-            elements do. That is what the loop means if the condition is ``any`` of something (and conditions on numbers), if
-            the elements do not depend on the counted numbers, and if a block whose ``any`` is false stays as it is. The
-            first two are checked here. The last is too where it can be proved (``settled``), else by the kernel: it runs its block once more, and where that changes
+            elements do: see ``loop_blocks``. Where that an ended block would stay as it is cannot be proved (``settled``), it is seen by the kernel: it runs its block once more, and where that changes
             anything, it sets the error code, and the loop has to be run another way. Numbers are right in the program
             that made the most steps; each writes its own with its number of steps.
 """
@@ -20,7 +18,7 @@ from dataclasses import dataclass
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.types import ScalarType
 from . import triton_ops, triton_text
-from .loop_blocks import check_independent
+from .loop_blocks import independent
 from .loop_formulas import dtype_of, size_of
 from .loop_graphs import STEPS, Graphs
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
@@ -107,7 +105,11 @@ class _Loop(Graphs):
         self.block = power_of_two(self.n) if self.form == "whole" else blocks
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
-            check_independent(node)
+            self.blocks = independent(node)
+            if self.blocks.late:
+                raise Unsupported("a reduction in a loop over blocks")
+            if self.blocks.mixed and not settled(node, self.blocks):
+                raise Unsupported("elements that depend on the counted numbers")
 
     # ---- sizes
 
@@ -216,7 +218,7 @@ class _Loop(Graphs):
         """Write the loop; the variables of its state."""
         node = self.node
         state = self._loop(node, counted=self.form == "blocks")
-        if self.form == "blocks" and not settled(node):
+        if self.form == "blocks" and not settled(node, self.blocks):
             self._settled(state)
         return state
 

@@ -16,7 +16,7 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.types import is_open
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
-from . import ahead, extents, list_items, list_memory, versions, walks
+from . import ahead, blocks, extents, list_items, list_memory, versions, walks
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import group_numbers, one_element, readers, schedule, updated
@@ -204,6 +204,12 @@ def _while(low: Lowering, node: Node) -> None:
     numbers = all(mode in ("register", "same") for mode in modes) and not makes_texts(body)
     outside = not low.inside
     low.inside += 1
+    if not numbers and (done := blocks.loop(low, node, args)) is not None:
+        low.inside -= 1
+        for v, x in zip(node.outputs, done.state):
+            low.bind(v, x)
+        low.release(done.held)
+        return
     count_of = versions.counted(node.regions["cond"], body, count)
     carries: list[Carry] = []
     if numbers and outside and count_of is not None and versions.branchy(body):

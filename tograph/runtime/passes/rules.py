@@ -39,6 +39,13 @@ class Rule(NamedTuple):
     layout: bool = False  # the right side may have other strides
     apart: bool = False  # the left side is a view, and the right side none of the same tensor
     elementwise: bool = False  # it may where it has gaps
+    where: tuple[str, Callable[[Type, Type], bool]] | None = (
+        None  # for the types of a variable and of the result
+    )
+
+    def holds(self, result: Type, kind: Callable[[str], Type]) -> bool:
+        """Whether the rule is exact for a type of the result, and for the types of variables."""
+        return self.when(result) and (self.where is None or self.where[1](kind(self.where[0]), result))  # fmt: skip
 
 
 def integers(kind: Type) -> bool:
@@ -64,6 +71,16 @@ def truths(kind: Type) -> bool:
     return kind == BOOL or (isinstance(kind, TensorType) and str(kind.dtype) == "torch.bool")
 
 
+def negated_alike(kind: Type, result: Type) -> bool:
+    """Floats, or integers of the dtype of the result: an integer's sign changes in its own dtype."""
+    return floats(kind) or (isinstance(kind, TensorType) and kind.dtype == result.dtype)
+
+
+def tests(kind: Type, result: Type) -> bool:
+    """Tensors of bools."""
+    return isinstance(kind, TensorType) and truths(kind)
+
+
 _ONE = ("aten.full.default", ANY, 1, {"dtype": ANY, "device": ANY})  # as a gradient begins with
 _ONES = ("aten.expand.default", _ONE, ANY)
 RULES = [
@@ -79,7 +96,10 @@ RULES = [
     Rule(("aten.sub.Tensor", "x", 0), "x", elementwise=True),
     Rule(("aten.add.Tensor", "x", 0), "x", integers, elementwise=True),
     # x + -y = x - y
-    Rule(("aten.add.Tensor", "x", ("aten.neg.default", "y")), ("aten.sub.Tensor", "x", "y"), real),
+    Rule(("aten.add.Tensor", "x", ("aten.neg.default", "y")), ("aten.sub.Tensor", "x", "y"), real, where=("y", negated_alike)),
+    # some of x are true
+    *(Rule((f"aten.{word}.Scalar", (f"aten.{count}.default", "x"), n), ("aten.any.default", "x"), where=("x", tests))
+      for word, n in (("gt", 0), ("ne", 0), ("ge", 1)) for count in ("sum", "count_nonzero")),
     # -(-x) = x,  not not x = x,  ~~x = x
     Rule(("aten.neg.default", ("aten.neg.default", "x")), "x", real, elementwise=True),
     Rule(("aten.logical_not.default", ("aten.logical_not.default", "x")), "x", truths, elementwise=True),

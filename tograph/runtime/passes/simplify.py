@@ -94,7 +94,9 @@ def _rewritten(node: Node, storages: Storages, layouts: Layouts) -> tuple[Any] |
     """What one rule makes of a node: a value, a constant or a node; None when no rule applies."""
     for rule in _BY_OP.get(node.op, ()):
         found: Bindings = {}
-        if not _matches_node(rule.left, node, found) or not rule.when(node.outputs[0].type):
+        if not _matches_node(rule.left, node, found):
+            continue
+        if not rule.holds(node.outputs[0].type, lambda name: found[name].type):  # noqa: B023  called at once
             continue
         if isinstance(rule.right, tuple):
             return (_made(rule.right, node, found, storages),)
