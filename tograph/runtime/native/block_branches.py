@@ -68,8 +68,6 @@ def _check(node: Node) -> None:
     asked = any(not all(map(small, n.inputs)) for n in inner if n not in large)
     if len(large) > MOST or asked or any(n.regions for n in large) or not small(node.args[0]):
         raise Unsupported("a branch in a loop over blocks")
-    if any(not n.regions and any(map(small, n.outputs)) and not all(map(small, n.inputs)) for n in inner):  # fmt: skip
-        raise Unsupported("numbers of elements in a branch in a loop over blocks")
     if any(node_effects(n).may_fail for n in inner):
         raise Unsupported("a branch that may fail in a loop over blocks")
 
