@@ -367,6 +367,20 @@ def asked_in_a_branch(x, n):
     return x, total
 
 
+def spread(x, n):
+    """What an iteration gives is one number for all elements."""
+    for i in range(n):
+        x = torch.zeros(()).add(i).expand(x.shape)
+    return x
+
+
+def turned(x, n):
+    x = x.view(10, 10)
+    for _ in range(n):
+        x = (x * 2).t()
+    return x
+
+
 def unmasked(x, n):
     while (x < n).any():
         x = x + 1
@@ -406,10 +420,20 @@ def goes_on(x, n):
 
 
 @pytest.mark.parametrize(
-    "fn", [walked, normed, pulled, asked_in_a_branch, unmasked, two_masks, told, goes_on]
+    "fn",
+    [walked, normed, pulled, asked_in_a_branch, unmasked, two_masks, told, goes_on],
 )
 def test_elements_that_need_others(fn):
     check(fn, torch.arange(100.0), steps(5), count=0)
+
+
+@pytest.mark.parametrize("fn", [spread, turned])
+def test_elements_that_are_views(fn):
+    f, x = tg.function(fn), torch.arange(100.0)
+    for n in (0, 1, 4):
+        for _ in range(2):
+            got, want = f(x, steps(n)), fn(x, n)
+            assert torch.equal(got, want) and got.stride() == want.stride()
 
 
 def test_elements_that_fail():

@@ -21,7 +21,7 @@ from .loop_vectors import Vectors
 from .triton_ops import TYPES, typed
 
 STEPS = "steps"  # the output with the number of iterations of each program
-_SAME = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
+SAME_ELEMENTS = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
 
 
 class Graphs(Numbers, Expressions, Vectors):
@@ -91,7 +91,7 @@ class Graphs(Numbers, Expressions, Vectors):
         if node.regions or waits or not node.outputs:
             raise Unsupported(f"{node.op} in a kernel")
         out = node.outputs[0]
-        if node.op in _SAME:
+        if node.op in SAME_ELEMENTS:
             self.names[out] = self.names[node.args[0]]
         elif node.op.startswith("py."):
             self.sure = node in self.safe

@@ -15,6 +15,7 @@ from ..graph.ordering import node_effects
 from ..graph.rewrite import copied, copy_node, replaced
 from ..kernels import loop_blocks
 from ..kernels.build import Region
+from ..kernels.loop_graphs import SAME_ELEMENTS
 from ..kernels.loop_ir import Unsupported
 from ..kernels.settled import settled
 from .block_branches import chosen, only_numbers, small
@@ -83,7 +84,9 @@ class Parts:
     def handed(self, v: Any) -> Any:
         """What elements are as a tensor: a part of the state, a choice (truth, then, otherwise), or None for a new one."""
         node = v.node if isinstance(v, Value) else None
-        while node is not None and node not in self.choices and lookup(node.op).aliases:
+        while node is not None and node not in self.choices and (node.regions or lookup(node.op).aliases):  # fmt: skip
+            if node.op not in SAME_ELEMENTS or small(node.args[0]):
+                raise Unsupported("elements that are a view of others")
             v = node.args[0]
             node = v.node
         if node in self.choices:
