@@ -36,6 +36,26 @@ def escape(
     return z, count, i
 
 
+def behind(z, n, wide=lambda new: new):
+    """The condition asks behind the number."""
+    i = torch.zeros_like(n)
+    while i < n and (z < 0.7).any():
+        new = torch.where(z < 0.7, wide(z) * 2, z)
+        z = torch.where(new < 0.7, z + 0.5, z)
+        i = i + 1
+    return z, i
+
+
+def of_numbers(z, n):
+    """What is chosen while the mask is true is no matter of the proof."""
+    i, active = torch.zeros_like(n), torch.ones_like(z, dtype=torch.bool)
+    while active.any() and i < n:
+        z = torch.where(active, z - i * 0.5, z)
+        active = active & (z > 0)
+        i = i + 1
+    return z, i
+
+
 def whole(z):
     return torch.zeros_like(z, dtype=torch.int64)
 
@@ -44,6 +64,8 @@ PROVED = {
     "roots": roots,
     "escape": escape,
     "a count of ints": lambda z, n: escape(z, n, count=whole),
+    "behind": behind,
+    "of numbers": of_numbers,
 }
 NOT_PROVED = {
     "a mask that begins as something": lambda z, n: escape(z, n, active=lambda z: z > 3),
@@ -54,6 +76,7 @@ NOT_PROVED = {
     "a count that begins as -0.0": lambda z, n: escape(
         z, n, count=lambda z: torch.full_like(z, -0.0)
     ),
+    "a mask of another precision": lambda z, n: behind(z, n, wide=lambda z: z.double()),
 }
 
 

@@ -271,6 +271,78 @@ def walked(x, n):
     return x
 
 
+def rounded(x, n):
+    """The mask is false, and true of the same number as a float64: 0.7 is more than a float32 of it."""
+    i = 0
+    while (x < 0.7).any() and i < n:
+        wide = torch.where(x < 0.7, x.double() * 2, x)
+        x = torch.where(wide < 0.7, x + 0.5, x)
+        i += 1
+    return x, i
+
+
+def test_a_mask_of_another_precision_is_another_mask():
+    x = torch.full((5000,), 0.7)
+    x[-1] = 0
+    for n in (0, 1, 2, 5):
+        check(rounded, x, steps(n), count=0)
+
+
+def asked_behind(x, n):
+    i = 0
+    while i < n and (x > 1).any():
+        x = torch.where(x > 1, x * 0.5, x)
+        i += 1
+    return x, i
+
+
+def of_numbers(x, n):
+    """What is chosen while the mask is true may be anything."""
+    active, i, rate = torch.ones_like(x, dtype=torch.bool), 0, 1.0
+    while i < n and active.any():
+        if i % 3 == 0:
+            rate = rate * 0.5
+            new = x * rate
+        else:
+            new = x - rate * i
+        x = torch.where(active, new, x)
+        active = active & (x > 1)
+        i += 1
+    return x, i, rate, active
+
+
+@pytest.mark.parametrize("fn", [asked_behind, of_numbers])
+@pytest.mark.parametrize("size", [12, 25])
+def test_masks_behind_numbers_and_steps_of_numbers(fn, size, monkeypatch):
+    monkeypatch.setattr(blocks, "ROUND", 1 << size)
+    x = torch.arange(1.0, 3000.0)
+    x[::7] = float("nan")
+    for n in (0, 1, 5, 40):
+        f = tg.function(fn)
+        torch.testing.assert_close(f(x, steps(n)), fn(x, steps(n)), equal_nan=True)
+        assert blocks_of(f, x, steps(n)) == 1
+
+
+def told_in_a_branch(x, n):
+    active, seen = torch.ones_like(x, dtype=torch.bool), False
+    for i in range(n):
+        active = active & (x > 1)
+        if i % 2 == 0:
+            new = x * 0.5
+            seen = active.any()
+        else:
+            new = x * 0.25
+        x = torch.where(active, new, x)
+        if not active.any():
+            break
+    return x, active, seen
+
+
+def test_a_branch_that_asks_its_elements():
+    for n in (0, 1, 2, 30):
+        check(told_in_a_branch, torch.arange(1.0, 700.0), steps(n), count=0)
+
+
 def normed(x, n):
     for _ in range(n):
         x = x / x.norm()
@@ -282,6 +354,17 @@ def pulled(x, n):
     for _ in range(n):
         x = x - 0.1 * x / (x.norm(dim=1, keepdim=True) + 1)
     return x
+
+
+def asked_in_a_branch(x, n):
+    total = x[0]
+    for i in range(n):
+        if i > 2:
+            if total < i:
+                x, total = x + 1, x[3]
+            else:
+                x = x * 0.5
+    return x, total
 
 
 def unmasked(x, n):
@@ -322,7 +405,9 @@ def goes_on(x, n):
     return x, ended
 
 
-@pytest.mark.parametrize("fn", [walked, normed, pulled, unmasked, two_masks, told, goes_on])
+@pytest.mark.parametrize(
+    "fn", [walked, normed, pulled, asked_in_a_branch, unmasked, two_masks, told, goes_on]
+)
 def test_elements_that_need_others(fn):
     check(fn, torch.arange(100.0), steps(5), count=0)
 

@@ -67,8 +67,10 @@ class _Proof:
         """The mask of an element of what an iteration begins with."""
         cond = self.loop.regions["cond"]
         if not blocks.late:
-            inside = {v: a for v, a in passed(cond) if isinstance(a, Value)}
-            return expression(inside.get(blocks.mask, blocks.mask), self._names(cond))
+            known = self._names(cond)
+            for v, a in passed(cond):
+                known[v] = expression(a, known)
+            return expression(blocks.mask, known)
         known = {v: ("other", k) for k, v in enumerate(self.body.inputs[self.carried :])}
         known |= {v: ("state", j) for j, v in enumerate(self.body.outputs)}
         return expression(blocks.mask, known)
@@ -107,8 +109,9 @@ class _Proof:
         found, own = self._of(j, known), ("state", j)
         if found == own:
             return True
-        added = found in ((_ADD, own, ("const", 0)), (_ADD, ("const", 0), own))
-        return added and (dtype_of(self.body.inputs[j]) not in FLOATS or self._no_negative_zero(j))
+        return _adds_nothing(found, own) and (
+            dtype_of(self.body.inputs[j]) not in FLOATS or self._no_negative_zero(j)
+        )
 
     def _follows(self, j: int, truth: Any, rest: set[int]) -> bool:
         """Whether a mask is computed of what settled parts end as, and begins as what it is not then."""
@@ -127,6 +130,14 @@ class _Proof:
 
 
 _ADD = "aten.add.Tensor"
+
+
+def _adds_nothing(found: Any, own: Any) -> bool:
+    """Whether an expression is a part of the state and 0."""
+    if not isinstance(found, tuple) or len(found) != 3 or found[0] != _ADD or own not in found:
+        return False
+    rest = found[2] if found[1] == own else found[1]
+    return rest[:2] == ("const", 0)
 
 
 def _truth(a: Any) -> bool:
@@ -175,20 +186,30 @@ def expression(value: Any, known: Known, facts: Facts | None = None) -> Any:
 
 def _element(node: Node, known: Known) -> Any:
     args = tuple(known[a] if isinstance(a, Value) else ("const", a) for a in node.args if not isinstance(a, (list, tuple)))  # fmt: skip
+    if node.op == "aten.where.self" and args[0] in (FALSE, TRUE):
+        i = 1 if args[0] == TRUE else 2
+        return _as(args[i], node.args[i], dtype_of(node.outputs[0]))
     if None in args or any(isinstance(a, Value) for a in node.kwargs.values()):
         return None
     if node.op in _SAME:
         return args[0]
-    if node.op == "aten.where.self" and args[0] in (FALSE, TRUE):
-        return args[1] if args[0] == TRUE else args[2]
     if isinstance(node.outputs[0].type, ScalarType) or any(isinstance(a, (list, tuple)) for a in node.args):  # fmt: skip
         return None
     if node.op in _TRUTHS and all(dtype_of(v) == "bool" for v in (*node.inputs, *node.outputs)):
         return _logic(_TRUTHS[node.op], args)
     if node.op == "aten._to_copy.default" and args[0] in (FALSE, TRUE):
-        return ("const", int(args[0] == TRUE))
+        return _as(args[0], node.args[0], dtype_of(node.outputs[0]))
     options = tuple(sorted((k, str(v)) for k, v in node.kwargs.items()))
     return (node.op, *args, options) if options else (node.op, *args)
+
+
+def _as(e: Any, value: Any, dtype: str) -> Any:
+    """An expression for ``value`` as another dtype, in which it may compare in another way: 0.7 is more than a float32 of it."""
+    if e is None or (isinstance(value, Value) and dtype_of(value) == dtype):
+        return e
+    if e[0] != "const":
+        return ("as", e, dtype)
+    return e[:2] if dtype == "bool" else ("const", e[1] + 0, dtype)
 
 
 def _logic(word: str, args: tuple) -> Any:
