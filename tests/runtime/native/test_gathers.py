@@ -274,3 +274,33 @@ def test_an_index_of_no_elements_may_have_other_dimensions():
 
     args = torch.ones(5), torch.zeros(2, 0, dtype=torch.int64), torch.tensor(1)
     assert tg.function(f)(*args).shape == f(*args).shape == (2, 0)
+
+
+PICKING = {
+    "rows": lambda x, i: x.index_select(0, i),
+    "columns": lambda x, i: x.index_select(1, i) + 1,
+    "embedding": lambda x, i: F.embedding(i, x),
+    "indexed": lambda x, i: x[i] * 2,
+    "gathered": lambda x, i: x.gather(0, i.view(-1, 1).expand(-1, x.size(1))),
+}
+
+
+@pytest.mark.parametrize("spec", [(0, 3), (None, 3), (None, None)], ids=str)
+@pytest.mark.parametrize("name", PICKING)
+def test_nothing_is_picked_where_there_are_no_elements(name, spec):
+    def tried(f, *args):
+        try:
+            found = f(*args)
+        except (IndexError, RuntimeError) as error:
+            return type(error), str(error).split("\n")[0]
+        return found.shape, found.stride()
+
+    f = PICKING[name]
+    i = tg.TensorSpec([None], torch.int64)
+    g = tg.function(f, input_signature=[tg.TensorSpec(spec, torch.float32), i])
+    g.get_concrete_function().scheduled.compile()
+    for size in ((0, 3), (0, 0), (3, 0), (4, 3)):
+        if all(n in (None, m) for n, m in zip(spec, size)):
+            for index in ([], [0], [5], [0, 0]):
+                args = torch.zeros(size), torch.tensor(index, dtype=torch.int64)
+                assert tried(g, *args) == tried(f, *args), (size, index)

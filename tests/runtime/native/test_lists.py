@@ -655,3 +655,38 @@ def test_lists_that_change_places_while_one_of_them_grows(f):
     g, x = tg.function(f), torch.tensor([0.0, 2.0, 3.0, 0.5, 4.0, 0.1])
     for n in (3, 0, 1, 2, 5):
         torch.testing.assert_close(g(torch.tensor(n), x), f(torch.tensor(n), x))
+
+
+def turned_items(x):
+    found = []
+    for i in tg.range(3):
+        found.append(x * i)
+    return found
+
+
+def one_turned_item(x):
+    found = [x]
+    for i in tg.range(3):
+        found.append(found[-1] + i)
+    return found[2] * 2, torch.stack(found)
+
+
+def views_as_items(x):
+    found = []
+    for i in tg.range(3):
+        found.append(x.mT * i)
+        found.append(x.mT)
+    return found
+
+
+@pytest.mark.parametrize("spec", [(2, 3), (None, 3), (4, 2, 3)], ids=str)
+@pytest.mark.parametrize("f", [turned_items, one_turned_item, views_as_items])
+def test_items_have_the_strides_of_eager_pytorch(f, spec):
+    g = tg.function(f, input_signature=[tg.TensorSpec(spec, torch.float32)])
+    g.get_concrete_function().scheduled.compile()
+    size = [n or 2 for n in spec]
+    for x in (torch.randn(size), torch.randn(size[::-1]).permute(*reversed(range(len(size))))):
+        for _ in range(3):
+            for a, b in zip(g(x), f(x), strict=True):
+                assert torch.equal(a, b)
+                assert a.stride() == b.stride()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Node, Value
-from ..graph.types import DTYPE_NAMES, STR, ListType, ScalarType
+from ..graph.types import DTYPE_NAMES, STR, ListType, OptionalType, ScalarType, Type
 from ..inference.memory_formats import channels_last, suggests_channels_last
 from ..kernels.loop_ir import LONGEST
 from . import extents, list_items, list_memory, text_code
@@ -152,13 +152,21 @@ def unexpected(low: Lowering, v: Value, x: Operand, results: dict[Value, Operand
 
 def require_contiguous(low: Lowering, results: list[Operand]) -> None:
     """Raise where eager PyTorch's results have other strides than the contiguous tensors of the caller."""
-    found = {
-        v: x for v, x in zip(low.graph.outputs, results) if not x.settled and v not in low.private
-    }
+    given = {v: x for v, x in zip(low.graph.outputs, results) if v not in low.private}
+    if any(_strided(low, v.type) for v in given):
+        raise Noncontiguous({}, {})
+    found = {v: x for v, x in given.items() if not x.settled}
     if found:
         orders = {v: order for v, x in found.items() if (order := x.order)}
         within = {v: size for v, x in found.items() if v not in orders and (size := x.within)}
         raise Noncontiguous(orders, within) if len(orders) + len(within) == len(found) else Noncontiguous({}, {})  # fmt: skip
+
+
+def _strided(low: Lowering, kind: Type) -> bool:
+    """Whether values of a type are lists with items that are not contiguous in eager PyTorch."""
+    if not isinstance(kind, (ListType, OptionalType)):
+        return False
+    return kind.element in low.strided or _strided(low, kind.element)
 
 
 def _apart(low: Lowering, node: Node) -> Operand:

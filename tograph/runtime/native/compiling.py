@@ -15,6 +15,7 @@ from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import set_control_inputs
 from ..graph.rewrite import copied
 from ..graph.text import python_objects, show
+from ..graph.types import Type
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.fork import forked
@@ -130,7 +131,7 @@ def _native(
 
 def _lower(graph: Graph, private: set[Value], layout: Layout, indices: Indices) -> Lowered:
     """Lower ``graph``, once more where it turns out that something was assumed that does not hold."""
-    in_place, strided, in_order = True, set[Value](), extents.all_in_order(graph)
+    in_place, strided, in_order = True, set[Value | Type](), extents.all_in_order(graph)
     with remembering():
         while True:
             low = Lowering(graph, in_place, private, strided, layout, indices, in_order)

@@ -182,6 +182,7 @@ def put(low: Lowering, item: Type, value: Operand, place: str) -> None:
     dtype = DTYPE_NAMES[item.dtype]
     if value.dtype != dtype:
         raise Decline(f"a {value.dtype} in a list of {dtype}")
+    expect(low, item, value)
     if isinstance(value, Reg):
         low.code.store(dtype, value.text, place)
         return
@@ -189,6 +190,12 @@ def put(low: Lowering, item: Type, value: Operand, place: str) -> None:
     if value.size != shape:
         raise Decline("an item whose size is known only at run time")
     low.copy(value, Mem(place, dtype, shape, strides(shape)))
+
+
+def expect(low: Lowering, item: Type, value: Operand) -> None:
+    """Note what becomes an item of this type, which lies in a row here: whether eager PyTorch's does."""
+    if not value.settled and item not in low.strided:
+        low.surprises.add(item)
 
 
 def pushed(low: Lowering, x: Listed, v: Any) -> Listed:
@@ -215,6 +222,7 @@ def as_item(low: Lowering, item: Type, x: Operand) -> Operand:
     for i, (n, m) in enumerate(zip(x.size, item.shape)):
         if i != d:
             low.sizes.require(n, m)
+    expect(low, item, x)
     found = where_it_is(low, d, x)
     kind = ListType(inside(item))
     return over(low, kind, (found.pointer,), low.sizes.text(found.size[d]), found)
@@ -225,7 +233,8 @@ def _as_tensor(low: Lowering, x: Listed, kind: TensorType) -> Mem:
     d, part = unknown(kind), tuple(x.item.shape)
     size = (*part[:d], low.sizes.new(x.length, LONGEST), *part[d:])
     pointer = address(low, x, x.begin)
-    return replace(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners), alias=x.alias)
+    found = laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners)
+    return replace(found, alias=x.alias, dense=kind not in low.strided)
 
 
 def chosen(low: Lowering, number: str, options: Sequence[Listed]) -> Listed:
@@ -269,9 +278,10 @@ def item(low: Lowering, x: Listed, index: str, stays: bool) -> Operand:
     size = tuple(x.item.shape)
     if numel(size) == 1:
         return Reg(low.code.load(dtype, place), dtype, size, x.alias)
-    found = Mem(place, dtype, size, strides(size), x.owners, alias=x.alias)
+    dense = x.item not in low.strided
+    found = Mem(place, dtype, size, strides(size), x.owners, dense, x.alias)
     if stays:
         return found
     made = low.new(dtype, size)
     low.copy(found, made)
-    return replace(made, alias=x.alias)
+    return replace(made, alias=x.alias, dense=dense)

@@ -22,6 +22,7 @@ from .list_memory import (
     contents,
     copied,
     either,
+    expect,
     fresh,
     item,
     nothing,
@@ -124,6 +125,7 @@ def _push(low: Lowering, node: Node) -> Listed:
     there = low.reserved.pop(node, None)
     if there is not None and there.pointer == getattr(low.operand(v), "pointer", None):
         low.dests.pop(node.outputs[0])
+        expect(low, x.item, low.operand(v))
         return replace(x, length=low.code.add(x.length, "1"))
     return pushed(low, own(low, x, node.outputs[0]), v)
 

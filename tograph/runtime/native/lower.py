@@ -21,7 +21,7 @@ from typing import Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import node_effects
-from ..graph.types import ObjectType, ScalarType
+from ..graph.types import ObjectType, ScalarType, Type
 from ..kernels.jit import host
 from . import (
     ahead,
@@ -86,14 +86,14 @@ _KNOWN = frozenset(
 class Lowering(Storage):
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
-    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = (),
+    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value | Type] = (),
                  layout: Layout = (), indices: Indices | None = None, in_order: bool = False):  # fmt: skip
         super().__init__(graph, in_place, in_order)
         self.private = frozenset(private)  # results that only other programs read
         self.indices = indices or {}  # results of which others tell whether they are the caller's
         self.layout = dict(layout)  # strides of inputs that are not contiguous
-        self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
-        self.surprises: set[Value] = set()  # others of which that is found while lowering
+        self.strided = strided  # carried tensors that are not contiguous in eager PyTorch, and types of such items
+        self.surprises: set[Value | Type] = set()  # others of which that is found while lowering
         self.kernels: list[nests.Nest] = []
         self.named: dict[str, str] = {}  # the functions of loop nests by their text
         self.calls: Counter[str] = Counter()  # and how often each is called

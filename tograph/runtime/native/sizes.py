@@ -9,7 +9,7 @@ an open one too, so that empty tensors take the loops that may have no step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..graph.ir import Node, Value
@@ -56,6 +56,16 @@ _FITTING: dict[str, Callable[[tuple], tuple[Value, list[tuple[Any, slice]]]]] = 
     **{f"aten.{n}_loss.default": lambda args: _alike(args[:2]) for n in ("mse", "smooth_l1", "huber")},
     **{f"aten.{n}_loss_backward.default": lambda args: _alike(args[1:3]) for n in ("mse", "smooth_l1", "huber")},
 }  # fmt: skip
+
+
+# The dims without an element of which nothing can be picked: eager PyTorch raises, unless it picks nothing. A selection looks at its
+# positions where other dims are empty, too: a loop over its elements would have no step that does.
+_PICKED: dict[str, Callable[[tuple], Sequence[int]]] = {
+    "aten.index_select.default": lambda args: range(len(args[0].type.shape)),
+    "aten.embedding.default": lambda args: range(len(args[0].type.shape)),
+    "aten.gather.default": lambda args: [args[1]],
+    "aten.index.Tensor": lambda args: [d for d, i in enumerate(args[1]) if i is not None],
+}
 
 
 class Sizes:
@@ -162,6 +172,8 @@ class Sizes:
     def infer(self, node: Node) -> None:
         """Find the sizes of a node's outputs that the graph does not know."""
         opened = any(v in self.of for v in node.inputs)
+        if node.op in _PICKED and not all(node.args[0].type.shape):
+            self._require_elements(self._size(node.args[0]), _PICKED[node.op](node.args))
         if opened and node.op in _FITTING:
             self._require_fit(*_FITTING[node.op](node.args))
         for v in node.outputs:
@@ -209,6 +221,13 @@ class Sizes:
                     self.agree(m, n)
                 else:
                     self.require(self.fixed(n) if isinstance(n, int) else n, m)
+
+    def _require_elements(self, size: Size, dims: Iterable[int]) -> None:
+        """Decline where one of these dims has no element."""
+        for n in [size[d] for d in dims] if size else ():
+            if isinstance(n, Open) and ("some", n) not in self.low.found:
+                self.low.fail(self.low.code.do(f"icmp eq i64 {self.text(n)}, 0"))
+                self.low.found["some", n] = True
 
     def _size(self, a: Any) -> Size:
         return (
@@ -307,10 +326,8 @@ class Sizes:
         row = REDUCERS[node.op]
         size = self._size(node.args[row.space])
         dims = row.dims(node, len(size))
-        if any(isinstance(size[d], Open) for d in dims) and _needs_elements(node):
-            for d in dims:
-                if isinstance(size[d], Open):
-                    self.low.fail(self.low.code.do(f"icmp eq i64 {self.text(size[d])}, 0"))
+        if _needs_elements(node):
+            self._require_elements(size, dims)
         if len(v.type.shape) == len(size):
             return tuple(1 if n == 1 else size[d] for d, n in enumerate(v.type.shape))
         return tuple(n for d, n in enumerate(size) if d not in dims)

@@ -34,7 +34,7 @@ from ..symbols.scalars import size_of
 from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, same, scalar_of, wrap
 from ..writes import torn
 from ..writes.mutation import write_in_place
-from . import collectives, compared, foreach, masks, overflows, parts, ranges, strided, ways
+from . import collectives, compared, foreach, masks, overflows, parts, ranges, strided, summed, ways
 from .attention import by_formula
 from .new_constants import lifted
 from .schemas import asked_for, factory_options, of_default_generator
@@ -372,6 +372,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.size.default: _size,
     aten.as_strided.default: strided.of_memory(record),
     aten.as_strided_scatter.default: strided.written(record),
+    aten.view.default: summed.viewed(record),
 }
 SPECIAL |= {o: ranges.counted(record, o) for o in (aten.arange.start, aten.arange.start_step)}
 for _overload in (aten.mul.Tensor, aten.div.Tensor, aten.dot.default, aten.vdot.default):
