@@ -12,6 +12,7 @@ import torch
 from ..errors import StagingError
 from ..runtime.gradients import grad_fields
 from ..runtime.guarding import reads, unconverted
+from ..runtime.library import required
 from ..runtime.symbols import journal
 from ..runtime.symbols.descriptions import hides
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
@@ -49,6 +50,8 @@ def setattr_(owner, name, value) -> None:
         )
     if name == "requires_grad" and isinstance(owner, SymTensor) and isinstance(value, bool):
         reads.leaf(owner)
+        if value:
+            required.check_leaf(owner)
         owner.requires_grad_(value)
         return
     found = descriptor(owner, name)
