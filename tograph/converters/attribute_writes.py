@@ -49,10 +49,7 @@ def setattr_(owner, name, value) -> None:
             user_location(),
         )
     if name == "requires_grad" and isinstance(owner, SymTensor) and isinstance(value, bool):
-        reads.leaf(owner)
-        if value:
-            required.check_leaf(owner)
-        owner.requires_grad_(value)
+        _require(owner, value)
         return
     found = descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):
@@ -68,6 +65,14 @@ def setattr_(owner, name, value) -> None:
         call(hook, owner, name, value)
         return
     _store(setattr, found, owner, name, value)
+
+
+def _require(x: SymTensor, value: bool) -> None:
+    """``x.requires_grad = value``"""
+    reads.leaf(x)
+    if value:
+        required.check_leaf(x)
+    x.requires_grad_(value)
 
 
 def set_plainly(owner, name, value) -> None:
