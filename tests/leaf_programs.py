@@ -9,6 +9,7 @@ import random
 
 import torch
 
+MORE = 10_000  # seeds of programs with hooks, views, `.data`, optimisers and leaves that are frozen
 HEAD = """def f(a, b, n, m):
     g, s = torch.zeros(3, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
 """
@@ -25,6 +26,7 @@ class Generator:
         self.count = 0
         self.leaves = ["w", "v", "u"][: self.rng.randrange(2, 4)]
         self.lists = self.rng.random() < 0.15
+        self.more = seed >= MORE
 
     def pick(self, *options):
         return self.rng.choice(options)
@@ -80,6 +82,8 @@ class Generator:
             kinds += ["exit"]
         if self.lists:
             kinds += ["append", "item"]
+        if self.more:
+            kinds += ["data", "view", "hook", "zero", "retain", "freeze"] * 2
         return getattr(self, self.rng.choice(kinds) + "_")(depth, loop)
 
     def backward_(self, depth, loop):
@@ -151,6 +155,41 @@ class Generator:
             "with torch.no_grad():",
             f"    {w}." + self.pick("mul_(0.9)", f"add_(0.1 * {x})", f"copy_({x})"),
         ]
+
+    def data_(self, depth, loop):
+        w = self.rng.choice(self.leaves)
+        return [self.pick(f"{w}.data.mul_(0.9)", f"{w}.data[0] = 0.5", f"{w}.detach().add_(0.1)")]
+
+    def view_(self, depth, loop):
+        w, x = self.rng.choice(self.leaves), self.rng.choice(self.leaves)
+        loss = self.pick(f"({w}[1:] ** 2).sum()", f"{w}[0] * {x}[1]", f"({w}.view(3) * {x}).sum()")
+        return [f"loss = {loss}", "if loss.requires_grad:", "    loss.backward()"]
+
+    def hook_(self, depth, loop):
+        w = self.rng.choice(self.leaves)
+        hook = self.pick("lambda x: x * 0.5", "lambda x: None", "lambda x: x + 1")
+        return [f"if {w}.requires_grad:", f"    {w}.register_hook({hook})"]
+
+    def zero_(self, depth, loop):
+        w = self.rng.choice(self.leaves)
+        step = self.pick([], ["    o.step()"])
+        kind = self.pick("SGD([{}], lr=0.1, momentum=0.9)", "Adam([{}], lr=0.1)").format(w)
+        none = self.pick("False", "True")
+        return [
+            f"if {w}.is_leaf:",
+            f"    o = torch.optim.{kind}",
+            *step,
+            f"    o.zero_grad(set_to_none={none})",
+        ]
+
+    def retain_(self, depth, loop):
+        w, x = self.rng.choice(self.leaves), self.pick("a", "b", "p")
+        inner = [f"y = {w} * {x}", "y.retain_grad()", "(y ** 2).sum().backward()", "g = y.grad"]
+        return [f"if {w}.requires_grad:", *("    " + x for x in inner)]
+
+    def freeze_(self, depth, loop):
+        w = self.rng.choice(self.leaves)
+        return [f"if {w}.is_leaf:", f"    {w}.requires_grad_({self.pick('False', 'True')})"]
 
     def append_(self, depth, loop):
         return [f"xs.append({self.rng.choice(self.leaves)})"]

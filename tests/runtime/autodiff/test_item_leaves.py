@@ -141,3 +141,78 @@ def test_which_items_are_leaves(program):
             ]
             rows.append([(x.detach(), x.requires_grad, x.is_leaf) for x in outs])
         torch.testing.assert_close(*rows)
+
+
+def with_gradients_and_by_name(x, n):
+    w, v, u = leaf(x), torch.zeros(2, requires_grad=True), leaf(x * 2)
+    found = [w]
+    (w * w + v * x).sum().backward()
+    for i in range(n):
+        found.append(v if i % 2 == 0 else w)
+        found.append(w if i == 0 else leaf(w))
+    (u * 3).sum().backward()
+    return found, w, u
+
+
+def in_tuples_with_gradients(x, n):
+    w, found = leaf(x), []
+    for i in range(n):
+        found.append((i, w, w * 2))
+    (w * w).sum().backward()
+    return found
+
+
+def one_that_an_iteration_took_out(x, n):
+    w = u = leaf(x)
+    found = [w]
+    for _ in range(n):
+        u = found[0]
+        found.append(u)
+    (w * w).sum().backward()
+    return w, u, found
+
+
+def one_or_another_one(x, n):
+    w = leaf(x)
+    u, found = w, [leaf(x * 2)]
+    for i in range(n):
+        found.append(leaf(x * i) if i % 2 == 0 else w)
+        u = found[-1] if i > 0 else found[0]
+    (w * w).sum().backward()
+    return w, u
+
+
+def put_in_by_branches_in_each_other(x, n):
+    w, v = leaf(x), leaf(x * 2)
+    found, last = [w], [v]
+    if n > 0:
+        last.append(found[0])
+        if n > 2:
+            found.append(last[-1])
+    else:
+        found.append(v)
+    (v * w).sum().backward()
+    return found, last
+
+
+ITEMS = [with_gradients_and_by_name, in_tuples_with_gradients, put_in_by_branches_in_each_other]
+NAMES = [
+    one_that_an_iteration_took_out,
+    one_or_another_one,
+]  # two names of one object come back as two
+
+
+@pytest.mark.parametrize("program", [*ITEMS, *NAMES])
+def test_leaves_from_before_are_themselves_with_their_gradients(program):
+    converted = tg.function(program)
+    for n in map(torch.tensor, (0, 1, 3)):
+        rows = []
+        for f in (converted, program):
+            outs = [
+                x
+                for x in tree_leaves(f(torch.tensor([1.0, 2.0]), n))
+                if isinstance(x, torch.Tensor)
+            ]
+            rows.append([(x.detach(), x.is_leaf, x.grad if x.is_leaf else None) for x in outs])
+            rows[-1] += [[x is y for y in outs] for x in outs if program in ITEMS]
+        torch.testing.assert_close(*rows)

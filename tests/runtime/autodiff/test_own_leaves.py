@@ -323,3 +323,51 @@ def test_leaves_that_loops_move_require_a_gradient_outside(program):
             found = f(torch.ones(2, requires_grad=True), torch.tensor(n))
             rows.append([(y.detach(), y.requires_grad) for y in found])
         torch.testing.assert_close(*rows)
+
+
+def test_a_leaf_of_some_paths_that_is_returned_behind_a_gradient_is_refused_at_its_branch():
+    @tg.function
+    def f(x, n):
+        if n > 1:
+            w = leaf(x)
+            s = w * 3
+        else:
+            w = x * 2
+            s = w * 3
+        (x * x).sum().backward()
+        return w, s
+
+    with pytest.raises(GradientError, match="if n > 1"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(2))
+
+
+def before_it_is_one(x):
+    w = x * 2
+    y = (w * 2).sum()
+    w.requires_grad_()
+    (w * x).sum().backward()
+    return y, w * 3, w
+
+
+def frozen_in_between(x):
+    w = leaf(x)
+    z = w * 3
+    w.requires_grad_(False)
+    h = w
+    y = h * 2
+    w.requires_grad_()
+    return y, z, h, h * 4
+
+
+def frozen_at_the_end(x):
+    w = leaf(x)
+    z = w * 3
+    w.requires_grad_(False)
+    return w * 2, z, w
+
+
+@pytest.mark.parametrize("program", [before_it_is_one, frozen_in_between, frozen_at_the_end])
+def test_what_is_computed_of_a_leaf_while_it_is_none_requires_no_gradient(program):
+    rows = [f(torch.ones(2)) for f in (tg.function(program), program)]
+    assert [(y.requires_grad, y.is_leaf) for y in rows[0]] == [(y.requires_grad, y.is_leaf) for y in rows[1]]  # fmt: skip
+    torch.testing.assert_close(*([y.detach() for y in row] for row in rows))

@@ -379,7 +379,20 @@ def the_argument_from_the_second_iteration_on(a, n):
     return u
 
 
+def read_where_two_branches_moved_one_that_was_there(a, n):
+    w, v = leaf(a), leaf(a * 2)
+    for i in range(2):
+        if i < n:
+            (w * a).sum().backward()
+            if v.grad is not None:
+                v = leaf(v)
+        else:
+            v, w = w, leaf(v)
+    return w, v
+
+
 PROGRAMS = [
+    read_where_two_branches_moved_one_that_was_there,
     the_argument_from_the_second_iteration_on, changed_in_place_when_an_iteration_begins, of_the_other_one_in_turn, of_the_old_one_where_that_is_better, set_to_none_where_a_loop_before_moved_it, read_by_a_name_from_before_the_loop, changed_by_either_name,
     in_a_branch, in_branches_in_each_other, and_once_more_behind_it, by_another_name, by_a_call, in_a_try, returned_early, in_iterations, when_an_iteration_begins, of_an_argument_before, in_some_iterations,
     steps_that_are_accepted, the_best_of_several, the_one_before, in_a_list, in_an_attribute, in_loops_in_each_other, where_it_has_one, an_argument_that_is_returned_early, cleared_in_the_first_iteration, assigned_in_the_first_iteration,
@@ -561,3 +574,19 @@ def test_what_requires_a_gradient_is_asked_in_an_inner_loop():
         torch.testing.assert_close(g(torch.ones(2), n), f(torch.ones(2), n))
     with pytest.raises(RuntimeError, match="second time"):
         g(torch.ones(2), torch.tensor(2))
+
+
+def test_what_a_branch_in_an_iteration_detached_requires_no_gradient_in_the_next_one():
+    def program(x, n):
+        u, count = leaf(x), 0
+        for _ in range(n):
+            if u.requires_grad:
+                count = count + 1
+                if x.sum() > 1:
+                    u = torch.sin(x).detach()
+        return u.requires_grad, torch.as_tensor(count)
+
+    converted = tg.function(program)
+    for x in (torch.ones(2), -torch.ones(2)):
+        rows = [[int(y) for y in f(x, torch.tensor(3))] for f in (converted, program)]
+        assert rows[0] == rows[1]

@@ -284,6 +284,17 @@ def pulled(x, n):
     return x
 
 
+def asked_in_a_branch(x, n):
+    total = x[0]
+    for i in range(n):
+        if i > 2:
+            if total < i:
+                x, total = x + 1, x[3]
+            else:
+                x = x * 0.5
+    return x, total
+
+
 def unmasked(x, n):
     while (x < n).any():
         x = x + 1
@@ -322,7 +333,9 @@ def goes_on(x, n):
     return x, ended
 
 
-@pytest.mark.parametrize("fn", [walked, normed, pulled, unmasked, two_masks, told, goes_on])
+@pytest.mark.parametrize(
+    "fn", [walked, normed, pulled, asked_in_a_branch, unmasked, two_masks, told, goes_on]
+)
 def test_elements_that_need_others(fn):
     check(fn, torch.arange(100.0), steps(5), count=0)
 

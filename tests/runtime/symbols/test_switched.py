@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import tograph as tg
+from tograph.errors import GradientError
 
 
 def outcome(value, tensors):
@@ -126,3 +127,16 @@ def test_a_trace_for_each_state():
         w.grad = None
         f(torch.ones(2)).sum().backward()
         assert w.grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_switch_in_a_branch_of_a_tensor_that_was_made_before_it_is_refused(wanted):
+    @tg.function
+    def f(x, n):
+        w = (x * 2).detach().requires_grad_(not wanted)
+        if n > 1:
+            w.requires_grad_(wanted)
+        return w * 2
+
+    with pytest.raises(GradientError, match="in a staged branch or loop"):
+        f(torch.ones(2), torch.tensor(2))

@@ -14,7 +14,7 @@ from .earlier import expand
 from .ended import Ended
 from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
-from .item_leaves import item_flags
+from .item_leaves import item_code, item_codes
 from .loops import loop
 from .own_leaves import OwnLeaves
 from .pairs import Differentiable, supported
@@ -37,7 +37,8 @@ __all__ = [
     "give_history",
     "give_tokens",
     "is_made_leaf",
-    "item_flags",
+    "item_code",
+    "item_codes",
     "loop",
     "passing",
     "reached",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -44,3 +44,14 @@ def spread(grads: Sequence[Any], shape: list[Any] | None) -> Sequence[Any]:
         else:
             found += spread([None] * len(inner[1]) if g is None else g, inner[1])
     return found
+
+
+def same_items(made: Sequence[Any], joined: Sequence[Any], own: Mapping[int, Any]) -> Sequence[Any]:
+    """The items of a list as torch's functions give them (``joined``), those that were objects of ``own``, by identity, when it was ``made`` as the object there."""
+    if isinstance(next(iter(made), None), (list, tuple)):
+        found = [same_items(x, y, own) for x, y in zip(made, joined, strict=True)]
+    elif own.keys().isdisjoint(map(id, made)):
+        return joined
+    else:
+        found = [own.get(id(x), y) for x, y in zip(made, joined, strict=True)]
+    return found if isinstance(joined, list) else tuple(found)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..graph.ir import Value
+import torch
+
+from ..graph.families import ITEM_READS
+from ..graph.ir import Node, Value, all_nodes
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import SymTensor
 from .paths import LEAF, Terms, Way, Ways, ways_within
@@ -21,11 +24,34 @@ class OwnLeaves:
         self.root = root
 
     @cached_property
+    def sources(self) -> list[tuple[Value, torch.Tensor]]:
+        """The values that stand for tensors in torch's history, in all graphs, with these."""
+        return [(v, x) for g in self.root.root.graphs for v, x in g.sources.items()]
+
+    @cached_property
     def leaves(self) -> frozenset[Value]:
         """The values of leaves that the code made."""
         root = self.root.root
-        sources = [(v, x) for g in root.graphs for v, x in g.sources.items()]
-        return frozenset(v for v, x in sources if _is_made(x, v)).union(root.leaves, root.left_leaves)  # fmt: skip
+        return frozenset(v for v, x in self.sources if _is_made(x, v)).union(root.leaves, root.left_leaves)  # fmt: skip
+
+    @cached_property
+    def before(self) -> dict[Node, set[Value]]:
+        """By node those of them that it used before they were leaves."""
+        found: dict[Node, set[Value]] = {}
+        for v, nodes in self.root.root.leaves.items():
+            for node in nodes:
+                found.setdefault(node, set()).add(v)
+        return found
+
+    @cached_property
+    def tensors(self) -> list[torch.Tensor]:
+        """Those of them that it made outside of staged constructs."""
+        return [x for v, x in self.root.sources.items() if _is_made(x, v)]
+
+    @cached_property
+    def reads_items(self) -> bool:
+        """Whether the code reads items of lists of the graph."""
+        return any(n.op in ITEM_READS for n in all_nodes(self.root.graph))
 
     @property
     def any(self) -> bool:
@@ -35,7 +61,8 @@ class OwnLeaves:
     @cached_property
     def _ways(self) -> dict[Value, Ways]:
         graph = self.root.graph
-        return ways_within(Terms(graph, leaves=self.leaves)) if self.leaves else {}
+        terms = Terms(graph, leaves=self.leaves, before=self.before)
+        return ways_within(terms) if self.leaves else {}
 
     def lead_to(self, v: Value) -> Way:
         """Whether a value was computed of such a leaf, or is one."""

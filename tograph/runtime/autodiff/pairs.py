@@ -26,6 +26,7 @@ from ..writes.freed import is_freed
 from ..writes.histories import Before
 from .ended import Ended
 from .graphs import append
+from .nesting import same_items
 from .nodes import ShareNode
 from .routes import Routes
 from .shares import Share, narrowed, shares
@@ -235,7 +236,10 @@ class Differentiable:
             by_index.update(zip(share.given, returned))
         outputs = list(box[0])
         for i, twin in pair.twins.items():
-            outputs[i] = by_index[twin]
+            made, outputs[i] = outputs[i], by_index[twin]
+            if isinstance(made, (list, tuple)):
+                own = {id(x): inputs[k] for k, x in enumerate(taken) if k not in pair.written}
+                outputs[i] = same_items(made, outputs[i], own)
         return pair.finished(outputs, inputs)
 
 

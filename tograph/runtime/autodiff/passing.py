@@ -17,7 +17,7 @@ from ..graph.families import CONSTRUCTS
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import always_fails
 from ..graph.rewrite import add_input, add_state, lead
-from ..graph.types import BOOL
+from ..graph.types import BOOL, Type
 from ..library import grads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..symbols.symbolic import SymTensor
@@ -27,7 +27,7 @@ from ..writes.edges import used as computed_from
 from .connect import Call
 from .graphs import append
 
-Flag = bool | Value
+Flag = int | Value  # a bool, or one of several numbers
 
 
 def passing(
@@ -141,7 +141,13 @@ def _regions(node: Node) -> dict[str, Graph]:
 
 
 class Flags:
-    """Whether values are those ``known``, in their graphs: of a graph, or of a region at any depth."""
+    """Whether values are those ``known``, in their graphs: of a graph, or of a region at any depth.
+
+    ``kind``: of what is said of a value, which may be a number too; ``none``: what is said of one that is none of them.
+    """
+
+    kind: Type = BOOL
+    none: Flag = False
 
     def __init__(self, known: dict[Value, Flag]):
         self.known = known
@@ -157,14 +163,14 @@ class Flags:
         if node is None:
             return self.given(graph, v)
         if not (_passed(v) or (_follows(node) and self._makes(node))):
-            return False
+            return self.none
         if node.op == "tg.read":
             return self.of(graph, node.args[0])
         return self._state(graph, node, v) if node.op == "While" else self._chosen(graph, node, v)
 
     def given(self, graph: Graph, v: Value) -> Flag:
         """What is said of an input of a graph that is not known."""
-        return False
+        return self.none
 
     def _makes(self, node: Node) -> bool:
         """Whether a region of a node makes one of the values."""
@@ -172,7 +178,11 @@ class Flags:
 
     def _own(self, region: Graph) -> bool:
         nodes = set(all_nodes(region))
-        return any(v.node in nodes for v, flag in self.known.items() if flag is True)
+        return any(v.node in nodes for v, flag in self.known.items() if self._is_fixed(flag))
+
+    def _is_fixed(self, flag: Flag) -> bool:
+        """Whether a value is known to be one of them."""
+        return not isinstance(flag, Value) and flag != self.none
 
     def _chosen(self, graph: Graph, node: Node, v: Value) -> Flag:
         """What the regions say, as a further output of their node."""
@@ -184,12 +194,11 @@ class Flags:
                 inner = add_input(node, flag)[name] if isinstance(flag, Value) else flag
                 self.known[region.inputs[k]] = inner
             rows[name] = self.of(region, out)
-        if all(flag is False for flag in rows.values()):
-            return False
+        if all(flag == self.none for flag in rows.values()):
+            return self.none
         for name, region in node.regions.items():
-            flag = rows.get(name, False)
-            region.outputs.append(flag if isinstance(flag, Value) else append(region, "py.constant", flag, type=BOOL))  # fmt: skip
-        node.outputs.append(Value(BOOL, node, len(node.outputs)))
+            region.outputs.append(self._as_value(region, rows.get(name, self.none)))
+        node.outputs.append(Value(self.kind, node, len(node.outputs)))
         return node.outputs[-1]
 
     def _state(self, graph: Graph, node: Node, v: Value) -> Flag:
@@ -204,14 +213,12 @@ class Flags:
             self.known[body.inputs[k]] = (
                 add_input(node, flag)["body"] if isinstance(flag, Value) else flag
             )
-        if not any(flag is not False for flag in starts.values()) and not self._entered(
-            body, state
-        ):
-            return False
-        inner = {k: Value(BOOL) for k in state}
+        if all(flag == self.none for flag in starts.values()) and not self._entered(body, state):
+            return self.none
+        inner = {k: Value(self.kind) for k in state}
         self.known.update((body.inputs[k], flag) for k, flag in inner.items())
-        found = [_as_value(body, self.of(body, body.outputs[k])) for k in state]
-        begin = [_as_start(node, graph, starts[k]) for k in state]
+        found = [self._as_value(body, self.of(body, body.outputs[k])) for k in state]
+        begin = [self._as_start(node, graph, starts[k]) for k in state]
         behind = add_state(node, list(inner.values()), found, begin)
         self.known.update((node.outputs[k], end) for k, end in zip(state, behind))
         return self.known[v]
@@ -221,7 +228,19 @@ class Flags:
         if self._own(body):
             return True
         found = (k for i in state for k in inputs_of(body, body.outputs[i]))
-        return any(self.known.get(body.inputs[k], False) is not False for k in found)
+        return any(self.known.get(body.inputs[k], self.none) != self.none for k in found)
+
+    def _as_value(self, graph: Graph, flag: Flag) -> Value:
+        made = isinstance(flag, Value)
+        return flag if made else append(graph, "py.constant", flag, type=self.kind)
+
+    def _as_start(self, node: Node, graph: Graph, flag: Flag) -> Value:
+        """A flag as what a loop begins with."""
+        if isinstance(flag, Value):
+            return flag
+        made = Node("py.constant", (flag,), {}, [self.kind], location=node.location)
+        graph.nodes.insert(graph.nodes.index(node), made)
+        return made.outputs[0]
 
 
 def closed(node: Node, place: int) -> list[int]:
@@ -232,19 +251,6 @@ def closed(node: Node, place: int) -> list[int]:
         todo += more - found
         found |= more
     return sorted(found)
-
-
-def _as_value(graph: Graph, flag: Flag) -> Value:
-    return flag if isinstance(flag, Value) else append(graph, "py.constant", flag, type=BOOL)
-
-
-def _as_start(node: Node, graph: Graph, flag: Flag) -> Value:
-    """A flag as what a loop begins with."""
-    if isinstance(flag, Value):
-        return flag
-    made = Node("py.constant", (flag,), {}, [BOOL], location=node.location)
-    graph.nodes.insert(graph.nodes.index(node), made)
-    return made.outputs[0]
 
 
 grads.PASSING = passing

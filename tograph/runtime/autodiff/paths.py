@@ -10,7 +10,8 @@ What goes through a list depends on all that is in it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from ..graph.counting import step_of
 from ..graph.ir import Graph, Node, Value
@@ -73,17 +74,25 @@ def _found(
         if places and node.op == CELL:
             known[node.outputs[0]] = dict.fromkeys(inputs, True)
         elif places and not stops(node):
-            for k, ways in zip(places, through(node, places, known, terms), strict=True):
+            before = terms.before.get(node, ())
+            then = {v: ways for v, ways in known.items() if v not in before} if before else known
+            for k, ways in zip(places, through(node, places, then, terms), strict=True):
                 known[node.outputs[k]] = ways
         known |= {v: {LEAF: True} for v in node.outputs if v in terms.leaves}
     return known
 
 
 class Terms:
-    """Ways of one graph put together; what is the same is computed once."""
+    """Ways of one graph put together; what is the same is computed once. ``before``: by node the leaves that it used when they were none."""
 
-    def __init__(self, graph: Graph, gradients: bool = False, leaves: Collection[Value] = ()):
-        self.graph, self.gradients, self.leaves = graph, gradients, leaves
+    def __init__(
+        self,
+        graph: Graph,
+        gradients: bool = False,
+        leaves: Collection[Value] = (),
+        before: Mapping[Node, Collection[Value]] = MappingProxyType({}),
+    ):
+        self.graph, self.gradients, self.leaves, self.before = graph, gradients, leaves, before
         self.made: dict[tuple, Value] = {}
 
     def op(self, op: str, *args: Value | int) -> Value:

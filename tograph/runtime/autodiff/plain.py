@@ -34,8 +34,10 @@ def lead_to_own(
     ends: Sequence[Value], graph: FuncGraph, leaves: Collection[Value] | None = None
 ) -> Way:
     """Whether one of these values of a graph was computed of such a leaf."""
-    leaves = OwnLeaves(graph).leaves if leaves is None else leaves
-    terms, needed = Terms(graph.graph, leaves=leaves), needed_for(graph.graph, ends)
+    made = OwnLeaves(graph)
+    leaves = made.leaves if leaves is None else leaves
+    terms = Terms(graph.graph, leaves=leaves, before=made.before)
+    needed = needed_for(graph.graph, ends)
     known: dict[Value, Ways] = {}
     for key, inner in list(graph.captures.items()) if graph.outer is not None else ():
         if inner in needed and differentiable(inner.type):

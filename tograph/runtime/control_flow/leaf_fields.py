@@ -111,11 +111,19 @@ def _of_region(x: Any, region: Region) -> Any:
         return None
     known = region.changed.get(("grad", id(x)))
     if known is not None:
-        return None if known[1] is MISSING else known[1]
+        return None if known[1] is MISSING else _left(x, known[1], region)
     with recording(region.graph), replayed(region):
         if has_own(x) or any(has_own(y) for y, _ in grad_fields.STANDS_FOR(x)):
             return content_of(x)
     return None
+
+
+def _left(x: SymTensor, content: Any, region: Region) -> Any:
+    """What a region leaves in a field: that of a tensor from before it has it too, and both get the gradients that are taken behind it."""
+    if x.born >= region.graph.born:
+        return content
+    with recording(region.graph), replayed(region):
+        return apart(content)
 
 
 def _is_lost_in(x: Any, region: Region) -> bool:

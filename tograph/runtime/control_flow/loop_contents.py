@@ -11,6 +11,7 @@ from ..symbols.carrier import Carrier, differentiable
 from ..symbols.funcgraph import FuncGraph, current_graph
 from ..values import pytrees, structure
 from ..writes import iterations
+from .made_leaves import may_be_plain
 
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
 
@@ -66,11 +67,7 @@ def computed_in(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
 def plain_in(key: Any, content: Any) -> set[Name]:
     """What an iteration leaves in a place without a history, on some path at least."""
     found = enumerate(tensors_of(content))
-    return {(key, i) for i, x in found if not x.requires_grad or _may_be_plain(x)}
-
-
-def _may_be_plain(x: torch.Tensor) -> bool:
-    return getattr(x, "sometimes_", False) or not iterations.is_sure(x)
+    return {(key, i) for i, x in found if may_be_plain(x)}
 
 
 def graded(content: Any) -> bool:

@@ -89,6 +89,8 @@ def in_parts(
     for x, column in zip(made, zip(*rows)):
         there = [(o, graph) for o, graph in zip(column, graphs) if o is not None]
         if isinstance(x, SymTensor) and there:
+            # A view is none of the state, and torch is not asked for its history: that is computed anew after a write.
+            x.plain_ = any(may_be_plain(o) for o, _ in there if getattr(o, "_base", None) is None)
             made_there = [made_in(o, graph) for o, graph in there]
             note_left(x, [graph for (_, graph), own in zip(there, made_there) if own])
             _one(x, [o for o, _ in there], made_there)
@@ -103,6 +105,14 @@ def note_left(x: Any, graphs: Sequence[FuncGraph]) -> None:
         ):  # the body of a loop is another graph where gradients go through iterations
             region = node.regions.get("body", graph.graph)
             current_graph().root.left_leaves[region.outputs[x.ref.value.index]] = []
+
+
+def may_be_plain(x: Any) -> bool:
+    """Whether a tensor requires no gradient in some runs."""
+    if not isinstance(x, torch.Tensor):
+        return False
+    some = getattr(x, "sometimes_", False) or getattr(x, "plain_", False)
+    return not x.requires_grad or some or not iterations.is_sure(x)
 
 
 def _one(x: SymTensor, outcomes: Sequence[Any], made: Sequence[bool]) -> None:

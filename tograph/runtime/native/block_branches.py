@@ -64,7 +64,9 @@ def _choices(made: set[Node], node: Node, nodes: list[Node]) -> Sequence[Any] | 
 def _check(node: Node) -> None:
     inner = list(node.regions["then"].nodes + node.regions["orelse"].nodes)
     large = [n for n in inner if not all(map(small, n.outputs))]
-    if len(large) > MOST or any(n.regions for n in large) or not small(node.args[0]):
+    # numbers that are computed of elements
+    asked = any(not all(map(small, n.inputs)) for n in inner if n not in large)
+    if len(large) > MOST or asked or any(n.regions for n in large) or not small(node.args[0]):
         raise Unsupported("a branch in a loop over blocks")
     if any(node_effects(n).may_fail for n in inner):
         raise Unsupported("a branch that may fail in a loop over blocks")

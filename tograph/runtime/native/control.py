@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import is_open
-from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
-from . import ahead, blocks, extents, list_items, list_memory, versions, walks
+from . import ahead, blocks, carry_modes, extents, list_memory, versions, walks
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
-from .groups import group_numbers, one_element, readers, schedule, updated
-from .grown import Grown, Remade, Shrunk, Swapped, is_part
+from .groups import one_element
+from .grown import Grown, Remade, Shrunk, Swapped
 from .polling import Strip, poll
 from .telling import Text
 from .text_sweeps import Sweep, makes_texts, sweeps
@@ -200,7 +199,7 @@ def _phi(low: Lowering, kind: str, found: list[tuple[str, str]]) -> str:
 def _while(low: Lowering, node: Node) -> None:
     count, body = node.kwargs["carried"], node.regions["body"]
     args = [low.register(x) if _single(x) else x for x in map(low.operand, node.args)]
-    modes = [_mode(body, i) for i in range(count)]
+    modes = [carry_modes.mode(body, i) for i in range(count)]
     numbers = all(mode in ("register", "same") for mode in modes) and not makes_texts(body)
     outside = not low.inside
     low.inside += 1
@@ -354,52 +353,3 @@ def _bound(low: Lowering, cond: Graph, bound: Value | int, args: list[Operand]) 
 
 def _single(x: Operand) -> bool:
     return not isinstance(x, (Reg, Listed, Text)) and numel(x.size or ()) == 1
-
-
-def _mode(body: Graph, i: int) -> str:
-    value, result = body.inputs[i], body.outputs[i]
-    if value is result:
-        return "same"
-    if one_element(value):
-        return "register"
-    if list_items.listed(value.type):
-        return "in place"
-    if is_open(value.type):
-        if extents.several(value.type):
-            return "remade"
-        return "grown" if updated(body, i) else "shrunk" if is_part(value, result) else "swapped"
-    if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
-        return "in place"
-    return "memory"
-
-
-def _adds_product(body: Graph, value: Value, result: Value) -> bool:
-    """Whether ``result`` is ``value`` plus a product of other matrices, and nobody else reads ``value``."""
-    if result.node is None or result.node.op != "aten.addmm.default" or result.node.args[0] is not value:  # fmt: skip
-        return False
-    reads = [v for n in body.nodes for v in n.inputs] + body.outputs
-    return reads.count(value) == 1 == body.outputs.count(result) and result.type.shape == value.type.shape  # fmt: skip
-
-
-def _in_place(body: Graph, value: Value, result: Value) -> bool:
-    """Whether ``result`` may be written over ``value``: element by element, and nobody reads the old one later."""
-    if value in body.outputs or body.outputs.count(result) > 1 or result.node is None:
-        return False
-    groups, number, read = schedule(body), group_numbers(body), readers(body)
-    own = number[result.node]
-    if groups[own].kind != "loop" or groups[own].dims is not None:
-        return False
-    if result.type.shape != value.type.shape:
-        return False
-    names, aliases = {value}, [value]
-    for v in aliases:
-        for n in read.get(v, ()):
-            if n.regions or number[n] > own:
-                return False
-            if number[n] == own and (v is not value or v in sources(n)):
-                return False
-            if groups[number[n]].kind == "scalar":
-                aliases += [o for o in n.outputs if o not in names]
-                names.update(n.outputs)
-    # A view of the old value that goes on reads it at the end.
-    return names.isdisjoint(body.outputs)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
+from ...errors import GradientError
 from ..graph.ir import Node, Value
+from .funcgraph import FuncGraph, current_graph, user_location
 
-if TYPE_CHECKING:
-    from .funcgraph import FuncGraph
+
+def check(x: Any, wanted: bool) -> None:
+    """An error where a region changes what a tensor from before it requires: that would last on some paths only."""
+    if x.requires_grad is not wanted and x.born < current_graph().born:
+        raise GradientError(_IN_REGION, user_location())
+
+
+_IN_REGION = (
+    "requires_grad_() in a staged branch or loop changes what a tensor that was made before it requires: which paths were taken is known only when the graph runs. "
+    "Make a tensor there (`w = w.detach()`, `w = w.detach().requires_grad_()`), or switch it outside."
+)
 
 
 def begin(value: Value, graph: FuncGraph) -> tuple[Value, Node | None]:
     """``value`` is that of a leaf from now on; it, and the node before."""
     nodes = graph.graph.nodes
-    graph.root.leaves[value] = [n for n in nodes if value in n.inputs]
+    # While it is none in between, what reads it takes another value (``symbolic.value_of``).
+    graph.root.leaves.setdefault(value, [n for n in nodes if value in n.inputs])
     return value, nodes[-1] if nodes else None
 
 

@@ -40,10 +40,14 @@ def switch(x: torch.Tensor, wanted: bool, root: Root, read: bool) -> None:
 
 
 def is_off(x: torch.Tensor, root: Root) -> bool:
-    """Whether ``x`` requires no gradient now, and does when the graph runs."""
+    """Whether ``x`` requires no gradient now, and does when the graph runs, or did before: what the code has made a leaf of and frozen again."""
+    if x.requires_grad or not (root.switched or root.leaves):
+        return False
+    made = getattr(x, "became_", None)
+    if made is not None:
+        return made[0] in root.leaves and torch.is_grad_enabled()
     real = outside(x)
-    off = real is not None and id(real) in root.switched and not x.requires_grad
-    return off and torch.is_grad_enabled()
+    return real is not None and id(real) in root.switched and torch.is_grad_enabled()
 
 
 def became(x: torch.Tensor, root: Root) -> bool | None:

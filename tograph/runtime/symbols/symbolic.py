@@ -40,7 +40,7 @@ class SymTensor(Valueless, torch.Tensor):
     asked_ = False  # the code made a leaf of it
     became_: Any = None  # of such a leaf: its value then, and the node before
     graded_ = False  # it stands for leaves of regions, which may have a gradient there
-    sometimes_ = False  # it is a leaf that a region made, in some runs
+    sometimes_ = plain_ = False  # in some runs a leaf that a region made; requires no gradient
     mixed_ = ""  # it stands for leaves, some of which are from before the regions: "mixed", or "graded" where one may have a gradient
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
     caller_: Any = None  # of one that requires none: the same
@@ -102,8 +102,7 @@ class SymTensor(Valueless, torch.Tensor):
     __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
 
     def requires_grad_(self, requires_grad: bool = True):
-        if self.given_:
-            switches(self, requires_grad)
+        (switches if self.given_ else leaf_values.check)(self, requires_grad)
         self.asked_ = requires_grad
         if requires_grad and not self.requires_grad and not self.given_:
             LEAF(self)
@@ -322,7 +321,7 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     value = _value_of(as_symbolic(x), graph)
     if x.requires_grad or (duals.level_open() and duals.tangent_of(x) is not None):
         _note_source(x, value, graph)
-    elif graph.root.switched and switched.is_off(x, graph.root):
+    elif switched.is_off(x, graph.root):
         value = graph.emit("aten.detach.default", value, type=value.type)
     return value
 

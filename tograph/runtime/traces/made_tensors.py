@@ -7,7 +7,7 @@ as far as ``autodiff.returned`` follows them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from .. import autodiff
 from ..control_flow.picking import Picked
 from ..gradients import grad_fields, transforms
 from ..graph.ir import Value
-from ..graph.types import BOOL, ListType, TensorType
+from ..graph.types import BOOL, INT, ListType, TensorType
 from ..symbols import duals, wholes
 from ..symbols.funcgraph import FuncGraph, Ref
 from ..symbols.scalars import scalar
@@ -25,7 +25,7 @@ from ..values.deques import bounded
 from ..values.growing import StagedList
 from ..values.listed import parts
 from ..values.staged_tuples import StagedTuple
-from ..values.structure import Handle, Spec, Tree, leaf_types
+from ..values.structure import Handle, Spec, TaggedUnion, Tree, leaf_types
 from ..writes import freed
 
 
@@ -102,27 +102,28 @@ _UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
 
 
 class WithLeaves:
-    """A list of the graph, some of whose tensors are leaves that the code made. ``flags``: by the column that holds such tensors which of them, a list of the graph too."""
+    """A list of the graph, some of whose tensors are leaves that the code made.
 
-    def __init__(self, items: StagedList, flags: dict[int, Handle]):
-        self.items, self.flags = items, flags
+    ``codes``: by the column that holds such tensors what its items are (``autodiff.item_codes``), a list of the graph too; ``leaves``: what these name, each in its form.
+    """
+
+    def __init__(self, items: StagedList, codes: dict[int, Handle], leaves: Sequence[Any]):
+        self.items, self.codes, self.leaves = items, codes, list(leaves)
 
     def __tograph_flatten__(self):
         kind, columns = self.items.__tograph_flatten__()
         cls = type(self.items)
-        return ((cls.__name__, getattr(cls, "maxlen", None)), kind, tuple(self.flags)), [
-            *columns,
-            *self.flags.values(),
-        ]
+        aux = (cls.__name__, getattr(cls, "maxlen", None)), kind, tuple(self.codes), len(columns)
+        return aux, [*columns, *self.codes.values(), *self.leaves]
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
-        (name, maxlen), kind, places = aux
-        count = len(parts) - len(places)
-        columns = list(parts[:count])
-        for k, flags in zip(places, parts[count:]):
-            if not isinstance(flags, Handle):  # else the structure alone is asked for
-                columns[k] = [_made(x, leaf) for x, leaf in zip(columns[k], flags)]
+        (name, maxlen), kind, places, count = aux
+        columns, codes = list(parts[:count]), parts[count : count + len(places)]
+        leaves = parts[count + len(places) :]
+        for k, found in zip(places, codes):
+            if not isinstance(found, Handle):  # else the structure alone is asked for
+                columns[k] = [_item(x, code, leaves) for x, code in zip(columns[k], found)]
         cls = _LISTS.get(name) or bounded(maxlen)
         return cls.__tograph_unflatten__(kind, columns)
 
@@ -130,8 +131,10 @@ class WithLeaves:
 _LISTS = {c.__name__: c for c in (StagedList, StagedTuple)}
 
 
-def _made(x: Any, leaf: bool) -> Any:
-    return x.detach().requires_grad_() if leaf and isinstance(x, torch.Tensor) else x
+def _item(x: Any, code: int, leaves: Sequence[Any]) -> Any:
+    if code > 0:
+        return leaves[code - 1]
+    return x.detach().requires_grad_() if code and isinstance(x, torch.Tensor) else x
 
 
 FORMS = MadeLeaf, Computed
@@ -142,22 +145,28 @@ def flags(spec: Spec) -> list[bool]:
     if not isinstance(spec, Tree):
         return [False] * len(leaf_types(spec))
     found = [flags(part) for part in spec.parts]
-    if spec.cls in (*FORMS, WithLeaves):
+    if spec.cls in FORMS:
         found[-1] = [True] * len(found[-1])
+    if spec.cls is WithLeaves:
+        places, count = spec.aux[2:]
+        for k in range(count, count + len(places)):
+            found[k] = [True] * len(found[k])
     return [told for part in found for told in part]
 
 
-def list_form(x: StagedList, root: FuncGraph) -> Any:
-    """The form of a list of the graph."""
-    if x.handle is None:
+def list_form(
+    x: StagedList, root: FuncGraph, own: autodiff.OwnLeaves, leave: Callable[[Any], Any]
+) -> Any:
+    """The form of a list of the graph. ``leave`` gives that of a leaf in it."""
+    if x.handle is None or not own.any:
         return x
-    found: dict[int, Handle] = {}
+    codes: dict[int, Handle] = {}
     for k, handle in enumerate(x.columns):
         kind = handle.ref.value.type
         if isinstance(kind, ListType) and isinstance(kind.element, TensorType):
-            flags = autodiff.item_flags(root.resolve(handle.ref), root)
-            found |= {} if flags is None else {k: Handle(Ref(flags, root))}
-    return WithLeaves(x, found) if found else x
+            found = autodiff.item_codes(root.resolve(handle.ref), root, own)
+            codes |= {} if found is None else {k: Handle(Ref(found, root))}
+    return WithLeaves(x, codes, map(leave, own.tensors)) if codes else x
 
 
 def is_late(x: torch.Tensor, root: FuncGraph) -> bool:
@@ -181,14 +190,25 @@ def form(
     if not own.any or not (x.is_floating_point() or x.is_complex()):
         return made
     value = value_of(x, root)
-    flag = False if x.chain else _made_flag(x, root)
-    if flag is not False:
+    code = 0 if x.chain else autodiff.item_code(_begun(x, root), root, own)
+    flag = False if x.chain or code != 0 else _made_flag(x, root)
+    if isinstance(code, Value):
+        made = _one_of(made, leave(grad_fields.left(x)), code, [leave(y) for y in own.tensors], root)  # fmt: skip
+    elif code > 0:
+        return leave(own.tensors[code - 1])
+    elif flag is not False:
         made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
     ended = x.became_ is not None and not x.requires_grad  # by ``requires_grad_(False)``
     way = False if ended or flag is True or id(x.storage_) in root.root.assigned else own.lead_to(value)  # fmt: skip
     if way is False:
         return made
     return Computed(made, _staged(way, root), freed.is_over(value, root), root.root.enabled)
+
+
+def _one_of(made: Any, grad: Any, code: Value, leaves: Sequence[Any], root: FuncGraph) -> Any:
+    """What an item of a list is, by its code: no leaf, one of ``leaves``, or another one that the code made."""
+    tag = root.emit("py.add", code, 1, type=INT)
+    return TaggedUnion(scalar(tag, root), [MadeLeaf(made, grad), made, *leaves])
 
 
 def _made_flag(x: SymTensor, root: FuncGraph) -> bool | Value:

@@ -68,7 +68,7 @@ def leaving(
 
     def tensor(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
-            return made_tensors.list_form(x, root)
+            return made_tensors.list_form(x, root, own, lambda y: _leaving(y, seen, tensor))
         if not isinstance(x, SymTensor):
             moving = moves(x) or made_tensors.is_late(x, root)
             return _written(as_symbolic(x), root, shown) if moving else x

@@ -289,17 +289,19 @@ def check_graded(x: torch.Tensor, shared: bool = False) -> None:
     if is_state(x.grad_fn) and x.grad_fn.told.graded and not shared:
         raise not_followed()
     node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
+    # What leaves the function is asked for when the user's code is done: then it is the line that made it.
+    line = user_location() or (node.location if node is not None else None)
     if node is not None and node.op in ITEM_READS and current_graph().root.leaves:  # fmt: skip
         raise GradientError(
             "the gradient field of an item of a list whose length depends on data is not followed. Keep what is asked for its gradient in a list of a known "
             "length, or take the gradients by torch.autograd.grad where the items are made.",
-            user_location(),
+            line,
         )
     if isinstance(x, SymTensor) and x.graded_:
         raise GradientError(
             "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
             "is needed of it there, and set it to None.",
-            user_location(),
+            line,
         )
 
 
@@ -344,9 +346,9 @@ def _led(node: Any, leaf: Any) -> bool:
 def leaves_led_to(nodes: Iterable[Any]) -> list[torch.Tensor]:
     """The leaves among the state of loops from which earlier iterations computed other state that ``nodes`` lead to."""
     states = [n for n in nodes if is_state(n)]
-    leaves = [
-        x for e in dict.fromkeys(n.earlier for n in states) for x in e.made if x.grad_fn.told.leaf
-    ]
+    made = [x for e in dict.fromkeys(n.earlier for n in states) for x in e.made]
+    # What a write in place gave another history is no leaf.
+    leaves = [x for x in made if is_state(x.grad_fn) and x.grad_fn.told.leaf]
     return [x for x in leaves if any(_led(node, x.grad_fn) for node in states)]
 
 
