@@ -508,3 +508,27 @@ def test_attributes_of_some_paths_that_the_class_computes_on_the_others():
         return square.area, square.area + square.width, Square.count
 
     compare(f, *((torch.tensor(n),) for n in (3, 1, 2)))
+
+
+def _by_method(net, x):
+    net.weight.requires_grad_(bool(x > 0))
+
+
+def _by_attribute(net, x):
+    net.weight.requires_grad = bool(x > 0)
+
+
+def _of_a_module(net, x):
+    net.requires_grad_(bool(x > 0))
+
+
+@pytest.mark.parametrize("change", [_by_method, _by_attribute, _of_a_module])
+def test_whether_a_tensor_requires_a_gradient_is_known_while_tracing(change):
+    net = torch.nn.Linear(1, 1)
+
+    def f(x):
+        change(net, x)
+        return net(x)
+
+    with pytest.raises(tg.errors.GraphBoolError, match="requires a gradient is known while trac"):
+        tg.function(f)(torch.ones(1))

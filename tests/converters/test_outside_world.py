@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.errors import StagingError
+from tograph.errors import ScopeError, StagingError
 
 X = torch.ones(())
 DEPTH = contextvars.ContextVar("DEPTH", default=0)
@@ -150,6 +150,41 @@ def test_processes_begin_at_every_call(tmp_path):
     (tmp_path / "new").rmdir()
     made(X)
     assert (tmp_path / "new").is_dir()
+
+
+def _tensor(x, out):
+    return lambda: out.append(x * 2)
+
+
+def _number(x, out):
+    n = int(x.sum())
+    return lambda: out.append(n + 1)
+
+
+def _growing(x, out):
+    if x.sum() > 0:
+        out.append(1)
+    return lambda: out.append(2)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("work", [_tensor, _number, _growing])
+def test_a_thread_that_uses_what_the_run_knows_is_refused(work, joined, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda failed: None)
+
+    def f(x):
+        out = []
+        thread = threading.Thread(target=work(x, out))
+        thread.start()
+        if joined:
+            thread.join()
+            return out[0]
+        while thread.is_alive():
+            pass
+        return out
+
+    with pytest.raises(ScopeError, match="thread that is started here.*\n.*\n.*thread.start"):
+        tg.function(f)(X)
 
 
 def test_threads_begin_at_every_call_and_in_no_staged_branch():

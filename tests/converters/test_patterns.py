@@ -1,5 +1,9 @@
 """Patterns whose parts are computed behind a staged condition, and of one of several subjects."""
 
+import pytest
+import torch
+
+import tograph as tg
 from tests.converters.both import Cases
 
 cases = Cases()
@@ -59,6 +63,47 @@ def of_a_tuple_with_one_of_two_lists(a, n):
         case ([x], 2 as k):
             return x, k
     return -1
+
+
+class Counted:
+    """Properties that change what is outside of them."""
+
+    def __init__(self, n):
+        self.n, self.log = n, []
+
+    @property
+    def raised(self):
+        self.log.append("raised")
+        self.n = self.n + 1
+        return self.n
+
+
+def _guarded(x):
+    box = Counted(x)
+    match box:
+        case Counted(raised=k) if x > 2:
+            found = k * 3
+        case Counted(n=k):
+            found = k * 5
+    return found, box.log, box.n
+
+
+def _behind_a_condition(x):
+    box = Counted(x)
+    match (x, box):
+        case (2, Counted(raised=k)):
+            found = k * 3
+        case _:
+            found = x
+    return found, box.log, box.n
+
+
+def test_a_property_is_read_once():
+    staged = tg.function(_guarded)
+    for x in (1.0, 3.0):
+        assert staged(torch.tensor(x)) == _guarded(torch.tensor(x))
+    with pytest.raises(tg.errors.StagingError, match="in front of the `match`"):
+        tg.function(_behind_a_condition)(torch.tensor(2.0))
 
 
 test_same = cases.test()

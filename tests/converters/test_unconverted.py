@@ -334,4 +334,44 @@ def test_a_library_that_has_no_use_for_a_staged_number_is_refused_also_in_a_try(
         tg.function(seeded)(torch.tensor([3.0]))
 
 
+class Logged:
+    """What code that is not converted adds to and counts in, beside what converted code does."""
+
+    def __init__(self):
+        self.groups, self.names, self.count = [{"lr": 1.0}], {"a": 0}, 0
+
+    @tg.do_not_convert
+    def add(self, lr):
+        self.groups.append({"lr": lr})
+        self.names[f"n{len(self.names)}"] = lr
+        self.count += 1
+
+
+def _each(logged, x, add):
+    if add:
+        logged.add(0.5)
+    if x > 0:
+        for g in logged.groups:  # numbers that become inputs: tracing begins again
+            g["lr"] *= 0.5
+    return x * 2
+
+
+def _first(logged, x, add):
+    logged.names["own"] = add
+    logged.add(0.25)
+    logged.groups.append({"lr": 2.0})
+    logged.add(0.125)
+    if x > 0:
+        logged.groups[0]["lr"] *= 0.5
+    return x * len(logged.groups)
+
+
+@pytest.mark.parametrize("f", [_each, _first])
+def test_a_trace_that_begins_again_acts_once(f):
+    plain, staged, g = Logged(), Logged(), tg.function(f)
+    for x, add in ((1.0, False), (1.0, True), (1.0, True), (-1.0, True)):
+        assert f(plain, torch.tensor(x), add) == g(staged, torch.tensor(x), add)
+        assert vars(plain) == vars(staged)
+
+
 test_same = cases.test()

@@ -409,3 +409,64 @@ def test_a_variable_that_is_deleted_behind_a_function_that_reads_it(f):
     assert g(torch.tensor(1)) == f(torch.tensor(1))
     with pytest.raises(NameError, match="'y' where it is not"):
         g(torch.tensor(-1))
+
+
+def _nested(x):
+    if x > 0:
+        y = x
+
+    def inner():
+        return y
+
+    return inner()
+
+
+def _by_lambda(x):
+    inner = lambda: y  # noqa: E731
+    if x > 0:
+        y = x
+    return inner()
+
+
+def _nonlocal(x):
+    def inner():
+        nonlocal y
+        y = y + 1
+        return y
+
+    if x > 0:
+        y = x
+    return inner()
+
+
+def _deleted(x):
+    y = x
+
+    def inner():
+        return y  # noqa: F821
+
+    del y
+    return inner()
+
+
+def _own(x):
+    if x > 0:
+        y = x
+
+    def inner():
+        return y
+
+    return y + inner()
+
+
+@pytest.mark.parametrize("f", [_nested, _by_lambda, _nonlocal, _deleted, _own])
+def test_the_error_of_an_unbound_variable_says_whose_it_is(f):
+    staged = tg.function(f)
+    for x in (1.0, -1.0):
+        found = []
+        for g in (f, staged):
+            try:
+                found.append(g(torch.tensor(x)).item())
+            except NameError as error:
+                found.append((type(error), str(error).splitlines()[0]))
+        assert found[0] == found[1]

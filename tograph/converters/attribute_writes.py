@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from ..errors import StagingError
+from ..errors import GraphBoolError, StagingError
 from ..runtime.gradients import grad_fields
 from ..runtime.guarding import reads, unconverted
+from ..runtime.library import required
 from ..runtime.symbols import journal
 from ..runtime.symbols.descriptions import hides
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
@@ -25,6 +26,7 @@ from .attributes import descriptor, is_hook
 from .call_rules import is_user_function
 from .calls import call
 from .failure_attributes import refuse_change
+from .staging import is_symbolic
 from .standard import refuses_changes
 from .union import apply
 
@@ -47,9 +49,7 @@ def setattr_(owner, name, value) -> None:
             f"symbolic tensors keep something of their own under {name!r}: give the attribute another name",
             user_location(),
         )
-    if name == "requires_grad" and isinstance(owner, SymTensor) and isinstance(value, bool):
-        reads.leaf(owner)
-        owner.requires_grad_(value)
+    if name == "requires_grad" and _require(owner, value):
         return
     found = descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):
@@ -65,6 +65,29 @@ def setattr_(owner, name, value) -> None:
         call(hook, owner, name, value)
         return
     _store(setattr, found, owner, name, value)
+
+
+def _require(x: Any, value: Any) -> bool:
+    """``x.requires_grad = value`` of a tensor of the graph; whether it is one, and this a bool."""
+    if isinstance(x, torch.Tensor):
+        need_known(value)
+    if not isinstance(x, SymTensor) or not isinstance(value, bool):
+        return False
+    reads.leaf(x)
+    if value:
+        required.check_leaf(x)
+    x.requires_grad_(value)
+    return True
+
+
+def need_known(required: Any) -> None:
+    """GraphBoolError where only the run knows whether a tensor is to require a gradient."""
+    if is_symbolic(required):
+        raise GraphBoolError(
+            "whether a tensor requires a gradient is known while tracing, and this bool only when the graph runs: set it outside of the "
+            "function, or write an `if` on it with x.detach() in one branch and x in the other",
+            user_location(),
+        )
 
 
 def set_plainly(owner, name, value) -> None:

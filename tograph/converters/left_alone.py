@@ -28,7 +28,7 @@ from ..runtime.symbols.symbolic import as_symbolic
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
 from ..runtime.values.growing import StagedList
-from . import outside_world, union
+from . import outside_world, threads, union
 from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
@@ -90,6 +90,7 @@ def _run_alone(f, args, kwargs):
         return f(*args, **kwargs)
     try:
         found = unconverted.run(f, args, kwargs)
+        threads.check()
         outside_world.opened(found)
         gives_items(found)
         _refuse_shown(found, f)

@@ -70,7 +70,7 @@ from .user_operators import (
     sub,
     truediv,
 )
-from .variables import ld, local, variables
+from .variables import ld, ld_free, local, variables
 from .while_stmt import while_stmt
 from .with_stmt import with_stmt
 
@@ -119,6 +119,7 @@ __all__ = [
     "is_not",
     "item_at",
     "ld",
+    "ld_free",
     "le",
     "list_display",
     "local",

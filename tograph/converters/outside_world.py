@@ -20,6 +20,7 @@ from ..runtime.library.staged_string import StagedString
 from ..runtime.recording import opaque
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing, user_location
+from . import threads
 from .registry import METHODS
 
 _HOMES = {"posix": "os", "nt": "os", "genericpath": "os.path", "posixpath": "os.path", "ntpath": "os.path", "_io": "io", "_pickle": "pickle", "None": ""}  # fmt: skip
@@ -102,6 +103,8 @@ def called(f: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         _note(f, acts=_writes(args[0 if key[0] == "pathlib" else 1 :], kwargs))
     elif key in _ASKS or key in _ACTS:
         _note(f, key in _ACTS)
+        if name == "Thread.start":
+            threads.starts(getattr(f, "__self__", None) or next(iter(args), None))
     elif key in _SETS and journal.is_nested():
         raise _refused(f, "acts on what is")
 

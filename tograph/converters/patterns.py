@@ -13,13 +13,18 @@ from typing import Any
 
 import torch
 
+from ..errors import StagingError
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
-from ..runtime.symbols.funcgraph import Ref, current_graph
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import Ref, current_graph, user_location
+from ..runtime.symbols.journal import MISSING
 from ..runtime.values import facts
 from ..runtime.values.flattening import choose
+from ..runtime.values.reach import reachable, user_variables
 from ..runtime.values.structure import UNSET, is_growing, is_union, may_miss
 from ..runtime.values.tables import is_table
+from .attributes import descriptor
 from .calls import call
 from .comparisons import contains
 from .conditional_expression import if_exp
@@ -60,7 +65,7 @@ def _later(match: Pattern, subject: Later, captures: dict[str, Any]) -> Any:
 
     def again(word: str) -> Any:
         found: dict[str, Any] = {}
-        match(now(subject), found)
+        _without_effects(lambda: match(now(subject), found))
         return now(found[word])
 
     matched = match(now(subject), own)
@@ -198,11 +203,29 @@ def _all(tests, captures):
 def _again(test: Callable[[], Any], word: str, captures: dict[str, Any]) -> Any:
     kept = dict(captures)
     try:
-        test()
+        _without_effects(test)
         return now(captures[word])
     finally:
         captures.clear()
         captures.update(kept)
+
+
+def _without_effects(test: Callable[[], Any]) -> None:
+    """``test()`` a second time; StagingError where that changes something a second time."""
+    log = journal.push(called=True)
+    try:
+        test()
+    finally:
+        journal.unwind(log)
+    changed = [place.keep for place in log.locations()]
+    before = reachable([*user_variables(), test], changed) if changed else set()
+    journal.adopt(log)
+    if any(id(x) in before for x in changed):  # not what the code has made itself
+        raise StagingError(
+            "a pattern reads an attribute or item behind a condition that is known only when the graph runs, by code that changes something, and "
+            "names a part of it: read it in front of the `match`",
+            user_location(),
+        )
 
 
 def _is_left(x: Any) -> bool:
@@ -313,9 +336,15 @@ def match_mapping(keys, patterns, rest):
     return over_options(match)
 
 
-def _field(subject, attr, pattern, captures):
-    """The tests of an attribute."""
-    x = getattr(subject, attr)
+def _read(subject: Any, attr: str) -> Any:
+    """An attribute, read once, as Python does: a property may have effects. MISSING where there is none."""
+    if isinstance(descriptor(subject, attr), property):
+        return call(getattr, subject, attr, MISSING)
+    return getattr(subject, attr, MISSING)
+
+
+def _field(subject, attr, x, pattern, captures):
+    """The tests of an attribute, of which ``x`` was read."""
     if not may_miss(x):
         return [lambda: pattern(x, captures)]
     part = Later(lambda: call(getattr, subject, attr))
@@ -353,13 +382,13 @@ def match_class(cls, patterns, names, kwd):
         else:
             fields = _positional(cls, len(patterns), names)
             for attr, p in zip(fields, patterns):
-                if not hasattr(subject, attr):
+                if (x := _read(subject, attr)) is MISSING:
                     return False
-                tests += _field(subject, attr, p, captures)
+                tests += _field(subject, attr, x, p, captures)
         for attr, p in zip(names, kwd):
-            if not hasattr(subject, attr):
+            if (x := _read(subject, attr)) is MISSING:
                 return False
-            tests += _field(subject, attr, p, captures)
+            tests += _field(subject, attr, x, p, captures)
         return _all(tests, captures)
 
     return over_options(match)

@@ -30,26 +30,31 @@ from .staging import PLAIN, is_staged
 
 
 def distribute(
-    function: Callable[[Any], Any], x: TaggedUnion, places: Sequence[Location] = ()
+    function: Callable[[Any], Any],
+    x: TaggedUnion,
+    places: Sequence[Location] = (),
+    error_of: Callable[[str | None], Exception] | None = None,
 ) -> Any:
-    """``function`` of the option that ``x`` is."""
+    """``function`` of the option that ``x`` is; ``error_of`` gives the error where it is unbound, else Python's for a local variable."""
     left = facts.possible(x)
 
     def chain(options: list[int]) -> Any:
         i = options[0]
         if len(options) == 1:
-            return function(_checked(x, i))
+            return function(_checked(x, i, error_of))
         test = facts.is_option(x, i)
         return control_flow.staged_if(
-            test, lambda: function(_checked(x, i)), lambda: chain(options[1:]), places
+            test, lambda: function(_checked(x, i, error_of)), lambda: chain(options[1:]), places
         )
 
     return chain(left)
 
 
-def _checked(x: TaggedUnion, i: int) -> Any:
+def _checked(
+    x: TaggedUnion, i: int, error_of: Callable[[str | None], Exception] | None = None
+) -> Any:
     if x.options_[i] is MISSING:
-        raise unbound(x.name_)
+        raise (error_of or unbound)(x.name_)
     return x.options_[i]
 
 

@@ -1,6 +1,6 @@
 """Reads of variables that may be unbound, and ``locals()`` and ``eval`` in functions whose variables moved.
 
-A name that some path leaves unbound is read through ``ag__.ld(lambda: x, 'x')``: unbound, plain Python raises in place; bound on some
+A name that some path leaves unbound is read through ``ag__.ld(lambda: x, 'x')``, one of a function around through ``ag__.ld_free``: unbound, plain Python raises in place; bound on some
 staged paths only, the read checks when the graph runs that one of these was taken.
 """
 
@@ -21,6 +21,19 @@ local = object  # the annotation of a variable that only nested bodies bind
 class Reads(Converter):
     """Marks the reads that the analysis found to be perhaps unbound. Runs on the analysed tree."""
 
+    def __init__(self, context):
+        super().__init__(context)
+        self.own: list[frozenset[str] | set[str]] = []  # the variables of the functions around
+
+    def visit_FunctionDef(self, node):
+        scope = get_fact(node, Fact.SCOPE, None)
+        self.own.append(frozenset() if scope is None else scope.locals)
+        node = self.generic_visit(node)
+        self.own.pop()
+        return node
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
+
     def visit_Name(self, node):
         if isinstance(node.ctx, gast.Load) and get_fact(node, Fact.MAYBE_UNBOUND, False):
             return self._checked(node)
@@ -30,7 +43,10 @@ class Reads(Converter):
         """A read of a variable that may be unbound."""
         inner = gast.copy_location(gast.Name(node.id, gast.Load(), None, None), node)
         key = gast.copy_location(gast.Constant(node.id, None), node)
-        return self.expression(f"{OPERATORS}.ld(lambda: name_, key_)", node, name_=inner, key_=key)
+        how = "ld_free" if self.own and node.id not in self.own[-1] else "ld"
+        return self.expression(
+            f"{OPERATORS}.{how}(lambda: name_, key_)", node, name_=inner, key_=key
+        )
 
     def visit_AnnAssign(self, node):
         if node.value is not None:
@@ -117,7 +133,7 @@ def _in_order(node, scope) -> list[str]:
     return [*named, *sorted(rest & shared), *sorted(rest - shared)]
 
 
-def ld(read, name):
+def ld(read, name, error_of=unbound):
     """The value of a variable that may be unbound on some path; UnboundLocalError where it is."""
     try:
         x = read()
@@ -125,12 +141,24 @@ def ld(read, name):
         if error.name != name or isinstance(error, UnboundLocalError):
             raise
         # In a nested body Python calls it a free variable.
-        raise unbound(name) from None
+        raise error_of(name) from None
     if is_union(x) and any(o is journal.MISSING for o in x.options_):
-        return distribute(lambda v: v, x)
+        return distribute(lambda v: v, x, error_of=error_of)
     if x is UNSET:
-        raise unbound()
+        raise error_of()
     return x
+
+
+def ld_free(read, name):
+    """The same of a variable of a function around; NameError where it is unbound."""
+    return ld(read, name, lambda known=None: _unbound_free(name))
+
+
+def _unbound_free(name):
+    return NameError(
+        f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope",
+        name=name,
+    )
 
 
 def variables(**reads):

@@ -40,3 +40,44 @@ def test_is_that_of_the_path_taken(f, mode):
     for c in (True, False, True):
         with mode():
             torch.testing.assert_close(staged(x, torch.tensor(c)), f(x, torch.tensor(c)))
+
+
+def in_a_loop(h, w, c):
+    while h.sum() < 20:
+        h = h * w
+        h.requires_grad = True
+    return h
+
+
+def behind_a_loop(h, w, c):
+    while h.sum() < 20:
+        h = h * w
+    h.requires_grad = True
+    return h
+
+
+def on_one_path(h, w, c):
+    h = h * w if c else h.clone()
+    h.requires_grad = True
+    return h * 2
+
+
+def detached_on_one_path(h, w, c):
+    h = h * w
+    if c:
+        h = h.detach()
+    h.requires_grad = True
+    return h * 2
+
+
+@pytest.mark.parametrize("f", [in_a_loop, behind_a_loop, on_one_path, detached_on_one_path])
+def test_the_flag_of_what_was_computed_is_not_set(f):
+    w, staged = torch.tensor([2.0, 3.0], requires_grad=True), tg.function(f)
+    for c in (True, False, True):
+        found = []
+        for g in (f, staged):
+            try:
+                found.append(g(torch.ones(2), w, torch.tensor(c)).tolist())
+            except RuntimeError as error:
+                found.append(str(error).splitlines()[0])
+        assert found[1].startswith(found[0]) if isinstance(found[0], str) else found[0] == found[1]

@@ -22,7 +22,7 @@ from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_growing, is_union
 from .. import union
-from ..attribute_writes import setattr_
+from ..attribute_writes import need_known, setattr_
 from ..call_rules import WRAPPERS
 from ..calls import call
 from ..growing_lists import nested_tensor
@@ -235,6 +235,7 @@ def is_nonzero(x):
 
 
 def _requires_grad_(x, requires_grad=True):
+    need_known(requires_grad)
     if journal.active():
         reads.leaf(x)
         if x.requires_grad is not requires_grad:

@@ -175,7 +175,7 @@ RULES: list[Rule] = [
     Rule((TypeError,), r"missing \d+ required|takes .* positional arguments? but|unexpected keyword argument", "compare the call with the function's parameters"),
     Rule((TypeError,), r"unhashable type", "only hashable values can be keys or members of a set: use a tuple instead of a list"),
     Rule((AttributeError,), r"(?:'(?P<owner>\w+)' object|module '(?P<module>\w+)') has no attribute '(?P<name>\w+)'", _attribute),
-    Rule((UnboundLocalError,), r"cannot access local variable|referenced before assignment",
+    Rule((NameError,), r"cannot access (?:local|free) variable|referenced before assignment",
          "give the variable a value on every path before this line: before the `if` or loop, or in the other branch"),
     Rule((NameError,), r"name '(?P<name>\w+)' is not defined", _name),
     Rule((KeyError,), r"", _key),

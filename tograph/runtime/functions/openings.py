@@ -130,6 +130,8 @@ class Openings:
                     self.outer.open.values(),
                 )
                 tracer.watch.closed = self.outer.closed
+                if tentative:  # where it fails, the call is traced as it is
+                    failed.callback(tracer.take_back)
                 try:
                     trace = tracer.trace(key)
                     failed.pop_all()
@@ -150,6 +152,7 @@ class Openings:
                         raise
                     unnested = unnested or tracer.root.root.unnested
                     known = _other_ways(known, tracer.root.root, error, unnested)
+                    tracer.take_back()
 
 
 def _other_ways(known: Retrace, root: Root, error: StagingError, unnested: bool) -> Retrace:

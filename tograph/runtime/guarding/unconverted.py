@@ -3,7 +3,8 @@
 Functions of the standard library and of C write into the containers and objects that they are given, and tell nobody. So the contents of
 these are looked at before and after the call; a change is recorded in the journal like one that converted code makes: it is
 undone where the branch ends, and becomes state. What holds no Python objects cannot be state (``opaque``): it is put back,
-and where branches leave it different that is an error.
+and where branches leave it different that is an error. Outside of branches and loops a change acts while tracing; it is undone only where
+tracing begins again, which makes it again (``undo``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ..values.code_names import writes
 from ..values.dict_views import VIEWS
 from ..values.reach import is_library, named
 from ..values.structure import holds_missing, is_growing
+from . import reads
 
 LIMIT = 200  # containers that are looked at in one call
 _CONTAINERS = (list, dict, set, collections.deque, bytearray)
@@ -102,8 +104,8 @@ def _fields(x: Any) -> Location:
     return Location(("fields", id(x)), f"a {type(x).__name__}", lambda: dict(held), put, x)
 
 
-def _locations(roots: Sequence[Any]) -> Iterator[Location]:
-    """Where the arguments of a call can be changed: containers, those in them, and objects that only hold something."""
+def _locations(roots: Sequence[Any], of_c: bool = True) -> Iterator[Location]:
+    """Where the arguments of a call can be changed: containers, those in them, and objects that only hold something; ``of_c``: also objects of C."""
     todo, seen = list(roots), set[int]()
     while todo and len(seen) < LIMIT:
         x = todo.pop()
@@ -128,7 +130,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
                 seen.add(id(x))
                 yield locations.contents(x)
                 todo.extend(_items(x))
-        elif (place := opaque.place(x)) is not None:
+        elif of_c and (place := opaque.place(x)) is not None:
             seen.add(id(x))
             yield place
         if _has_fields(x):
@@ -191,7 +193,7 @@ def run(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     for x in roots:
         check_keys(x)
     if journal.depth() < 2:
-        return function(*args, **kwargs)
+        return _noted(function, args, kwargs, watched)
     if getattr(function, "__name__", "") not in _LOOKS:
         _check_blind(roots)
     return _watched(function, args, kwargs, watched)
@@ -220,6 +222,45 @@ def _watched(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -
             if not _same(old, new):
                 place._set(old)
                 _make(place, old, new)
+
+
+def _noted(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -> Any:
+    """The call, outside of staged branches and loops: what it changes is noted for ``undo``. Objects of C are not looked at."""
+    watch = reads.current()
+    if watch is None:
+        return function(*args, **kwargs)
+    before = [(place, place.get()) for place in _locations(roots, of_c=False)]
+    try:
+        return function(*args, **kwargs)
+    finally:
+        for place, old in before:
+            new = place.get()
+            if not _same(old, new):
+                for part, held in _parts(place, old, new):
+                    if journal.written(
+                        part.key
+                    ):  # by converted code: it goes back to what it was before that
+                        journal.record(part)
+                    else:
+                        watch.acts.append((part, held))
+
+
+def _parts(place: Location, old: Any, new: Any) -> list[tuple[Location, Any]]:
+    """A change as locations of the kinds that converted code records, with what they held before."""
+    if place.key[0] == "fields":
+        names = [n for n in {**old, **new} if old.get(n, MISSING) is not new.get(n, MISSING)]
+        return [(locations.attribute(place.keep, n), old.get(n, MISSING)) for n in names]
+    if isinstance(old, dict) and not journal.written(place.key):
+        keys = [k for k in {**old, **new} if old.get(k, MISSING) is not new.get(k, MISSING)]
+        return [(locations.key_of(place.keep, k, f"item {k!r}"), old.get(k, MISSING)) for k in keys]
+    return [(place, old)]
+
+
+def undo(acts: list[tuple[Location, Any]]) -> None:
+    """Tracing begins again: put back what code that is not converted has changed in it."""
+    while acts:
+        place, old = acts.pop()
+        place._set(old)
 
 
 def _make(place: Location, old: Any, new: Any) -> None:

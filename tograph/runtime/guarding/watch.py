@@ -18,7 +18,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..symbols import journal
-from ..symbols.journal import MISSING
+from ..symbols.journal import MISSING, Location
 from ..values.code_names import used_whole
 from ..values.pytrees import slots_of
 from . import outer_lists, questions, sources
@@ -65,6 +65,9 @@ class Watch(FunctionReads):
         self.entered: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
         self.quiet = False
         self.acted = ""  # the function that acted on what is outside of the program (``converters.outside_world``)
+        # what code that is not converted has changed, and what was there before (``unconverted``)
+        self.acts: list[tuple[Location, Any]] = []
+        self.strayed: Exception | None = None  # of a thread that the code started
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 
     def root(self, x: Any, name: str, code: types.CodeType | None = None) -> None:
@@ -201,7 +204,9 @@ class Watch(FunctionReads):
             self.value(None if before is MISSING else before, self.step(source, "context", None))
 
     def left(self) -> None:
-        """The trace ends. Where it leaves a context variable set, it serves this call only."""
+        """The trace ends. Where it leaves a context variable set, it serves this call only; the error of a thread that it started is raised."""
+        if self.strayed is not None:
+            raise self.strayed
         for variable, before in self.entered.values():
             if now_in(variable) is not before:
                 source = self.source_of(variable) or sources.object_(variable, variable.name)

@@ -1,7 +1,7 @@
 """Kernels: fused regions of a graph as loops of one small IR, and its renderers: LLVM IR for CPUs, Triton source for GPUs.
 
 * From nodes to loops: ``regions`` chooses what becomes one kernel, ``build`` makes its loops (``loop_ir``, ``exprs``) from the rows of
-  ``pointwise``, ``reductions`` (``elements``, ``normalisations``, ``losses``), ``creators``, ``gathers`` (``turns``), ``positions``, ``beside``, ``pools``, ``resampling``, ``activations``, ``loss_gradients``, ``products`` and ``views``;
+  ``pointwise`` (``half_forms``), ``reductions`` (``elements``, ``normalisations``, ``losses``), ``creators``, ``gathers`` (``turns``), ``positions``, ``beside``, ``pools``, ``resampling``, ``activations``, ``loss_gradients``, ``products`` and ``views``;
   ``simplify`` orders them; ``lower`` puts the kernels into the graph.
 * For CPUs: ``planning`` says which loop becomes lanes, ``llvm`` writes the loops (``llvm_values``, ``far_reads``, ``folds``) of instructions (``llvm_text``,
   ``vectors``, ``vector_ops``, ``llvm_math``, ``llvm_tables``); ``read_ahead`` brings LLVM into memory, ``jit`` compiles by

@@ -24,6 +24,7 @@ from .beside import BESIDE
 from .creators import CREATORS
 from .exprs import Maker, Term
 from .gathers import GATHERS, located
+from .half_forms import F16_ON_CPU
 from .loop_ir import (
     Affine,
     Buffer,
@@ -86,6 +87,11 @@ def _wide(node: Node, place: int) -> bool:
     if WIDE.get(node.op) == place:
         return True
     return node.outputs[0].type.device != "cpu" and node.op in WIDE_ON_GPU
+
+
+def _formula(node: Node, row: Row, dtype: str) -> Callable[..., Term]:
+    on_cpu = node.outputs[0].type.device == "cpu"
+    return F16_ON_CPU.get(node.op, row.formula) if dtype == "f16" and on_cpu else row.formula
 
 
 def compute_dtype(dtype: str) -> str:
@@ -241,7 +247,7 @@ class Builder:
             self.operand(a, d, index, compute, _wide(node, place))
             for place, (a, d) in enumerate(zip(numbers, domains, strict=True))
         ]
-        return row.formula(*terms, *rest, **kwargs).cast(wanted)
+        return _formula(node, row, wanted)(*terms, *rest, **kwargs).cast(wanted)
 
     def _common(self, numbers: Sequence[Any]) -> str:
         """The dtype that comparisons are made in."""

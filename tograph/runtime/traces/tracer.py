@@ -16,7 +16,7 @@ from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
 from ..graph.ordering import control_outputs
-from ..guarding import followed_objects, guards, questions, reads, slots
+from ..guarding import followed_objects, guards, questions, reads, slots, unconverted
 from ..guarding.outer_numbers import Opened
 from ..guarding.outer_tables import Stood
 from ..guarding.shared_memory import SharedMemory
@@ -124,11 +124,16 @@ class Tracer:
 
     def begins_again(self) -> None:
         """Tracing begins again: StagingError where the code has acted on what is outside of the program."""
+        self.take_back()
         if self.watch.acted:
             raise StagingError(
                 f"{self.watch.acted}() has acted while tracing, and this function has to be traced a second time in one call: "
                 "call it outside of the function, or by tg.py_function"
             ) from None
+
+    def take_back(self) -> None:
+        """Another trace follows, which does again what code that is not converted has done in this one."""
+        unconverted.undo(self.watch.acts)
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""
