@@ -148,7 +148,7 @@ def apart(monkeypatch: Any, cuda: Cuda) -> Apart:
 
     for place, name, value in (
         (torch.cuda, "_lazy_init", lambda: None), (torch.cuda, "current_device", lambda: 0),
-        (torch.cuda, "default_generators", [Generator(cuda)]), (device, "launch", launch), (device, "prepare", lambda kernels: None),
+        (torch.cuda, "default_generators", [Generator(cuda)]), (device, "launch", launch), (device, "prepare", lambda kernels, place: None),
         (fake_driver, "at_address", at_address), (draws, "blocks", lambda device: 512),
         (program, "tuner", lambda place: planner.estimate), (program, "Loops", lambda *_: Untimed()),
         (program.Program, "_fits", lambda self, inputs: True),
