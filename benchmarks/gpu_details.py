@@ -84,5 +84,7 @@ def shown(plan: Any) -> str:
     try:
         sources = dict.fromkeys(s.source.text for s, _ in plan.walk() if isinstance(s, Run))
         return "\n\n".join([str(plan), *sources]) + "\n"
-    except Exception as error:
+    except (
+        Exception
+    ) as error:  # whatever a spoilt plan raises: the report of what went wrong goes on without it
         return f"a plan that cannot be shown: {error}\n"

@@ -128,17 +128,19 @@ def read_again(x, n):
 PROGRAMS = [the_path_of_a_descent, before_each_step, some_of_them, taken_out_and_replaced, in_front_and_turned, in_a_comprehension, in_loops_in_each_other, in_two_lists_that_change_places, what_has_none, on_some_paths_of_branches_in_each_other, in_tuples_and_objects, read_again]  # fmt: skip
 
 
+def tensors_of(f, n):
+    """The tensors that a call gives, those in lists too."""
+    found = tree_leaves(f(torch.tensor([1.0, 2.0]), n))
+    return [x for x in found if isinstance(x, torch.Tensor)]
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_which_items_are_leaves(program):
     converted = tg.function(program)
     for n in map(torch.tensor, (0, 1, 3)):
         rows = []
         for f in (converted, program):
-            outs = [
-                x
-                for x in tree_leaves(f(torch.tensor([1.0, 2.0]), n))
-                if isinstance(x, torch.Tensor)
-            ]
+            outs = tensors_of(f, n)
             rows.append([(x.detach(), x.requires_grad, x.is_leaf) for x in outs])
         torch.testing.assert_close(*rows)
 
@@ -208,11 +210,7 @@ def test_leaves_from_before_are_themselves_with_their_gradients(program):
     for n in map(torch.tensor, (0, 1, 3)):
         rows = []
         for f in (converted, program):
-            outs = [
-                x
-                for x in tree_leaves(f(torch.tensor([1.0, 2.0]), n))
-                if isinstance(x, torch.Tensor)
-            ]
+            outs = tensors_of(f, n)
             rows.append([(x.detach(), x.is_leaf, x.grad if x.is_leaf else None) for x in outs])
             rows[-1] += [[x is y for y in outs] for x in outs if program in ITEMS]
         torch.testing.assert_close(*rows)
