@@ -137,8 +137,8 @@ class GradientCalls:
         self, inputs: Sequence[Any], asked: tuple[int, ...]
     ) -> list[Any] | None:
         rewrites = self._rewrites
-        if not self._follows:
-            return None
+        if rewrites is not None and not rewrites.whole:
+            return self.differentiable.run(inputs, asked) if rewrites.keeps(inputs) else None
         changed = rewrites.changed(inputs) if rewrites is not None else ()
         if not changed:
             return self.differentiable.run(inputs, asked)
