@@ -41,7 +41,15 @@ def some_iterations(x, w, b):
     return y
 
 
-PROGRAMS = [dense, looped, several, drawn, some_iterations]
+def rectified(x, w, b):
+    return torch.relu(x @ w + b)  # saved, too
+
+
+def turned(x, w, b):
+    return torch.sin(x @ w * b).t(), x.view(-1), w
+
+
+PROGRAMS = [dense, looped, several, drawn, some_iterations, rectified, turned]
 
 
 def inputs(seed=0):
@@ -83,12 +91,33 @@ def test_as_eager(program):
 
 
 @fast
-@pytest.mark.parametrize("program", [dense, looped, several, drawn])
+@pytest.mark.parametrize("program", [dense, looped, several, drawn, rectified])
 def test_calls_begin_in_machine_code(program, monkeypatch):
     f = warm(program)
     expected = gradients(program, *inputs(1))
     monkeypatch.setattr(Function, "_result", None)  # where Python takes a call
     same(gradients(f, *inputs(1)), expected)
+
+
+@fast
+def test_sizes_that_only_the_run_knows(monkeypatch):
+    specs = [tg.TensorSpec((n, 4), torch.float32) for n in (None, 4)] + [tg.TensorSpec((4,), torch.float32)]  # fmt: skip
+    f = tg.function(rectified, input_signature=specs)
+    for rows in (3, 2, 3, 2, 3, 2):
+        x, w, b = inputs()
+        gradients(f, x[:rows], w, b)
+    monkeypatch.setattr(Function, "_result", None)
+    for rows in (1, 2, 3):
+        x, w, b = inputs(rows)
+        same(gradients(f, x[:rows], w, b), gradients(rectified, x[:rows], w, b))
+
+
+def test_a_view_that_is_written_outside():
+    f = warm(turned)
+    x, w, b = inputs()
+    y = f(x, w, b)[0]
+    y.mul_(2)
+    same(torch.autograd.grad(y.sum(), [w, b]), torch.autograd.grad(2 * turned(x, w, b)[0].sum(), [w, b]))  # fmt: skip
 
 
 @fast

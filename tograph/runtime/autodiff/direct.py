@@ -17,6 +17,7 @@ from ..graph.types import TensorType
 from ..symbols.plain_apply import plain_apply
 from .generator_states import states_of
 from .nodes import Call, ShareNode, dense, gradients
+from .unbased import unbased
 
 if TYPE_CHECKING:
     from .pairs import Pair
@@ -83,6 +84,8 @@ class Direct:
             outs = pair.program.quick(inputs)
         if outs is None:
             return None
+        if pair.program.gives_views:
+            outs = unbased(outs, len(pair.graph.outputs), inputs)
         told = tuple(outs[self.told])
         if not self._goes_everywhere(told):
             return pair.joined([outs, state, []], inputs)

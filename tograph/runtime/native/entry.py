@@ -192,7 +192,8 @@ def make_host_entry(
 
     ``watched``: the inputs that require a gradient, and no other does, where ``call`` joins with autograd.
     """
-    found = _method() if _checkable(inputs) else None
+    known = [kind for kind in inputs if not opened(kind)]
+    found = _method() if _checkable(known) and all(map(_plain, filter(opened, inputs))) else None
     if found is None:
         return None
     words = dict.fromkeys(WORDS, 0) | {
