@@ -49,7 +49,14 @@ def turned(x, w, b):
     return torch.sin(x @ w * b).t(), x.view(-1), w
 
 
-PROGRAMS = [dense, looped, several, drawn, some_iterations, rectified, turned]
+def branched(x, w, b):
+    y = x @ w
+    if b[0] > 0.9:
+        return (y * b).exp()
+    return y + b
+
+
+PROGRAMS = [dense, looped, several, drawn, some_iterations, rectified, turned, branched]
 
 
 def inputs(seed=0):
@@ -91,7 +98,7 @@ def test_as_eager(program):
 
 
 @fast
-@pytest.mark.parametrize("program", [dense, looped, several, drawn, rectified])
+@pytest.mark.parametrize("program", [dense, looped, several, drawn, rectified, branched])
 def test_calls_begin_in_machine_code(program, monkeypatch):
     f = warm(program)
     expected = gradients(program, *inputs(1))
@@ -197,6 +204,20 @@ def test_what_was_saved_and_written_since_is_refused():
     x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+def test_what_only_the_other_branch_saves_may_be_written():
+    f = tg.function(lambda w, k, c: w * k if c > 0 else w + k)
+    w = torch.ones(3, requires_grad=True)
+    for c in (1.0, -1.0) * 4:
+        k = torch.ones(3)
+        y = f(w, k, torch.tensor(c)).sum()
+        k.add_(1)
+        if c > 0:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.backward()
+        else:
+            assert torch.equal(torch.autograd.grad(y, w)[0], torch.ones(3))
 
 
 def test_a_second_gradient_needs_what_was_saved():

@@ -34,6 +34,7 @@ class Kept(NamedTuple):
     told: tuple[bool, ...]
     numbers: list[Any]
     likes: list[tuple[Any, ...]]
+    doubts: list[int]
 
 
 class Step(NamedTuple):
@@ -73,7 +74,7 @@ class Direct:
         [node] = pair.nodes
         given = [pair.pullback.forward.outputs[i] for i in node.given]
         plain = node.only_tensors and all(isinstance(v.type, TensorType) for v in given)
-        usual = node.saves and not (node.groups or node.sized or node.doubtful.places)
+        usual = node.saves and not (node.groups or node.sized)
         return cls(pair, node) if plain and usual and pair.written.isdisjoint(pair.wrt) else None
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
@@ -119,13 +120,20 @@ class Direct:
                 numbers[k] = inputs[s] if s >= 0 else outs[~s]
         likes = [(x.shape, x.dtype, x.device) for x in given] if len(given) > 1 else []
         versions = [x._version for x in inputs]
-        return Kept(self, inputs, outs[self.snapshots], state, versions, told, numbers, likes)
+        kept = [self.node.sources[k] for k in self.node.doubtful.places]
+        doubts = [(inputs[s] if s >= 0 else outs[~s])._version for s in kept]
+        return Kept(
+            self, inputs, outs[self.snapshots], state, versions, told, numbers, likes, doubts
+        )
 
     def gradients(self, ctx: Any, kept: Kept, cotangents: Sequence[torch.Tensor]) -> list[Any] | None:  # fmt: skip
         """What ``backward`` gives; None where native code does not take these."""
         key = ctx.needs_input_grad, kept.told
         step = self._steps.get(key) or self._step(*key)
-        stored: Sequence[Any] = ctx.saved_tensors
+        try:
+            stored: Sequence[Any] = ctx.saved_tensors
+        except RuntimeError:  # freed, or written since: the longer way knows if that matters
+            return None
         if self.others:
             filled = list(kept.numbers)
             for k, x in zip(self.places, stored):
@@ -159,7 +167,7 @@ class Direct:
         numbers = kept.numbers or [None] * count
         return Call(
             node, kept.inputs, None, kept.versions, kept.state, list(kept.snapshots), kept.told, self.places,
-            numbers, None, kept.likes, specs, set(), [], [], None,
+            numbers, None, kept.likes, specs, set(), kept.doubts, [], None,
         )  # fmt: skip
 
 
