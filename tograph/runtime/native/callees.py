@@ -141,7 +141,8 @@ class Call:
 def opened(x: Mem) -> list[Open]:
     """The open sizes that a tensor has, or that its strides depend on."""
     inside = [n for s in x.stride if isinstance(s, Span) for n in s.sizes]
-    return [*(n for n in x.size if isinstance(n, Open)), *inside]
+    every: list[Any] = [*x.size, *inside]
+    return [n for n in every if isinstance(n, Open)]
 
 
 def laid(x: Mem, sizes: dict[Open, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
