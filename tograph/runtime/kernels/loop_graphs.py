@@ -20,7 +20,7 @@ from .loop_numbers import Numbers
 from .loop_vectors import Vectors
 from .triton_ops import TYPES, typed
 
-STEPS = "steps"  # the output with the number of iterations of each program
+STEPS = "steps"  # the output that is largest for the program which made the most iterations
 SAME_ELEMENTS = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
 
 
@@ -146,6 +146,7 @@ class Graphs(Numbers, Expressions, Vectors):
             state.append(name)
         if counted:
             self.line(f"{STEPS}_ = tl.full([], 0, tl.int64)")
+            self._begun()
         go = self.fresh()
         self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
         self.line(f"while {go}:")
@@ -155,9 +156,16 @@ class Graphs(Numbers, Expressions, Vectors):
         self._assign(state, following)
         if counted:
             self.line(f"{STEPS}_ += 1")
+            self._answered()
         self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
         self.indent -= 1
         return state
+
+    def _begun(self) -> None:
+        """Write what a counted loop knows before its first iteration."""
+
+    def _answered(self) -> None:
+        """Write what an iteration of a counted loop has told, behind its nodes."""
 
     def _assign(self, state: list[str], following: list[str]) -> None:
         """All at once: what is another part of the state is read before it changes."""

@@ -7,7 +7,8 @@ Two forms, by the sizes of the state:
 ``blocks``  The state is large and elementwise. Each program runs the loop for its own block of elements and ends when its own
             elements do: see ``loop_blocks``. Where that an ended block would stay as it is cannot be proved (``settled``), it is seen by the kernel: it runs its block once more, and where that changes
             anything, it sets the error code, and the loop has to be run another way. Numbers are right in the program
-            that made the most steps; each writes its own with its number of steps.
+            that made the most steps; each writes its own with its number of steps. Where numbers are told what the body asks of its elements (``late``), blocks that made
+            as many may have heard different answers in the last one: those of a block that was to go on are what all elements answer.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ MOST = 4096  # elements of a vector that one program holds
 BLOCK = 256  # elements of a program in the form ``blocks``
 UNSETTLED = 3  # the error code of a block that went on changing
 MOST_NODES = 300
+GOING = "going_"  # the variable that tells whether elements were to go on after the last iteration
 ACTIVE = "active"  # the parameter of a plan's kernels that tells whether they are to do anything
 
 
@@ -47,7 +49,7 @@ class Shape:
 class LoopSource:
     """A loop as a kernel. ``source``: its text; ``form``: "whole" or "blocks"; ``outputs``: a name for each output of the node.
 
-    In the form ``blocks`` the buffers of ``counted`` have one cell for each program, and ``STEPS`` tells which is the last.
+    In the form ``blocks`` the buffers of ``counted`` have one cell for each program, and the largest of ``STEPS`` tells whose is right.
     """
 
     source: Source
@@ -106,10 +108,11 @@ class _Loop(Graphs):
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
             self.blocks = independent(node)
-            if self.blocks.late:
-                raise Unsupported("a reduction in a loop over blocks")
-            if self.blocks.mixed and not settled(node, self.blocks):
+            self.settles = settled(node, self.blocks)
+            if self.blocks.mixed and not self.settles:
                 raise Unsupported("elements that depend on the counted numbers")
+            if self.blocks.late and not self.settles:  # its numbers know that it has ended
+                raise Unsupported("elements that may change when their block has ended")
 
     # ---- sizes
 
@@ -218,7 +221,7 @@ class _Loop(Graphs):
         """Write the loop; the variables of its state."""
         node = self.node
         state = self._loop(node, counted=self.form == "blocks")
-        if self.form == "blocks" and not settled(node, self.blocks):
+        if self.form == "blocks" and not self.settles:
             self._settled(state)
         return state
 
@@ -263,8 +266,24 @@ class _Loop(Graphs):
                 self.line(f"tl.store({name}, {text})")
         if counted:
             signature[STEPS] = "*i64"
-            self.line(f"tl.store({STEPS} + tl.program_id(0), {STEPS}_)")
+            self.line(f"tl.store({STEPS} + tl.program_id(0), {self._rank()})")
         return tuple(names), frozenset(counted)
+
+    # ---- what the elements have answered in the last iteration
+
+    def _begun(self) -> None:
+        if self.blocks.late:
+            self.line(f"{GOING} = tl.full([], 1, tl.int64)")
+
+    def _answered(self) -> None:
+        if self.blocks.late:
+            answer = self.names[self.blocks.asked[0].outputs[0]]
+            goes = answer if self.blocks.wanted else f"({answer} == 0)"
+            self.line(f"{GOING} = {goes}.to(tl.int64)")
+
+    def _rank(self) -> str:
+        """Twice the iterations of a program, and one where its elements were to go on after the last one: among those that made the most, such a one has the numbers of all."""
+        return f"2 * {STEPS}_ + {GOING}" if self.blocks.late else f"{STEPS}_"
 
 
 class _Segment(_Loop):
