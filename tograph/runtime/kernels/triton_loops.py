@@ -20,6 +20,7 @@ from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.types import ScalarType
 from . import triton_ops, triton_text
 from .loop_blocks import independent
+from .loop_choices import chosen
 from .loop_formulas import dtype_of, size_of
 from .loop_graphs import STEPS, Graphs
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
@@ -107,6 +108,8 @@ class _Loop(Graphs):
         self.block = power_of_two(self.n) if self.form == "whole" else blocks
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
+            node, _, self.safe = chosen(node, safe)
+            self.node = node
             self.blocks = independent(node)
             self.settles = settled(node, self.blocks)
             if self.blocks.mixed and not self.settles:
