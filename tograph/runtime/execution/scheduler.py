@@ -166,6 +166,11 @@ class Program:
         return None if found is MISS else found
 
     @property
+    def gives_views(self) -> bool:
+        """Whether ``quick`` gives views of other outputs or of inputs."""
+        return isinstance(self._native, Native) and self._native.gives_views
+
+    @property
     def early(self) -> bool:
         """Whether calls wait for a later one to compile the graph."""
         return self._left > 0

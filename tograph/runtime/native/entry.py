@@ -31,7 +31,7 @@ from ..kernels import jit
 from ..recording.variables import Variable
 from . import entry_text, pool, recycling, rows
 from .caller import Method
-from .entry_text import BLOCK, HEAD, KINDS, LEFT, RECORD, RESULT, WORDS
+from .entry_text import BLOCK, HEAD, KINDS, LEFT, RECORD, RESULT, WATCHED, WORDS
 from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
 from .list_items import inside, listed
@@ -153,7 +153,7 @@ def make_entry(
         "written": len(written), "first_input": first, "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
         "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)), "host": 0,
         "repeats": repeats, "results": len(results.places), "first_result": first + RECORD * (len(inputs) + len(outputs)),
-        "leaves": bool(code.left),
+        "leaves": bool(code.left), "joined": 0,
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
     table += _inputs(inputs, captured, form.strides, numbers)
@@ -183,17 +183,26 @@ def _room(outputs: Sequence[Any], kept: recycling.Offsets | None) -> tuple[list[
 
 
 def make_host_entry(
-    call: Callable[..., Any], inputs: Sequence[Any], captured: Sequence[torch.Tensor]
+    call: Callable[..., Any],
+    inputs: Sequence[Any],
+    captured: Sequence[torch.Tensor],
+    watched: Collection[int] = (),
 ) -> Callable[..., Any] | None:
-    """The built-in function of a program that Python runs: ``call`` gets the tensors that fit ``inputs``; None where there is none."""
-    found = _method() if _checkable(inputs) else None
+    """The built-in function of a program that Python runs: ``call`` gets the tensors that fit ``inputs``; None where there is none.
+
+    ``watched``: the inputs that require a gradient, and no other does, where ``call`` joins with autograd.
+    """
+    known = [kind for kind in inputs if not opened(kind)]
+    found = _method() if _checkable(known) and all(map(_plain, filter(opened, inputs))) else None
     if found is None:
         return None
     words = dict.fromkeys(WORDS, 0) | {
         "given": len(inputs) - len(captured), "inputs": len(inputs), "default": DTYPES[torch.get_default_dtype()],
-        "first_input": HEAD, "host": id(call),
+        "first_input": HEAD, "host": id(call), "joined": bool(watched),
     }  # fmt: skip
-    table = [words[name] for name in WORDS] + _inputs(inputs, captured, (), ())
+    table = [int(words[name]) for name in WORDS] + _inputs(inputs, captured, (), ())
+    for i in watched:
+        table[HEAD + RECORD * i + WATCHED] = 1
     return _built_in(found[0], table, (call, *captured))
 
 

@@ -142,7 +142,13 @@ class Native:
 
     def quick(self, inputs: Sequence[Any]) -> Any:
         """The outputs where an entry takes these inputs, which looks at all there is to them; else ``MISS``."""
-        return self._whole(*inputs) if self._direct and self._whole is not None else MISS
+        made = MISS if self._whole is None else self._whole(*inputs)
+        return made if made is MISS or self._direct else self._in_order(inputs, made)
+
+    @property
+    def gives_views(self) -> bool:
+        """Whether some outputs are views of others or of inputs."""
+        return bool(self._views)
 
     def layout(self, inputs: Sequence[Any]) -> Layout:
         """The strides of the inputs that are not contiguous; empty where other code would be of no use."""
