@@ -66,10 +66,14 @@ def loadable() -> str:
     return "" if _there(torch.cuda.is_available) else "there is no CUDA device"
 
 
-@functools.cache
+_yes: set[Callable[[], bool]] = set()
+
+
 def _there(answer: Callable[[], bool]) -> bool:
-    """Torch's answer, asked for once: every start of a kernel asks, and torch then counts the devices."""
-    return answer()
+    """Torch's answer, asked for until it is yes: every start of a kernel asks, and torch then counts the devices."""
+    if answer not in _yes and answer():
+        _yes.add(answer)
+    return answer in _yes
 
 
 def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
