@@ -320,16 +320,25 @@ def printed(x):
         (until_one, 600, "a condition that a mask makes false"),
         (left_while_it_changes, 600, "elements that may change when their block has ended"),
         (printed, 4, "in a kernel"),
-        (lambda x: smoothed_rows(x), 16, "vectors of different sizes"),
+        (lambda x: smoothed_rows(x), 16, "of a vector that is broadcast"),
+        (lambda x: with_pairs(x), 16, "vectors of different sizes"),
     ],
-    ids=["reduction", "numbers", "until one", "changes", "print", "rows"],
+    ids=["reduction", "numbers", "until one", "changes", "print", "rows", "pairs"],
 )
 def test_what_is_no_kernel_says_why(fn, size, reason, monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
     x = torch.full((size,), 3.0)
-    _, node = loop_of(fn, x.view(4, -1) if reason.endswith("sizes") else x)
+    _, node = loop_of(fn, x.view(4, -1) if size == 16 else x)
     with pytest.raises(Unsupported, match=reason):
         triton_loops.render(node, "loop")
+
+
+def with_pairs(x):
+    """Sizes of which none is a part of the other."""
+    pair = x[0, :2].clone()
+    while x.abs().sum() > 1:
+        x, pair = x * 0.5, pair + 1
+    return x, pair
 
 
 def smoothed_rows(x):
@@ -347,6 +356,7 @@ def test_loops_compile_everywhere_and_spill_nothing(architecture):
         (programs.power_iteration, (a, torch.ones(64), torch.tensor(1e-3))),
         (programs.mandelbrot, mandelbrot_inputs(80, 80)),
         (while_any_is_left, (torch.ones(6400), torch.tensor(9))),
+        (steps_of, (torch.ones(80, 80), torch.ones(80), torch.tensor(9))),
         (programs.runge_kutta, (torch.ones(2, 1024), torch.ones(4, 1024), torch.tensor(1.0))),
     ]
     for fn, args in cases:
@@ -360,3 +370,69 @@ def test_blocks_beyond_31_bits_have_positions_of_64_bits(size):
     _, node = loop_of(halve_each, tg.TensorSpec([size], torch.float32))
     text = triton_loops.render(node, "loop").source.text
     assert ("tl.program_id(0).to(tl.int64)" in text) == (size == 1 << 31)
+
+
+def steps_of(x, rate, n, shift=0.5):
+    i = torch.zeros_like(n)
+    while i < n:
+        x = torch.where(x > rate, x * 0.5 - shift * rate, x + rate)
+        i = i + 1
+    return x
+
+
+def masked_steps(x, rate, n):
+    done = x < rate
+    for _ in range(n):
+        x = torch.where(done, x, x * 0.5)
+        done = done | (x < rate)
+        if done.all():
+            break
+    return x, done
+
+
+@pytest.mark.parametrize("fn", [steps_of, masked_steps])
+@pytest.mark.parametrize("shape", [(33,), (4, 1, 1), (1, 20, 33), (20, 1), (4, 1, 33)])
+@pytest.mark.parametrize("most", [63, 4096])
+def test_what_is_broadcast_to_the_state(fn, shape, most, monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", most)
+    x, rate = torch.linspace(0, 9, 4 * 20 * 33).reshape(4, 20, 33), torch.rand(shape)
+    loop = check(fn, x, rate, torch.tensor(4))
+    assert loop.form == ("blocks" if most == 63 else "whole") and "i // " in loop.source.text
+
+
+def folded(x, rate, i):
+    return x - (rate * i).sum()
+
+
+def of_another_shape(x, rate, i):
+    return x - (rate * i).view(20, 1)
+
+
+def in_two_shapes(x, rate, i):
+    return (x * 0.5).view(30, 20) + 0 * rate
+
+
+def carried(x, rate, i):
+    return x
+
+
+@pytest.mark.parametrize("step", [folded, of_another_shape, in_two_shapes, carried])
+@pytest.mark.parametrize("most", [63, 4096])
+def test_other_uses_of_smaller_vectors(step, most, monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", most)
+
+    def repeated(x, rate, n):
+        i = torch.zeros_like(n)
+        while i < n:
+            x = step(x + rate, rate, i).view(x.shape)
+            if step is carried:
+                rate = rate * 0.5
+            i = i + 1
+        return x, rate
+
+    x, rate = torch.linspace(0, 9, 600).view(30, 20), torch.rand(20)
+    if step is in_two_shapes:
+        x, rate = x.view(1, 30, 20), rate.view(1, 20)
+    _, node = loop_of(repeated, x, rate, torch.tensor(2))
+    with pytest.raises(Unsupported):
+        triton_loops.render(node, "loop")

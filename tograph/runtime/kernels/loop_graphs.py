@@ -42,6 +42,7 @@ class Graphs(Numbers, Expressions, Vectors):
         self.helpers: dict[str, None] = {}
         self.names: dict[Value, str] = {}
         self.matrices: dict[Value, str] = {}
+        self.spread: frozenset[Value] = frozenset()  # vectors that are broadcast
         self.formulas = Formulas()
 
     def line(self, text: str) -> None:
@@ -92,14 +93,14 @@ class Graphs(Numbers, Expressions, Vectors):
             raise Unsupported(f"{node.op} in a kernel")
         out = node.outputs[0]
         if node.op in SAME_ELEMENTS:
-            self.names[out] = self.names[node.args[0]]
+            self.names[out] = self._same(node)
         elif node.op.startswith("py."):
             self.sure = node in self.safe
             self._set(out, self._number(node))
             self.sure = False
         elif node.op == "tg.choose" and isinstance(out.type, ScalarType):
             self._set(out, self._choice(node))
-        elif node.op in self.VECTORS:
+        elif node.op in self.VECTORS and self.spread.isdisjoint(node.inputs):
             self._set(out, self.VECTORS[node.op](self, node))
         elif node.op == "aten.scalar_tensor.default" and isinstance(node.args[0], Value):
             source = node.args[0]
@@ -107,6 +108,13 @@ class Graphs(Numbers, Expressions, Vectors):
         else:
             self._formula(node)
         return None
+
+    def _same(self, node: Node) -> str:
+        """A tensor's variable in another shape."""
+        x, out = node.args[0], node.outputs[0]
+        if out in self.spread and out.type.shape != x.type.shape:
+            raise Unsupported("another shape of what is broadcast")
+        return self.names[x]
 
     def _set(self, value: Value, text: str) -> None:
         if text.isidentifier():

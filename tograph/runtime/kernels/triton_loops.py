@@ -1,5 +1,7 @@
 """A whole ``While`` as one Triton kernel: the loop runs inside of it, and nothing comes back to the host per iteration.
 
+Tensors from outside of the loop that are broadcast to the shape of its state (``spread``) are vectors too, read at the element that each place has.
+
 Two forms, by the sizes of the state:
 
 ``whole``   All state fits into one program: numbers, tensors of one element, and vectors of one size up to ``MOST``.
@@ -13,6 +15,7 @@ Two forms, by the sizes of the state:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
@@ -26,7 +29,7 @@ from .loop_graphs import STEPS, Graphs
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
 from .loop_numbers import OVERFLOW
 from .settled import settled
-from .tiles import power_of_two
+from .tiles import offset, power_of_two
 from .triton_ops import TYPES
 from .triton_text import ERROR, HEADER, Source
 
@@ -123,19 +126,30 @@ class _Loop(Graphs):
         """The size of the vectors: 1 where there are numbers only."""
         if sum(1 for _ in _nodes(self.node)) > MOST_NODES:
             raise Unsupported("a loop with a large body")
-        sizes: set[int] = set()
         matrices = {n.args[0] for n in self.node.regions["body"].nodes if n.op == "aten.mv.default"}
         captured = dict(zip(self.node.regions["body"].inputs, self.node.args))
         outside = {captured.get(m) for m in matrices}
-        for v in self._values(outside):
-            n = size_of(v)
-            if n == 0:
-                raise Unsupported("an empty tensor")
-            if n > 1:
-                sizes.add(n)
+        values = self._values(outside)
+        sizes = {size_of(v) for v in values} - {1}
+        if 0 in sizes:
+            raise Unsupported("an empty tensor")
+        most = max(sizes, default=1)
         if len(sizes) > 1:
-            raise Unsupported(f"vectors of different sizes: {sorted(sizes)}")
-        return sizes.pop() if sizes else 1
+            self.spread = self._broadcast(values, most)
+            if not self.spread:
+                raise Unsupported(f"vectors of different sizes: {sorted(sizes)}")
+        return most
+
+    def _broadcast(self, values: Sequence[Value], most: int) -> frozenset[Value]:
+        """The values that are broadcast to the shape of the largest ones; none where that is not all there is to the smaller ones."""
+        shapes = {v.type.shape for v in values if size_of(v) == most}
+        smaller = frozenset(v for v in values if 1 < size_of(v) < most)
+        full = shapes.pop()
+        fits = all(len(v.type.shape) <= len(full) and all(m in (1, n) for m, n in zip(reversed(v.type.shape), reversed(full))) for v in smaller)  # fmt: skip
+        if shapes or not fits or not smaller.isdisjoint(self.node.outputs):
+            return frozenset()
+        self.full = full
+        return smaller
 
     def _values(self, matrices: set) -> list[Value]:
         """All values but the captured matrices of products."""
@@ -208,7 +222,9 @@ class _Loop(Graphs):
             self.line(f"{name} = s{k}" + (" != 0" if a.type.kind is bool else f".to({TYPES[dtype_of(a)]})"))  # fmt: skip
         else:
             signature[f"p{k}"] = f"*{triton_ops.SIGNATURE[dtype_of(a)]}"
-            if size_of(a) not in (1, self.n) or (len(a.type.shape) == 2 and self._only_matrix(k)):
+            if (size_of(a) not in (1, self.n) and a not in self.spread) or (
+                len(a.type.shape) == 2 and self._only_matrix(k)
+            ):
                 self.matrices[a] = name
                 self._matrix(name, k, a)
             else:
@@ -216,9 +232,17 @@ class _Loop(Graphs):
         self.names[a] = name
 
     def _load(self, pointer: str, a: Value) -> str:
-        place = f"{pointer} + i" if self.is_vector(a) else pointer
+        place = f"{pointer} + {self._element(a)}" if self.is_vector(a) else pointer
         mask = ", mask, other=0" if self.is_vector(a) and self.partial else ""
         return f"tl.load({place}{mask})" + (" != 0" if dtype_of(a) == "bool" else "")
+
+    def _element(self, a: Value) -> str:
+        """Where in its memory the element of a vector is."""
+        if a not in self.spread:
+            return "i"
+        shape = a.type.shape
+        inner = [math.prod(shape[d + 1 :]) if n > 1 else 0 for d, n in enumerate(shape)]
+        return offset(self.full, [0] * (len(self.full) - len(shape)) + inner)
 
     def _run(self) -> list[str]:
         """Write the loop; the variables of its state."""
