@@ -146,7 +146,7 @@ class GradientCalls:
             assert rewrites is not None
             return rewrites.run(self._rewriting.run, inputs, changed)
         outputs = self.differentiable.run(inputs, asked)
-        if rewrites is None and self.differentiable.pair(asked).goes_directly:
+        if self.differentiable.pair(asked).goes_directly:  # what it writes requires no gradient
             self.joined = asked
         return outputs
 
