@@ -16,6 +16,7 @@ import torch
 from ..graph.types import TensorType
 from ..symbols.plain_apply import plain_apply
 from .generator_states import states_of
+from .looked import modified
 from .nodes import Call, ShareNode, dense, gradients
 from .unbased import unbased
 
@@ -55,6 +56,7 @@ class Direct:
         self._told = slice(self.snapshots.stop, self.snapshots.stop + len(pair.routes.told))
         at = {i: (n, k) for n, node in enumerate(pair.nodes) for k, i in enumerate(node.given)}
         self._twins = [(i, *at[twin]) for i, twin in pair.twins.items()]
+        self._alone = [(i, 0, i) for i in range(len(pair.graph.outputs))] == self._twins
         self.taken = False
 
     @classmethod
@@ -69,8 +71,7 @@ class Direct:
         """The outputs of the graph, joined with autograd; None where this is not the way."""
         pair = self.pair
         state = states_of(inputs) if pair.random else None
-        with torch.no_grad():
-            outs = pair.program.quick(inputs)
+        outs = pair.program.quick(inputs)
         if outs is None:
             return None
         if pair.program.gives_views:
@@ -79,6 +80,8 @@ class Direct:
         if told and not all(node.goes_everywhere(told) for node in self.nodes):
             return pair.joined([outs, state, []], inputs)
         self.taken = True
+        if self._alone:
+            return list(_direct(self.nodes[0], outs, (outs[self.snapshots], state, told), *inputs))
         outputs = list(outs)
         given = [_direct(node, outs, (outs[self.snapshots], state, told), *inputs) for node in self.nodes]  # fmt: skip
         for i, n, k in self._twins:
@@ -138,8 +141,10 @@ class Node:
         step = self._steps.get(key) or self._step(*key)
         try:
             stored: Sequence[Any] = ctx.saved_tensors
-        except RuntimeError:  # freed, or written since: the longer way knows if that matters
-            return None
+        except RuntimeError as error:
+            if not (kept.doubts and modified(error)):
+                raise
+            return None  # the longer way knows if that matters
         if self.others:
             filled = list(kept.numbers)
             for k, x in zip(self.places, stored):

@@ -236,10 +236,11 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         if not watched or self._effects or self.slots or self._prepares:
             return None
         if watched not in self._joined:
+            known, joined = self.identities, self.gradients.differentiable
 
             def run(*inputs: Any) -> list[Any]:
-                outputs = self.gradients.differentiable.run(inputs, watched)
-                return self.identities.outputs(outputs, inputs)
+                outputs = joined.run(inputs, watched)
+                return known.outputs(outputs, inputs)
 
             self._joined[watched] = entries.by_host(self.graph, self.captured_inputs, run, self._single, watched)  # fmt: skip
         return self._joined[watched]
