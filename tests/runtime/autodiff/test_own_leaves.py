@@ -84,7 +84,37 @@ def where_none_is_needed(x, n):
     return s, t, g, (w > 0).float()
 
 
-PROGRAMS = [at_the_top, of_a_layer, in_a_branch, by_the_last_iteration, newton, the_gradient_too, steps_that_are_accepted, where_none_is_needed]  # fmt: skip
+def behind_a_search_that_raises(x, n):
+    """What the body of a ``try`` held when it failed was not computed of the leaf."""
+    w = leaf(x)
+    (g,) = torch.autograd.grad((w**2).sum(), w)
+    w, t = w.detach(), torch.tensor(4.0)
+    try:
+        while True:
+            if (w - t * g).square().sum() <= n:
+                raise ValueError
+            t = t * 0.5
+            if t < 0.1:
+                raise ValueError
+    except ValueError:
+        pass
+    return w - t * g, t
+
+
+def kept_where_it_failed(x, n):
+    """It was computed of one that the body made."""
+    y = x * n
+    try:
+        w = leaf(x)
+        y = w * 2
+        if n > 1:
+            raise ValueError
+    except ValueError:
+        y = y + 1
+    return y
+
+
+PROGRAMS = [behind_a_search_that_raises, kept_where_it_failed, at_the_top, of_a_layer, in_a_branch, by_the_last_iteration, newton, the_gradient_too, steps_that_are_accepted, where_none_is_needed]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

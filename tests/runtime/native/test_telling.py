@@ -186,3 +186,36 @@ def test_prints_of_calls_that_went_well_do_not_count():
         assert native.printed == converted.printed, k
         assert torch.equal(native.value, converted.value)
     assert staged.concrete_functions[0].scheduled.level == "native"
+
+
+class _Asking(io.StringIO):
+    """A stream that calls the function which prints to it, once for each call of that."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.call, self.inside, self.found = call, False, []
+
+    def write(self, text):
+        count = super().write(text)
+        if not self.inside:
+            self.inside = True
+            self.found.append(self.call())
+            self.inside = False
+        return count
+
+
+def test_prints_behind_an_entry():
+    """Later calls are taken by the entry of the code, also where they print and then decline, or where a print calls the function."""
+    staged = tg.function(sometimes_fails)
+    for _ in range(4):
+        run(staged, (torch.ones(4), torch.tensor(1)))
+    native = staged.concrete_functions[0].scheduled.native
+    assert native._whole is not None
+    for k in (7, 2):
+        streams = []
+        for f in (sometimes_fails, staged):
+            stream = _Asking(lambda f=f: f(torch.zeros(4), torch.tensor(1)))
+            with contextlib.redirect_stdout(stream):
+                value = f(torch.ones(4), torch.tensor(k))
+            streams.append((stream.getvalue(), stream.found[0].tolist(), value.tolist()))
+        assert streams[0] == streams[1], k

@@ -226,6 +226,36 @@ def either(x, n):
     return table
 
 
+def selected(f):
+    """``f`` of the rows that a mask selects, and of as many columns."""
+
+    def run(x, n):
+        rows = x[x[:, 0] > 0.1 * n] * 2
+        return f(rows), f(rows.t())
+
+    return run
+
+
+# Of these ops torch lays out results by columns, or as the operand.
+COLUMNS = {
+    "svd": lambda x: torch.linalg.svd(x, full_matrices=False)[0].abs().sum(1),
+    "right vectors": lambda x: torch.linalg.svd(x, full_matrices=False)[2].abs().sum(1),
+    "qr": lambda x: torch.linalg.qr(x)[1].abs().sum(),
+    "quantile": lambda x: x.quantile(0.3, -1).sum(),
+    "rfft": lambda x: torch.fft.rfft(x, dim=0).abs().sum(0),
+    "triangular": lambda x: torch.linalg.solve_triangular(x @ x.t() + torch.eye(len(x)), x, upper=True).sum(1),
+    "lu": lambda x: torch.linalg.lu_factor(x @ x.t() + torch.eye(len(x)))[0].sum(),
+    "cholesky": lambda x: torch.linalg.cholesky(x @ x.t() + torch.eye(len(x))).sum(0),
+    "sorted": lambda x: x.sort(0).values.cumsum(0)[0] + x.msort().sum(0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_results_of_torch_that_are_not_contiguous(name):
+    torch.manual_seed(0)
+    native(selected(COLUMNS[name]), torch.randn(12, 3), torch.tensor(-3))
+
+
 def drawn(*shape):
     """The same numbers each time: the scores of two beams can be so near that rounding decides."""
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))

@@ -1,8 +1,10 @@
 """A ``try`` that makes no difference is its body."""
 
+import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.graph.rewrite import copied
 from tograph.runtime.graph.text import parse_graph, show
 from tograph.runtime.graph.verification import verify
 from tograph.runtime.passes.settle import settle, unwrapped
@@ -87,3 +89,17 @@ def test_what_fails_runs_on_the_host_and_the_rest_in_native_code():
                 assert found is None or torch.equal(found, wanted)
         scheduled = g.get_concrete_function(x).scheduled
         assert scheduled.level == "native", scheduled.reason
+
+
+@pytest.mark.parametrize("number", [float, int], ids=["cannot fail", "raises again"])
+def test_a_module_with_a_hook_that_keeps_a_number(number):
+    """Torch calls such a module in a ``try``, whose handler looks at what the body has kept and raises again."""
+    seen, layer = {}, torch.nn.Linear(2, 2)
+    layer.register_forward_hook(lambda m, x, y: seen.update(last=number(y.detach().sum())))
+    f = tg.function(lambda x: layer(x) * 2)
+    assert "Try" not in show(settle(copied(f.get_concrete_function(torch.ones(2)).graph)))
+    for k in range(3):
+        y = f(torch.full((2,), 1.0 + k))
+        y.sum().backward()
+        assert seen["last"] == number((y.detach() / 2).sum())
+    assert all(c.by_autograd for c in f.concrete_functions)

@@ -77,6 +77,32 @@ def test_one_trace_serves_all_calls(function, make):
     assert f.trace_count == 1
 
 
+def halting(net, optimizer, x):
+    """What the loop computes has a gradient on some paths only."""
+    optimizer.zero_grad()
+    y, n = net[1](x @ net[0].weight.t()), 0
+    while n < 3:
+        y, n = net[1](y + net[0].bias), n + 1
+        if y.sum() > 5:
+            break
+    net[2](y).square().mean().backward()
+    optimizer.step()
+
+
+def test_gradients_that_are_none_on_some_paths():
+    """One trace serves all steps here, too, and the states stand in the order of the parameters."""
+    orders = []
+    for wrap in (lambda f: f, tg.function):
+        net, f = made(), wrap(halting)
+        optimizer, x = torch.optim.Adam(net.parameters(), 0.1), torch.full((2, 3), -0.5)
+        for _ in range(2):
+            f(net, optimizer, x)
+        names = {p: name for name, p in net.named_parameters()}
+        orders.append([names[p] for p in optimizer.state])
+    assert orders[0] == orders[1] == list(names.values())
+    assert f.trace_count == 1
+
+
 def test_gradients_of_a_closure():
     f = tg.function(by_closure)
     make = OPTIMIZERS[0]

@@ -634,3 +634,15 @@ def test_data_of_another_dtype_of_an_argument_is_refused():
 
     with pytest.raises(tg.errors.UnsupportedOpError, match="another shape, dtype or device"):
         f(torch.ones(2))
+
+
+def test_a_dimension_of_known_size_is_squeezed_in_place():
+    """Beside one that only the run knows; so do ops of torch (``quantile``)."""
+
+    def f(x, dim):
+        y = x[x[:, 0] > 0].unsqueeze(1) * 2
+        return y.squeeze_(dim).add_(1), x[x[:, 0] > 0].quantile(0.3, 1)
+
+    g, x = tg.function(f), torch.tensor([[1.0, 2.0], [-1.0, 0.0], [3.0, 0.0]])
+    for dim in (1, -2, 2):
+        torch.testing.assert_close(g(x, dim), f(x, dim))

@@ -59,9 +59,15 @@ class OwnLeaves:
         return bool(self.leaves)
 
     @cached_property
+    def _kept(self) -> bool:
+        """Whether the body of a ``try`` made one."""
+        bodies = [n.regions["body"] for n in all_nodes(self.root.graph) if n.op == "Try"]
+        return any(v in self.leaves for b in bodies for n in all_nodes(b) for v in n.outputs)
+
+    @cached_property
     def _ways(self) -> dict[Value, Ways]:
         graph = self.root.graph
-        terms = Terms(graph, leaves=self.leaves, before=self.before)
+        terms = Terms(graph, leaves=self.leaves, before=self.before, kept=self._kept)
         return ways_within(terms) if self.leaves else {}
 
     def lead_to(self, v: Value) -> Way:

@@ -41,8 +41,12 @@ def paths(
     ``gradients``: those by which gradients come back. One of the user's own that is None requires grad all the same. ``leaves``: the values, here and in regions,
     that are leaves, of which the ways are told as that of an input ``LEAF``, also where the history was freed.
     """
-    needed = needed_for(graph, [graph.outputs[k] for k in wanted])
-    known = _found(Terms(graph, gradients, leaves), needed, inputs)
+    return _ways_to(wanted, inputs, Terms(graph, gradients, leaves))
+
+
+def _ways_to(wanted: Sequence[int], inputs: Collection[int], terms: Terms) -> list[Ways]:
+    graph = terms.graph
+    known = _found(terms, needed_for(graph, [graph.outputs[k] for k in wanted]), inputs)
     return [known.get(graph.outputs[k], {}) for k in wanted]
 
 
@@ -72,7 +76,7 @@ def _found(
     for node in list(graph.nodes):
         places = [k for k, v in enumerate(node.outputs) if v in needed and differentiable(v.type)]
         if places and node.op == CELL:
-            known[node.outputs[0]] = dict.fromkeys(inputs, True)
+            known[node.outputs[0]] = {i: True for i in inputs if i != LEAF or terms.kept}
         elif places and not stops(node):
             before = terms.before.get(node, ())
             then = {v: ways for v, ways in known.items() if v not in before} if before else known
@@ -83,7 +87,10 @@ def _found(
 
 
 class Terms:
-    """Ways of one graph put together; what is the same is computed once. ``before``: by node the leaves that it used when they were none."""
+    """Ways of one graph put together; what is the same is computed once. ``before``: by node the leaves that it used when they were none.
+
+    ``kept``: whether the body of a ``try`` may have made a leaf, so that what it held when it failed may lead to one.
+    """
 
     def __init__(
         self,
@@ -91,9 +98,15 @@ class Terms:
         gradients: bool = False,
         leaves: Collection[Value] = (),
         before: Mapping[Node, Collection[Value]] = MappingProxyType({}),
+        kept: bool = True,
     ):
         self.graph, self.gradients, self.leaves, self.before = graph, gradients, leaves, before
+        self.kept = kept
         self.made: dict[tuple, Value] = {}
+
+    def within(self, region: Graph) -> Terms:
+        """The same for a region."""
+        return Terms(region, self.gradients, self.leaves, kept=self.kept)
 
     def op(self, op: str, *args: Value | int) -> Value:
         if (op, *args) not in self.made:
@@ -190,9 +203,7 @@ def _choice(
     outer = _outer(node, known, terms)
     # a region that always fails leads to no output
     found = [
-        [None] * len(places)
-        if always_fails(r)
-        else paths(r, places, outer, terms.gradients, terms.leaves)
+        [None] * len(places) if always_fails(r) else _ways_to(places, outer, terms.within(r))
         for r in node.regions.values()
     ]
     told: dict[tuple[Way | None, ...], Value] = {}
@@ -235,7 +246,7 @@ def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Te
     carried, body, outer = node.kwargs["carried"], node.regions["body"], _outer(node, known, terms)
     state = closed(node, places)
     entering = {*state, *(p for p in outer if p >= carried)}
-    steps = dict(zip(state, paths(body, state, entering, terms.gradients, terms.leaves)))
+    steps = dict(zip(state, _ways_to(state, entering, terms.within(body))))
     sources: dict[tuple, list[int]] = {}  # what enters the state in the same way is one source
     for p in outer:
         if p in state:

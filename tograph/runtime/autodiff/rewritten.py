@@ -23,13 +23,15 @@ from ..passes.lift_writes import lifted
 from ..symbols.carrier import differentiable
 from ..writes.mutation import LEAF_WRITTEN
 from ..writes.rebasing import set_versions
+from .contents import contents
 from .dependence import Dependence, dependences
 
 
 class Rewrites:
     """``places``: the inputs that are written; ``depends``: the inputs that each of the new contents depends on.
 
-    ``whole``: the graph follows all such writes, and leaves those before a failure as they are.
+    ``whole``: the graph follows all such writes, and leaves those before a failure as they are. Where it does not, ``keeps`` says of the
+    inputs of a call whether all that is written surely has the history that it had, so that there is none to follow.
     """
 
     def __init__(self, graph: Graph):
@@ -42,6 +44,7 @@ class Rewrites:
         forward(made)
         keep_writes(before, made)
         self.whole = _lifts(graph) and _follows(made, seen)
+        self._concerned = None if self.whole else contents(graph)
         last: dict[Value, Value] = {
             n.args[0]: n.args[1] for n in made.nodes if n.op == "tg.assign" and n.args[0] in seen
         }
@@ -72,6 +75,10 @@ class Rewrites:
             elif x.requires_grad or any(inputs[j].requires_grad for j in depends):
                 found.append(k)
         return found
+
+    def keeps(self, inputs: Sequence[Any]) -> bool:
+        """Whether no tensor that is written gets another history, on any path."""
+        return self._concerned is not None and not any(inputs[i].requires_grad for i in self._concerned)  # fmt: skip
 
     def run(
         self, program: Callable[..., list[Any]], inputs: Sequence[Any], changed: Sequence[int]

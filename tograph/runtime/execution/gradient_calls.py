@@ -139,9 +139,9 @@ class GradientCalls:
         self, inputs: Sequence[Any], asked: tuple[int, ...]
     ) -> list[Any] | None:
         rewrites, self.joined = self._rewrites, ()
-        if not self._follows:
+        if rewrites is not None and not rewrites.whole and not rewrites.keeps(inputs):
             return None
-        changed = rewrites.changed(inputs) if rewrites is not None else ()
+        changed = rewrites.changed(inputs) if rewrites is not None and rewrites.whole else ()
         if changed:
             assert rewrites is not None
             return rewrites.run(self._rewriting.run, inputs, changed)

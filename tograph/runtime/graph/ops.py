@@ -34,6 +34,7 @@ from .rows import (  # fmt: skip
     REPLAY,
     TABLE,
     TO_INTEGER,
+    TO_REAL,
     Effects,
     Op,
     divides,
@@ -43,7 +44,7 @@ from .state_rows import zero_of
 
 __all__ = [
     "ARITHMETIC", "COMPARISONS", "DIRECT", "FAILS_BY_VALUE", "IO", "MAY_COMMIT", "MAY_FAIL", "MOVES", "NONE", "PURE", "PYTHON", "REGION_OPS",
-    "REPLAY", "REQUIRED_REGIONS", "TABLE", "TO_INTEGER", "Effects", "Op", "OpaqueObject", "array_index", "bare_exception", "catching", "divides",
+    "REPLAY", "REQUIRED_REGIONS", "TABLE", "TO_INTEGER", "TO_REAL", "Effects", "Op", "OpaqueObject", "array_index", "bare_exception", "catching", "divides",
     "exists", "list_index", "lookup", "lowered_rows", "make_exception", "overload", "overload_name", "overload_packet", "plain", "quick",
     "register", "takes_size", "zero_of",
 ]  # fmt: skip

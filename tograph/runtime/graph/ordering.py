@@ -35,6 +35,8 @@ def op_effects(op: str, args: tuple) -> ops.Effects:
         return row.failing if _divides_integers(args) else row.effects
     if op in ops.TO_INTEGER:  # NaN and infinities are no integers
         return row.sure if _whole(args[0]) else row.effects
+    if op in ops.TO_REAL:  # texts and complex numbers may be none
+        return row.sure if _real(args[0]) else row.effects
     place = ops.FAILS_BY_VALUE.get(op)
     if place is None or len(args) <= place:
         return row.effects
@@ -68,9 +70,16 @@ def _whole(a: Any) -> bool:
     """Whether an argument is surely one integer or bool."""
     if not isinstance(a, Value):
         return isinstance(a, int)
+    return _real(a) and not a.type.dtype.is_floating_point
+
+
+def _real(a: Any) -> bool:
+    """Whether an argument is surely one number that is not complex."""
+    if not isinstance(a, Value):
+        return isinstance(a, (int, float))
     dtype = getattr(a.type, "dtype", None)
     one = isinstance(a.type, ScalarType) or getattr(a.type, "shape", None) == ()
-    return one and dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+    return one and isinstance(dtype, torch.dtype) and not dtype.is_complex
 
 
 Known = dict[Graph, ops.Effects]  # what is known of regions that stay as they are meanwhile

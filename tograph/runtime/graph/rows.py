@@ -94,7 +94,7 @@ class Op:
     @functools.cached_property
     def by_arguments(self) -> bool:
         """Whether its arguments decide if it may fail."""
-        return divides(self.name) or self.name in TO_INTEGER or self.name in FAILS_BY_VALUE
+        return divides(self.name) or self.name in (TO_INTEGER | TO_REAL) or self.name in FAILS_BY_VALUE  # fmt: skip
 
     @functools.cached_property
     def failing(self) -> Effects:
@@ -121,6 +121,7 @@ def register(name: str, *, run, effects: Effects, gradient: str, outputs=1, alia
 FAILS_BY_VALUE = {"aten.select.int": 2, "aten.select_scatter.default": 3, "py.truediv": 1, "py.floordiv": 1, "py.mod": 1,
                   "py.range_length": 2}  # fmt: skip
 TO_INTEGER = frozenset(["py.int", "py.trunc", "py.ceil", "py.floor"])
+TO_REAL = frozenset(["py.float"])
 # Ops that fail when they divide an integer by zero; "div" does so with a rounding mode.
 _DIVISIONS = frozenset(("floor_divide", "remainder", "fmod", "div"))
 

@@ -46,9 +46,7 @@ class Call:
         self._inputs, self._operands, self._results = inputs, operands, results
         self._exact, self._wanted = exact, wanted
         held = [x for x in (*operands, *results) if isinstance(x, Mem)]
-        opened = [n for x in held for n in x.size if isinstance(n, Open)]
-        opened += [n for x in held for s in x.stride if isinstance(s, Span) for n in s.sizes]
-        self.opened = list(dict.fromkeys(opened))
+        self.opened = list(dict.fromkeys(n for x in held for n in opened(x)))
         self.words = len(operands) + len(results) + len(self.opened)
         self._targets = f"{len(results)}q"
         self.later = [x for x in results if isinstance(x, Later)]
@@ -113,7 +111,7 @@ class Call:
         places = [
             x.place(taken)
             if isinstance(x, Later)
-            else _Place(x.dtype, *_laid(x, sizes), exact, x.open)
+            else _Place(x.dtype, *laid(x, sizes), exact, x.open)
             for x, exact in zip(self._results, self._exact)
         ]
         if len(self._known) >= KEPT:
@@ -131,7 +129,7 @@ class Call:
         return bool(bits & 1) if x.dtype == "bool" else bits
 
     def _view(self, x: Mem, address: int, sizes: dict[Open, int]) -> torch.Tensor:
-        key = (address, x.dtype, *_laid(x, sizes))
+        key = (address, x.dtype, *laid(x, sizes))
         found = self._views.get(key)
         if found is None:
             if len(self._views) >= KEPT:
@@ -140,7 +138,14 @@ class Call:
         return found
 
 
-def _laid(x: Mem, sizes: dict[Open, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def opened(x: Mem) -> list[Open]:
+    """The open sizes that a tensor has, or that its strides depend on."""
+    inside = [n for s in x.stride if isinstance(s, Span) for n in s.sizes]
+    every: list[Any] = [*x.size, *inside]
+    return [n for n in every if isinstance(n, Open)]
+
+
+def laid(x: Mem, sizes: dict[Open, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The size and the strides of a tensor, with the open sizes known."""
     size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
     return size, tuple(s.value(sizes) if isinstance(s, Span) else s for s in x.stride)
@@ -157,11 +162,13 @@ def _viewed(address: int, dtype: str, size: tuple[int, ...], stride: tuple[int, 
 
 @dataclass(frozen=True)
 class Later:
-    """A result some sizes of which only the op tells. ``in_order``: whether one alone is laid out in its place."""
+    """A result some sizes of which only the op tells. ``in_order``: whether one alone is laid out in its place; ``loose``: whether torch may
+    give it any strides."""
 
     dtype: str
     shape: tuple[int | None, ...]
     in_order: bool = False
+    loose: bool = False
 
     owners = NO_OWNERS
 
@@ -176,9 +183,9 @@ class Later:
         return 1 + len(self.dims)
 
     def fits(self, x: torch.Tensor) -> bool:
-        """Whether a result is what the graph says, and contiguous."""
+        """Whether a result is what the graph says, and contiguous where it has to be."""
         same = len(x.shape) == len(self.shape) and all(m in (None, n) for n, m in zip(x.shape, self.shape))  # fmt: skip
-        return same and x.dtype is DTYPES[self.dtype] and x.is_contiguous()
+        return same and x.dtype is DTYPES[self.dtype] and (self.loose or x.is_contiguous())
 
     def place(self, taken: frozenset[int]) -> _Kept:
         """Where it goes. ``taken``: the addresses of the operands."""
@@ -206,7 +213,7 @@ class _Kept:
         dims = self.what.dims
         self.sizes = [x.shape[d] for d in dims]
         turns = len(dims) == 1 and not self.what.in_order
-        self.tensor = x.movedim(dims[0], 0).contiguous() if turns else x
+        self.tensor = (x.movedim(dims[0], 0) if turns else x).contiguous()
         return True
 
     def words(self) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from ..inference.infer import meta_of
 from ..inference.shapes import RULES, Meta
 from ..kernels.loop_ir import LONGEST
 from . import list_items, text_code
-from .callees import Call, Later, Own, without_gaps
+from .callees import Call, Later, Own, laid, opened, without_gaps
 from .code import SIZE
 from .extents import several
 from .groups import one_element
@@ -40,6 +40,7 @@ FILL = "tg.random_fill"  # of memory of given strides
 IN_A_ROW = frozenset(["aten.embedding_dense_backward.default", "aten._cdist_forward.default", "aten.histc.default"])  # fmt: skip
 LARGE = 1 << 14  # bytes of a result that leaves where torch has put it
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
+SIZES = (3, 6)  # that stand for open ones there
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
   %address = call ptr @PyLong_FromVoidPtr(ptr %block)
@@ -130,7 +131,7 @@ def _target(low: Lowering, v: Value, layout: Stride) -> Mem | Later:
             list_items.part(v.type)
         elif DTYPE_NAMES[v.type.dtype] not in SIZE:
             raise Decline(f"a value of type {v.type}")
-        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), low.in_order)
+        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), low.in_order, layout is False)
     dtype, size = low.tensor(v)
     if 0 in v.type.shape:  # torch's own ops for one library give None instead, which they take back
         raise Decline("an empty result of an op that torch runs")
@@ -180,18 +181,44 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Strid
         return [None]
     if not all(x.dense for x in operands):
         return [None if in_a_row(getattr(v.type, "shape", ())) else False for v in node.outputs]
-    if not node.outputs or any(isinstance(x, Mem) and x.open for x in operands):
-        return [None] * len(node.outputs)
-    known = {
-        v: Meta(DTYPES[x.dtype], x.size, x.stride, 0, torch.device("cpu"))
-        if isinstance(x, Mem)
-        else v.type.kind(1)
-        for v, x in zip(inputs, operands)
-    }
+    if not node.outputs:
+        return []
+    if any(isinstance(x, Mem) and x.open for x in operands):
+        ways = [_metas(node, inputs, operands, n) for n in SIZES]
+        return [_of_all(v, metas) for v, metas in zip(node.outputs, zip(*ways))]
+    return [_stride(m) for m in _metas(node, inputs, operands)]
+
+
+def _metas(node: Node, inputs: list[Value], operands: list[Any], size: int = 0) -> list[Meta | None]:  # fmt: skip
+    """What is known of the results, where all open sizes are ``size``., and what is laid out for these is without gaps."""
+    known = {v: _operand(v, x, size) for v, x in zip(inputs, operands)}
     args, kwargs = (map_values(known.__getitem__, a) for a in (node.args, node.kwargs))
     found = _by_rule(node, args, kwargs) or _on_ones(node, known)
-    metas = found if isinstance(found, list) else [found] * len(node.outputs)
-    return [_stride(m) for m in metas]
+    return found if isinstance(found, list) else [found] * len(node.outputs)
+
+
+def _operand(v: Value, x: Mem | Reg, size: int) -> Any:
+    if not isinstance(x, Mem):
+        return v.type.kind(1)
+    dtype, device = DTYPES[x.dtype], torch.device("cpu")
+    sizes = opened(x)
+    found, stride = laid(x, dict.fromkeys(sizes, size))
+    if not all(n.in_order for n in sizes):
+        order = sorted(range(len(found)), key=lambda d: -x.step(x.stride[d]))
+        turned = dict(zip(order, strides(tuple(found[d] for d in order))))
+        stride = tuple(turned[d] for d in range(len(found)))
+    return Meta(dtype, found, stride, 0, device)
+
+
+def _of_all(v: Value, metas: tuple[Meta | None, ...]) -> Stride:
+    """The strides of a result for some open sizes: contiguous for each, known where all its sizes are, or else any."""
+    found = [_stride(m) for m in metas]
+    first = found[0]
+    if all(s is None or (m and s and alike(m.size, s, strides(m.size))) for s, m in zip(found, metas)):  # fmt: skip
+        return None
+    if first and found.count(first) == len(found) and None not in v.type.shape:
+        return first
+    return False
 
 
 def _by_rule(node: Node, args: Any, kwargs: Any) -> Any:

@@ -117,7 +117,9 @@ class Native:
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
         if self._whole is not None:
-            made = self._whole(*inputs)
+            made = self._telling(inputs) if self._tells else self._whole(*inputs)
+            if made is None:
+                return None
             if made is not MISS:
                 return list(made) if self._direct else self._in_order(inputs, made)
         elif self._runs < SETTLED:
@@ -143,11 +145,25 @@ class Native:
         finally:
             self._mutex.release()
 
+    def _telling(self, inputs: Sequence[Any]) -> Any:
+        """What the entry of code that prints gives; None where the host must run a call that has printed already."""
+        if not self._mutex.acquire(blocking=False):
+            return None
+        try:
+            made = self._whole(*inputs)
+            count = printed(self._calls)
+        finally:
+            self._mutex.release()
+        if made is MISS and count:
+            prints.leave(count)
+            return None
+        return made
+
     def quick(self, inputs: Sequence[Any]) -> Any:
         """The outputs where an entry takes these inputs, which looks at all there is to them; else ``MISS``. Autograd records nothing."""
         if self._values is not None:
             made = self._values(*inputs)
-        elif self._whole is not None:
+        elif self._whole is not None and not self._tells:
             with torch.no_grad():
                 made = self._whole(*inputs)
         else:
@@ -237,7 +253,7 @@ class Native:
             return None
         if len(self._inputs) - len(captured) > MOST:
             return None
-        if self._tells or self._asks or self._later:
+        if (self._tells and owner is not None) or self._asks or self._later:
             return None
         lists = [i for i in self._lists if not opened(self._inputs[i])]
         if lists and (owner is not None or self._assigned):  # others have no ``Rows``

@@ -98,9 +98,12 @@ def _only_raises(handler: Graph) -> bool:
         if node.op == "tg.reraise":
             raised = node.args[0].node
             return raised is not None and raised.op == "tg.caught" and not node.kwargs
-        if node.op != "tg.caught" and not node_effects(node).removable:
+        if node.op not in _LOOKS and not node_effects(node).removable:
             return False
     return False
+
+
+_LOOKS = frozenset(["tg.caught", "tg.cell_get", "tg.cell_tag"])  # at what there is to handle
 
 
 def _cannot_fail(node: Node) -> bool:

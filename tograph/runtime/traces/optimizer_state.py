@@ -22,7 +22,7 @@ from ..recording.tracing import suspended
 from ..symbols.funcgraph import current_graph
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
-from ..values.structure import OUTSIDE, is_union
+from ..values.structure import OUTSIDE
 
 # Not those whose state follows from a rate that may have changed by the first step.
 _CLASSES = frozenset(
@@ -110,9 +110,7 @@ def begin(optimizer: torch.optim.Optimizer) -> None:
     every = [p for group in optimizer.param_groups for p in group["params"]]
     if any(isinstance(p, SymTensor) for p in every):
         return
-    grads = [grad_fields.read(p) for p in every]
-    if any(map(is_union, grads)):
-        return
-    new = [p for p, g in zip(every, grads, strict=True) if g is not None]
+    # Of one whose gradient is None on some paths, too: a trace of its step leaves a state behind on all of them.
+    new = [p for p in every if grad_fields.read(p) is not None]
     if new:
         raise Retrace(stepped=frozenset([NewState(optimizer, new)]))

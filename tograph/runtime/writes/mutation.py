@@ -194,6 +194,9 @@ def _keeps_size(func, args: tuple) -> bool:
         return tuple(args[1]) == size
     if name == "resize_as_":
         return tuple(args[1].shape) == size
+    if name == "squeeze_" and len(args) > 1:  # others may be known to the run only
+        dims = args[1] if isinstance(args[1], (list, tuple)) else [args[1]]
+        size = tuple(size[d] for d in dims if -len(size) <= d < len(size))
     return name == "squeeze_" and 1 not in size
 
 
