@@ -271,7 +271,12 @@ def is_leaf(x: torch.Tensor) -> bool:
 
 def is_sure(x: torch.Tensor) -> bool:
     """Whether a tensor is no state that may require no gradient in some iteration."""
-    return not is_state(x.grad_fn) or x.grad_fn.told.sure
+    return is_sure_state(x.grad_fn)
+
+
+def is_sure_state(node: Any) -> bool:
+    """The same of a node of autograd."""
+    return not is_state(node) or node.told.sure
 
 
 def is_by_leaf(x: Any) -> bool:
