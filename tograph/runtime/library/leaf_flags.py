@@ -52,6 +52,8 @@ def set_flag(x: SymTensor, wanted: bool, assigned: bool) -> None:
         if x.requires_grad is wanted:
             x.requires_grad_(wanted)
     elif isinstance(requires, bool):
+        if x.grad_fn is not None:
+            raise GradientError(_CHOSEN, user_location())
         _refuse_outside(x)
         if x.given_ and journal.active():
             journal.record(Place(x))
@@ -136,6 +138,9 @@ def _refuse_outside(x: SymTensor) -> None:
 _SOMETIMES = (
     "whether this tensor requires a gradient depends on a staged branch or loop, and here it requires none: it is not changed to what it is to require. "
     "Make another one (`w = w.detach().requires_grad_()`), on the path that needs it."
+)
+_CHOSEN = (
+    "requires_grad_(False) of a leaf that a staged branch or loop chose, or moved: it would require none by its other names either. Use `w = w.detach()`."
 )
 _ON_A_PATH = (
     "a staged branch or loop sets requires_grad of a tensor from outside on another path than the one that this run takes, and what follows was traced for that: set it outside of the branch or "
