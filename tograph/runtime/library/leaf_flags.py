@@ -139,9 +139,7 @@ _SOMETIMES = (
     "whether this tensor requires a gradient depends on a staged branch or loop, and here it requires none: it is not changed to what it is to require. "
     "Make another one (`w = w.detach().requires_grad_()`), on the path that needs it."
 )
-_CHOSEN = (
-    "requires_grad_(False) of a leaf that a staged branch or loop chose, or moved: it would require none by its other names either. Use `w = w.detach()`."
-)
+_CHOSEN = "requires_grad_(False) of a leaf that a staged branch or loop chose, or moved: it would require none by its other names either. Use `w = w.detach()`."
 _ON_A_PATH = (
     "a staged branch or loop sets requires_grad of a tensor from outside on another path than the one that this run takes, and what follows was traced for that: set it outside of the branch or "
     "loop, or set it back there."

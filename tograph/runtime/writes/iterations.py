@@ -138,6 +138,10 @@ class Earlier:
         """Whether a placeholder, by its node of autograd, requires a gradient: True or what the body says."""
         return True if state.told.sure else self._told(state.index, REQUIRES)
 
+    def made_of_leaves(self, state: Any) -> Ref:
+        """Whether a placeholder, by its node of autograd, was computed of any leaf, also of one that an earlier iteration made: what the body says."""
+        return self._told(state.index, REQUIRES)
+
     def _told(self, index: int, k: int) -> Ref:
         key = index, k
         if key not in self.leading or self.leading[key] in self.body.undone:
