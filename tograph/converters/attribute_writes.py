@@ -72,7 +72,6 @@ def _require(x: Any, value: Any) -> bool:
         leaf_flags.need_known(value)
     if not isinstance(x, SymTensor) or not isinstance(value, bool):
         return False
-    reads.leaf(x)
     leaf_flags.set_flag(x, value, assigned=True)
     return True
 

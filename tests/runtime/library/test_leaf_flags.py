@@ -137,6 +137,20 @@ def test_the_first_iteration_has_another_one(f):
     assert compare(f, vectors(2, 0, 1)) == []
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_calls_with_arguments_that_require_one_and_that_do_not(frozen):
+    def f(x):
+        h = x * 2
+        h.requires_grad_(not frozen)
+        return h
+
+    for order in ((True, False, True), (False, True, False)):
+        staged = tg.function(f)
+        for required in order:
+            x = torch.ones(2, dtype=D, requires_grad=required)
+            assert outcome(staged, x) == outcome(f, x)
+
+
 def of_the_caller(h, w, n):
     z, i = h, 0
     while i < n:

@@ -16,6 +16,7 @@ from ..gradients import optional_grads
 from ..gradients.optional_grads import Way
 from ..graph.ir import Value
 from ..graph.types import BOOL
+from ..guarding import reads
 from ..inference.shapes import SYMBOLS
 from ..symbols import journal
 from ..symbols.funcgraph import current_graph, user_location
@@ -43,7 +44,9 @@ def need_known(required: Any) -> None:
 
 def set_flag(x: SymTensor, wanted: bool, assigned: bool) -> None:
     """``x.requires_grad = wanted``, or ``x.requires_grad_(wanted)`` where it is not ``assigned``: that is no error of what is no leaf and is to require a gradient."""
+    reads.leaf(x)
     if not x.given_ and _may_be_computed(x):
+        reads.history()
         current_graph().note_gradient()  # state of a loop may have a history from earlier iterations
     leaf, requires = _way(x, "is_leaf"), _way(x, "requires_grad")
     if assigned or not wanted:
