@@ -16,6 +16,7 @@ import torch
 from ..graph.types import TensorType
 from ..symbols.plain_apply import plain_apply
 from .generator_states import states_of
+from .looked import modified
 from .nodes import Call, ShareNode, dense, gradients
 from .unbased import unbased
 
@@ -140,8 +141,10 @@ class Node:
         step = self._steps.get(key) or self._step(*key)
         try:
             stored: Sequence[Any] = ctx.saved_tensors
-        except RuntimeError:  # freed, or written since: the longer way knows if that matters
-            return None
+        except RuntimeError as error:
+            if not (kept.doubts and modified(error)):
+                raise
+            return None  # the longer way knows if that matters
         if self.others:
             filled = list(kept.numbers)
             for k, x in zip(self.places, stored):
