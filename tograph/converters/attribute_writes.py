@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from ..errors import GraphBoolError, StagingError
+from ..errors import StagingError
 from ..runtime.gradients import grad_fields
 from ..runtime.guarding import reads, unconverted
-from ..runtime.library import required
+from ..runtime.library import leaf_flags
 from ..runtime.symbols import journal
 from ..runtime.symbols.descriptions import hides
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
@@ -26,7 +26,6 @@ from .attributes import descriptor, is_hook
 from .call_rules import is_user_function
 from .calls import call
 from .failure_attributes import refuse_change
-from .staging import is_symbolic
 from .standard import refuses_changes
 from .union import apply
 
@@ -70,24 +69,11 @@ def setattr_(owner, name, value) -> None:
 def _require(x: Any, value: Any) -> bool:
     """``x.requires_grad = value`` of a tensor of the graph; whether it is one, and this a bool."""
     if isinstance(x, torch.Tensor):
-        need_known(value)
+        leaf_flags.need_known(value)
     if not isinstance(x, SymTensor) or not isinstance(value, bool):
         return False
-    reads.leaf(x)
-    if value:
-        required.check_leaf(x)
-    x.requires_grad_(value)
+    leaf_flags.set_flag(x, value, assigned=True)
     return True
-
-
-def need_known(required: Any) -> None:
-    """GraphBoolError where only the run knows whether a tensor is to require a gradient."""
-    if is_symbolic(required):
-        raise GraphBoolError(
-            "whether a tensor requires a gradient is known while tracing, and this bool only when the graph runs: set it outside of the "
-            "function, or write an `if` on it with x.detach() in one branch and x in the other",
-            user_location(),
-        )
 
 
 def set_plainly(owner, name, value) -> None:
@@ -124,7 +110,9 @@ def _store(how, found, owner, name, value) -> None:
         if name == "requires_grad" and isinstance(owner, torch.Tensor) and is_tracing():
             reads.leaf(owner)
             switches(owner, value)
-        journal.record(locations.attribute(owner, name))
+            journal.record(leaf_flags.Place(owner))
+        else:
+            journal.record(locations.attribute(owner, name))
         how(owner, name, value)
 
     inner_lists.changing(owner, write)

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map_only
 from ..errors import GraphBoolError, StagingError
 from ..runtime.guarding import reads, unconverted
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library import leaf_flags
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import contents, decisions
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
@@ -67,6 +68,8 @@ def leave_alone(f, args, kwargs):
         return manager
     if getattr(f, "__name__", "") == "seed":
         reads.seeded(f, getattr(f, "__self__", None))
+    if "requires_grad" in kwargs and is_tracing():
+        leaf_flags.need_known(kwargs["requires_grad"])
     return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)
 
 

@@ -214,3 +214,22 @@ def test_leaves_from_before_are_themselves_with_their_gradients(program):
             rows.append([(x.detach(), x.is_leaf, x.grad if x.is_leaf else None) for x in outs])
             rows[-1] += [[x is y for y in outs] for x in outs if program in ITEMS]
         torch.testing.assert_close(*rows)
+
+
+def test_what_an_outer_loop_reads_of_a_list_that_an_inner_one_fills_with_it():
+    def f(x, n):
+        w, i = x.detach().clone().requires_grad_(), 0
+        xs = [w]
+        while i < n:
+            i, j = i + 1, 0
+            while j < n:
+                j = j + 1
+                xs.append(w)
+            w = xs[0]
+        return w, xs
+
+    x, staged = torch.tensor([0.5, -0.3], requires_grad=True), tg.function(f)
+    for n in (1, 2, 0):
+        w, xs = staged(x, torch.tensor(n))
+        assert w.requires_grad and w.is_leaf and len(xs) == 1 + n * n
+        assert all(y is xs[0] for y in xs) and xs[0].requires_grad and xs[0].is_leaf

@@ -82,3 +82,49 @@ def test_an_item_by_another_name_is_refused(f):
     with pytest.raises(GradientError, match="an item of a list that grows") as error:
         tg.function(f)(w, torch.tensor(2))
     assert "test_list_items.py" in str(error.value)
+
+
+def leaf_that_an_earlier_iteration_read(x, n):
+    w = x.detach().clone().requires_grad_()
+    v, xs, i = w, [w], 0
+    while i < n:
+        i = i + 1
+        xs.append(x)
+        (v**2).sum().backward()
+        v = xs[0]
+    return w.grad
+
+
+def item_that_an_earlier_iteration_read(x, n):
+    w = x.sin()
+    v, xs, i, g = w, [w], 0, x * 0
+    while i < n:
+        i = i + 1
+        xs.append(x)
+        (g,) = torch.autograd.grad((v**2).sum(), x, retain_graph=True)
+        v = xs[0]
+    return g
+
+
+def item_that_iterations_put_in(x, n):
+    v, xs, i, g = x * 1, [x.detach()], 0, x * 0
+    while i < n:
+        i = i + 1
+        xs.append(v * 2)
+        (g,) = torch.autograd.grad((v**2).sum(), x, retain_graph=True, create_graph=True)
+        v = xs[-1]
+    return g
+
+
+@pytest.mark.parametrize(
+    "f, refused",
+    [(leaf_that_an_earlier_iteration_read, True), (item_that_an_earlier_iteration_read, True), (item_that_iterations_put_in, False)],
+)  # fmt: skip
+def test_an_item_from_before_the_loop_by_what_an_earlier_iteration_read(f, refused):
+    x, staged = torch.tensor([0.5, -0.3], requires_grad=True), tg.function(f)
+    torch.testing.assert_close(staged(x, torch.tensor(1)), f(x, torch.tensor(1)))
+    if refused:
+        with pytest.raises(GradientError, match="an item of a list that was there before the loop"):
+            staged(x, torch.tensor(2))
+    else:
+        torch.testing.assert_close(staged(x, torch.tensor(2)), f(x, torch.tensor(2)))

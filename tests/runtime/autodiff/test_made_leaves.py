@@ -480,3 +480,66 @@ def test_what_leaves_is_the_leaf_that_it_was(program):
             rows.append([y.detach(), y is p, y.is_leaf, y.requires_grad, p.detach()])
         assert rows[0][1:4] == rows[1][1:4]
         torch.testing.assert_close(rows[0][::4], rows[1][::4])
+
+
+def replaced_by_a_loop(x, n):
+    v = x.detach().clone().requires_grad_()
+    for _ in range(n):
+        (v**2).sum().backward()
+        for _ in range(n):
+            v = x
+    return v
+
+
+def handed_on_by_a_loop(x, n):
+    v, w, u = x.clone().requires_grad_(), x, x.clone().requires_grad_()
+    for _ in range(n):
+        (v**2).sum().backward()
+        for _ in range(n):
+            v, w, u = w, u, x
+    return v
+
+
+@pytest.mark.parametrize("f", [replaced_by_a_loop, handed_on_by_a_loop])
+def test_what_an_inner_loop_leaves_without_a_history_has_no_gradient(f):
+    staged = tg.function(f)
+    for n in (1, 2, 0, 3):
+        found = []
+        for g in (f, staged):
+            try:
+                found.append(g(X, torch.tensor(n)).tolist())
+            except RuntimeError as error:
+                found.append(str(error).splitlines()[0])
+        assert found[0] == found[1]
+
+
+def written_and_moved_by_a_loop(b, n):
+    w, v, k = b, b.detach().clone().requires_grad_(), 0
+    while k < n and k % 2 == 0:
+        k = k + 1
+        with torch.no_grad():
+            w.mul_(0.9)
+        v, w = w, v
+    return v
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_the_callers_tensor_that_a_loop_moves_and_writes_is_no_leaf_of_the_call(required):
+    staged = tg.function(written_and_moved_by_a_loop)
+    for n in (1, 0):
+        b = X.clone().requires_grad_(required)
+        found = staged(b, torch.tensor(n))
+        assert (found is b) == (n > 0) and found.requires_grad == (required or n == 0)
+
+
+def test_a_leaf_that_a_loop_moved_is_not_frozen():
+    @tg.function
+    def f(x, n):
+        v, u = x.detach().clone().requires_grad_(), x.detach().clone().requires_grad_()
+        for _ in range(n):
+            v, u = u, v
+        v.requires_grad_(False)
+        return v, u
+
+    with pytest.raises(GradientError, match="by its other names"):
+        f(X, torch.tensor(1))

@@ -12,17 +12,23 @@ from ...errors import UnsupportedOpError
 from ...runtime import control_flow
 from ...runtime.gradients import determinants, grad_fields
 from ...runtime.guarding import reads
-from ...runtime.library import autograd_functions, custom, grads, hooks, unconverted_functions
+from ...runtime.library import (
+    autograd_functions,
+    custom,
+    grads,
+    hooks,
+    leaf_flags,
+    unconverted_functions,
+)
 from ...runtime.symbols import journal, valueless
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.symbols.scalars import to_python
 from ...runtime.symbols.symbolic import SymTensor, as_symbolic, scalar_of, switches
 from ...runtime.symbols.valueless import no_array, no_elements
-from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_growing, is_union
 from .. import union
-from ..attribute_writes import need_known, setattr_
+from ..attribute_writes import setattr_
 from ..call_rules import WRAPPERS
 from ..calls import call
 from ..growing_lists import nested_tensor
@@ -37,6 +43,7 @@ from .numbers import bool_
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     """``torch.tensor`` of data with staged parts."""
+    leaf_flags.need_known(requires_grad)
     data = data.tensor if isinstance(data, StagedArray) else data
     found = _first_union(data)
     if found is not None:
@@ -235,16 +242,20 @@ def is_nonzero(x):
 
 
 def _requires_grad_(x, requires_grad=True):
-    need_known(requires_grad)
+    leaf_flags.need_known(requires_grad)
+    if isinstance(x, SymTensor) and isinstance(requires_grad, bool):
+        leaf_flags.set_flag(x, requires_grad, assigned=False)
+        return x
     if journal.active():
         reads.leaf(x)
         if x.requires_grad is not requires_grad:
             if not isinstance(x, SymTensor):
                 switches(x, requires_grad)
-            journal.record(locations.attribute(x, "requires_grad"))
+            journal.record(leaf_flags.Place(x))
     return x.requires_grad_(requires_grad)
 
 
+handles(SymTensor.requires_grad_)(_requires_grad_)
 TENSOR_METHODS["requires_grad_"] = _requires_grad_
 
 

@@ -19,15 +19,15 @@ import torch
 
 from ...errors import GradientError
 from ..graph.ir import Graph, Node, Value
-from ..graph.ordering import graph_effects
 from ..graph.rewrite import copied
 from ..graph.types import BOOL, INT, ListType, TensorType, Type, is_static
 from ..inference.infer import tensor_type
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import as_symbolic, value_of
 from ..writes import iterations
-from . import leaf_copies, loops
+from . import loops
 from .alternatives import zeros
+from .body_reads import with_reads, without_reads
 from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
@@ -86,7 +86,7 @@ def _extended(
     depends = dependences(body)
     once = not any(depends[i] & set(state) for i in state)
     body.outputs = body.outputs + made.flags
-    body, reads = _without_reads(body)
+    body, reads = without_reads(body)
     routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
     need = [*state, *fixed, *made.histories]
@@ -95,7 +95,7 @@ def _extended(
         return False
     p = part(joint, range(carried), True)
     stays_leaf(node.regions["body"], p.forward, graph.root)
-    _with_reads(p.forward, reads)
+    with_reads(p.forward, reads)
     sums = [need[k] for k in p.present if len(state) <= k < len(state) + len(fixed)]
     leaves = made.kept(p, [need[k] for k in p.present])
     trip = Trip(p, node, state, sums, indexed=True, defer=False, leaves=leaves).graph
@@ -111,6 +111,7 @@ def _extended(
         [v.type for v in context],
         carried,
         places,
+        [i for i in state if _has_items(node.args[i], graph)],
     ).run(node.regions["body"], context)
     return True
 
@@ -178,40 +179,6 @@ def _inputs_of(x: Any, node: Node, graph: FuncGraph, keys: Sequence[Any]) -> set
     return found | {carried + j for j, key in enumerate(keys) if key is x.storage_ and not x.chain}
 
 
-def _without_reads(body: Graph) -> tuple[Graph, dict[int, int]]:
-    """A copy that takes what it reads of resources that it does not write as further inputs; resource -> that input."""
-    made = copied(body, ordered=True)
-    leaf_copies.copied(body, made)
-    written = set(graph_effects(made).writes)
-    place = {v: i for i, v in enumerate(made.inputs) if i not in written}
-    read: dict[int, Value] = {}
-    replaced: dict[Value, Value] = {}
-    nodes: list[Node] = []
-    for node in made.nodes:
-        node.replace_inputs(lambda v: replaced.get(v, v))
-        if node.op == "tg.read" and node.args[0] in place:
-            value = read.setdefault(place[node.args[0]], Value(node.outputs[0].type))
-            replaced[node.outputs[0]] = value
-        else:
-            nodes.append(node)
-    made.nodes, made.outputs = nodes, [replaced.get(v, v) for v in made.outputs]
-    count = len(made.inputs)
-    made.inputs += read.values()
-    made.input_names += [""] * len(read)
-    return made, {i: count + k for k, i in enumerate(read)}
-
-
-def _with_reads(body: Graph, reads: dict[int, int]) -> None:
-    """Read the resources again, at the start."""
-    values = {i: body.inputs[j] for i, j in reads.items()}
-    count = len(body.inputs) - len(reads)
-    body.inputs, body.input_names = body.inputs[:count], body.input_names[:count]
-    for i, value in values.items():
-        node = Node("tg.read", (body.inputs[i],), {}, [value.type])
-        node.outputs, value.node = [value], node
-        body.nodes.insert(0, node)
-
-
 def _carry(node: Node, graph: FuncGraph, p: Parts, once: bool) -> list[Value]:
     """Push what the backward part needs and count the trips: both become state. Returns (count, lists, all inputs and reads) of the body.
 
@@ -240,7 +207,7 @@ def _carry(node: Node, graph: FuncGraph, p: Parts, once: bool) -> list[Value]:
 @dataclass
 class _Expansion:
     """``trip``: one iteration backwards. ``routes``: of each tensor outside, the inputs it enters by.
-    ``leaves``: the state whose leaves gradients are asked of. ``kept``: the inputs that it needs besides. ``kinds``: of the context.
+    ``leaves``: the state whose leaves gradients are asked of. ``kept``: the inputs that it needs besides. ``kinds``: of the context. ``lists``: the state that begins as a list whose items have a history.
     """
 
     earlier: iterations.Earlier
@@ -253,6 +220,7 @@ class _Expansion:
     kinds: list[Any]
     carried: int
     places: set[int]
+    lists: list[int]
 
     def __post_init__(self) -> None:
         saved = len(self.trip.inputs) - len(self.trip.outputs) - len(self.kept)
@@ -333,6 +301,10 @@ class _Expansion:
         )
         graph.nodes.append(loop)
         by_input = dict(zip([*self.state, *self.sums], loop.outputs[1:]))
+        for i in self.lists:
+            some = append(graph, "tg.handle_any", by_input[i], type=BOOL)
+            none = append(graph, "py.not", some, type=BOOL)
+            graph.nodes.append(Node("tg.assert", (none, "tg.GradientError", (_ITEMS,))))
         found = [
             self._total(graph, [by_input[i] for i in route if i in by_input], out)
             for route, out in zip(self.routes, self.orders.outside)
@@ -351,6 +323,12 @@ class _Expansion:
         for part_ in parts[1:]:
             total = append(graph, "aten.add.Tensor", total, part_, type=total.type)
         return total
+
+
+def _has_items(begin: Any, graph: FuncGraph) -> bool:
+    """Whether state begins as a list with items that have a history."""
+    x = graph.sources.get(begin)
+    return x is not None and not isinstance(begin.type, TensorType) and x.requires_grad
 
 
 def _zeros(graph: Graph, like: Value) -> Value:
@@ -391,6 +369,11 @@ _RISING = (
     "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into earlier iterations, and through the gradients that "
     "these have taken: each is of a higher order than the one before. Detach what the state is computed of, take the gradient after the loop, or let the loop have "
     "few iterations, by a number that is known while tracing (`for _ in range(4)`, with a `break` where it may end before, `range(min(n, 4))`, `while i < n and i < 4`)."
+)
+
+_ITEMS = (
+    "a gradient that is taken inside of a staged loop goes through the loop's state back to an item of a list that was there before the loop. Take it after the loop, read "
+    "the item in the iteration that takes the gradient, or detach() it."
 )
 
 iterations.EXPAND = expand

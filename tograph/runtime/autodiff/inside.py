@@ -120,6 +120,10 @@ def _reached(order: Sequence[Any], ends: Sequence[Any], terms: Terms, graph: Fun
                 way = terms.both(way, _requires(node, graph))
             if past:
                 way = terms.either(way, _past(past, k, states.get(past, ()), terms, graph))
+            elif (
+                state and not node.told.leaf
+            ):  # what stands for a leaf that an earlier iteration made
+                way = terms.both(way, _resolved(node.earlier.made_of_leaves(node), graph))
             reached[following][n] = terms.either(reached[following].get(n, False), way)
     return reached
 
@@ -128,7 +132,10 @@ def _requires(node: Any, graph: FuncGraph) -> Way:
     """Whether what a node of autograd stands for requires a gradient, where that is the state of a loop."""
     if not iterations.is_state(node):
         return True
-    found = node.earlier.requires(node)
+    return _resolved(node.earlier.requires(node), graph)
+
+
+def _resolved(found: bool | Ref, graph: FuncGraph) -> Way:
     return graph.resolve(found) if isinstance(found, Ref) else found
 
 

@@ -12,7 +12,7 @@ from ..graph.families import ALTERNATIVES, ITEM_READS
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import always_fails
 from ..graph.rewrite import add_input, add_state, lead
-from ..graph.types import BOOL, INT, ListType, Type
+from ..graph.types import BOOL, INT, ListType, TensorType, Type
 from ..symbols.funcgraph import FuncGraph
 from .made_leaves import NotFollowed, first_of
 from .own_leaves import OwnLeaves
@@ -30,12 +30,18 @@ def item_codes(v: Value, graph: FuncGraph, own: OwnLeaves) -> Value | None:
 
     None where none of them is a leaf, or that is not known.
     """
-    made = _coded(graph, own)
-    try:
-        found = made.of(graph.graph, v)
-    except NotFollowed:
-        return None
-    return found if made.some else None
+    for beside in (False, True):
+        made = _coded(graph, own)
+        try:
+            if (
+                beside
+            ):  # what of a list is put into it again, as state of a loop around, is asked for first
+                made.beside(graph.graph, v)
+            found = made.of(graph.graph, v)
+        except NotFollowed:
+            continue
+        return found if made.some else None
+    return None
 
 
 def item_code(v: Value, graph: FuncGraph, own: OwnLeaves) -> Flag:
@@ -85,6 +91,12 @@ class _ItemFlags:
         if v not in self.known:
             self.known[v] = self._found(graph, v)
         return self.known[v]
+
+    def beside(self, graph: Graph, v: Value) -> None:
+        """Find which of the tensors are leaves that a loop gives beside a list."""
+        for x in v.node.outputs if v.node is not None and v.node.op == "While" else ():
+            if isinstance(x.type, TensorType):
+                self.leaves.of(graph, x)
 
     def _found(self, graph: Graph, v: Value) -> Value:
         node = v.node

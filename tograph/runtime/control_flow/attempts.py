@@ -25,7 +25,7 @@ class Attempt:
 
     def __init__(self, places: Sequence[Place]):
         self.graph = current_graph()
-        self.mark = len(self.graph.graph.nodes)
+        self.before = list(self.graph.graph.nodes)
         self.known = dict(self.graph.known)
         self.created = len(self.graph.root.created)
         self.facts = facts.mark()
@@ -39,6 +39,12 @@ class Attempt:
         self.log = journal.push(tried=True)
         for place in with_ambient(places):
             journal.record(place)
+
+    @property
+    def mark(self) -> int:
+        """Where its nodes begin. Those that it has put in front of, or that earlier ones take by now, stand before."""
+        nodes = self.graph.graph.nodes
+        return next((nodes.index(n) + 1 for n in reversed(self.before) if n in nodes), 0)
 
     def run(self, function: Callable[[], Any]) -> Any:
         try:
@@ -101,9 +107,9 @@ class Attempt:
         self.log.rollback()
         for back in reversed(self.log.backs):
             back()
-        nodes = self.graph.graph.nodes
-        self.graph.undone.update(value for node in nodes[self.mark :] for value in node.outputs)
-        del nodes[self.mark :]
+        nodes, mark = self.graph.graph.nodes, self.mark
+        self.graph.undone.update(value for node in nodes[mark:] for value in node.outputs)
+        del nodes[mark:]
         self.graph.known = self.known
         self.graph.assumed = self.assumed
         self.graph.root.freed = self.freed

@@ -305,6 +305,7 @@ def _as_leaf(x: Any, before: Any, left: Any, loop: StateRegion, runs: bool) -> N
     first = runs or made_leaves.made_in(before, current_graph().root.graphs[0])
     made = made_leaves.made_in(left, loop.graph)
     made_leaves.note_left(x, [loop.graph] if made else [])
+    made_leaves.note_plain(x, [left] if runs else [before, left])
     if first and made and not made_leaves.has_other_names(x):
         made_leaves.join(x, [before, left])
     elif runs:

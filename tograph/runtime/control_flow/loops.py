@@ -342,7 +342,7 @@ class Rounds:
         loop = self.loop
         known = {p.key for p in self.state}
         known |= {p.key for p in self.same if loop.content(p) is loop.entered[p.key]}
-        return [p for k, (p, _) in loop.changed.items() if k not in known]
+        return [p for k, (p, new) in loop.changed.items() if k not in known and not _restored(p, new)]  # fmt: skip
 
     def _of_fresh(self, fresh: Sequence[Place]) -> tuple[list[Spec], list[Any]]:
         """The specs of what fresh places hold before the loop, and what an iteration leaves in them."""
@@ -379,6 +379,11 @@ class Rounds:
         """Record the loop."""
         found = (self.state, self.specs, self.carried, self.told, self.options.checkpoint, self.history)  # fmt: skip
         emit_while(self.cond, self.loop, *found)
+
+
+def _restored(place: Place, new: Any) -> bool:
+    """Whether an iteration leaves a bool of an object as it was before the loop, when it has used another: ``requires_grad``, ``training``."""
+    return place.key[0] == "attr" and type(new) is bool and new is place.get()
 
 
 def _leaf(place: Place) -> bool:

@@ -21,7 +21,8 @@ def made_in(x: Any, graph: FuncGraph) -> bool:
     """Whether a content is a leaf that the code made while ``graph`` was recorded."""
     if not isinstance(x, SymTensor) or not x.requires_grad or x.given_ or x.born < graph.born:
         return False
-    node = x.ref.value.node if x.ref is not None else None  # what stands for an input has none
+    first = x.ref if x.chain or x.storage_.first is None else x.storage_.first  # before any write
+    node = first.value.node if first is not None else None  # what stands for an input has none
     return iterations.is_leaf(x) and (x.asked_ or (node is not None and not node.regions))
 
 
@@ -89,11 +90,17 @@ def in_parts(
     for x, column in zip(made, zip(*rows)):
         there = [(o, graph) for o, graph in zip(column, graphs) if o is not None]
         if isinstance(x, SymTensor) and there:
-            # A view is none of the state, and torch is not asked for its history: that is computed anew after a write.
-            x.plain_ = any(may_be_plain(o) for o, _ in there if getattr(o, "_base", None) is None)
+            note_plain(x, [o for o, _ in there])
             made_there = [made_in(o, graph) for o, graph in there]
             note_left(x, [graph for (_, graph), own in zip(there, made_there) if own])
             _one(x, [o for o, _ in there], made_there)
+
+
+def note_plain(x: Any, outcomes: Sequence[Any]) -> None:
+    """Note whether what stands for ``outcomes`` requires no gradient in some runs."""
+    if isinstance(x, SymTensor):
+        # A view is none of the state, and torch is not asked for its history: that is computed anew after a write.
+        x.plain_ = any(may_be_plain(o) for o in outcomes if getattr(o, "_base", None) is None)
 
 
 def note_left(x: Any, graphs: Sequence[FuncGraph]) -> None:

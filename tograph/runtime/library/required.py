@@ -123,18 +123,4 @@ def of_computed(x: SymTensor, name: str, value: Any) -> Any:
     return way if isinstance(way, bool) else scalar(way, current_graph())
 
 
-def check_leaf(x: SymTensor) -> None:
-    """RuntimeError, here or in the runs where it is so, for `x.requires_grad = True` of what is no leaf."""
-    found = told(x, "is_leaf", x.is_leaf)
-    leaf = x.is_leaf if found is MISSING else found
-    if leaf is True:
-        return
-    graph, said = current_graph(), "you can only change requires_grad flags of leaf variables."
-    if leaf is False and not iterations.is_state(x.grad_fn):
-        raise RuntimeError(said)
-    # What the state of a loop is a later trace of its body may know better.
-    way = leaf if isinstance(leaf, bool) else leaf.node.value(graph)
-    graph.add("tg.assert", (way, "RuntimeError", (said,)))
-
-
 mutation.REFUSE = leaf_writes.refuse

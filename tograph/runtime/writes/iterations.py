@@ -138,6 +138,10 @@ class Earlier:
         """Whether a placeholder, by its node of autograd, requires a gradient: True or what the body says."""
         return True if state.told.sure else self._told(state.index, REQUIRES)
 
+    def made_of_leaves(self, state: Any) -> Ref:
+        """Whether a placeholder, by its node of autograd, was computed of any leaf, also of one that an earlier iteration made: what the body says."""
+        return self._told(state.index, REQUIRES)
+
     def _told(self, index: int, k: int) -> Ref:
         key = index, k
         if key not in self.leading or self.leading[key] in self.body.undone:
@@ -271,7 +275,12 @@ def is_leaf(x: torch.Tensor) -> bool:
 
 def is_sure(x: torch.Tensor) -> bool:
     """Whether a tensor is no state that may require no gradient in some iteration."""
-    return not is_state(x.grad_fn) or x.grad_fn.told.sure
+    return is_sure_state(x.grad_fn)
+
+
+def is_sure_state(node: Any) -> bool:
+    """The same of a node of autograd."""
+    return not is_state(node) or node.told.sure
 
 
 def is_by_leaf(x: Any) -> bool:
