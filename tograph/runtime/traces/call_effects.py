@@ -52,7 +52,8 @@ class CallEffects:
         self.spares: list[tuple[Any, Any]] = []  # copies of the containers of the arguments
         self.undo: list[tuple[Location, Any]] = []
         self.replaced: list[int] = []
-        self._objects, self._reached, self._around = objects, None, None
+        self._objects, self._reached = objects, None
+        self._around: Reach | None = None
 
     def of(self, changes: journal.Journal) -> tuple[list, Callable]:
         """Changes of what existed before happen at every call: (location, content) and how to find them.
