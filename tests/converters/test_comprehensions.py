@@ -300,6 +300,17 @@ def with_functions_that_are_called_later(n):
     return [f(1) for f in found]
 
 
+@cases(([1, -2, 3], 2), ([], 0))
+def in_lambdas_with_defaults(l, n):
+    f = lambda q, k=n, *rest, m=len([v for v in l if v > 1]), **named: (  # noqa: E731
+        sum(v * k for v in q if v > m) + len(rest) + len(named)
+    )
+    total = 0
+    for i in range(n):
+        total += (lambda q, k=i: len([v for v in q if v > k]))(l)
+    return f(l), f(l, 1, 7, m=0, z=2), total
+
+
 @cases((1,), (-1,))
 def of_a_variable_that_may_be_unbound(x):
     if x > 0:

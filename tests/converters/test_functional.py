@@ -70,4 +70,25 @@ def defined_deeper(x):
     return best, count
 
 
+@cases((1.5,), (-1.5,))
+def of_the_function_around_the_one_with_the_branch(x):
+    total = 0.5
+
+    def outer(v):
+        before = total
+        if v > 0:
+            after = before + 1
+        else:
+
+            def inner():
+                nonlocal total
+                total += v
+                return total
+
+            after = inner()
+        return before + after
+
+    return outer(x), total
+
+
 test_same = cases.test()

@@ -211,3 +211,29 @@ def test_what_is_written_at_a_staged_place_has_more_dimensions_of_one():
         torch.testing.assert_close(staged(x, k), f(x, k))
     with pytest.raises(RuntimeError, match="shape"):
         tg.function(lambda x, k: x.clone()[k].copy_(x[:2]))(x, torch.tensor(1))
+
+
+def get_two(x, k):
+    return x[k, 1]
+
+
+def get_of_a_number(x, k):
+    return x[0][k]
+
+
+def get_with_a_mask(x, k):
+    return x[x > 0, k]
+
+
+def set_two(x, k):
+    x[..., k, 0] = 2
+
+
+@pytest.mark.parametrize("f", [get_two, get_of_a_number, get_with_a_mask, set_two])
+def test_more_indices_than_dimensions(f):
+    texts = []
+    for function in (f, tg.function(f)):
+        with pytest.raises(IndexError) as error:
+            function(torch.ones(3), torch.tensor(2))
+        texts.append(str(error.value).split("\n")[0])
+    assert texts[0] == texts[1]

@@ -934,6 +934,47 @@ def test_what_is_refused_is_no_error_of_the_program():
         tg.function(f)(torch.tensor(1))
 
 
+def test_what_finally_raises_does_not_hide_what_is_refused():
+    def f(x):
+        try:
+            return x.data_ptr()
+        finally:
+            raise ValueError
+
+    with pytest.raises(StagingError, match="data_ptr"):
+        tg.function(f)(torch.tensor(1))
+
+
+class Noting:
+    def __init__(self, notes):
+        self.notes = notes
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        self.notes.append(error[0])
+
+
+def test_a_finally_that_raises_behind_a_manager_that_appends_to_a_list_from_outside():
+    notes = []
+
+    def f(n):
+        try:
+            with Noting(notes):
+                print(7 // n)
+        finally:
+            raise ValueError
+
+    shown = []
+    for function in (f, tg.function(f)):
+        notes.clear()
+        with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(ValueError):
+            function(torch.tensor(3))
+        shown.append((out.getvalue(), list(notes)))
+    assert shown[0] == shown[1] == ("tensor(2)\n", [None])
+
+
 def cause_of_an_error(x):
     try:
         try:

@@ -47,21 +47,85 @@ def nonlocal_one(n):
     raise ValueError
 
 
+def counted():
+    global COUNT
+    COUNT += 1
+
+
+def by_a_helper_and_its_finally(n):
+    try:
+        counted()
+        torch.arange(3)[n + 2]
+    finally:
+        counted()
+
+
+def by_a_helper_and_a_handler_that_fails(n):
+    try:
+        counted()
+        torch.arange(3)[n + 2]
+    except IndexError:
+        counted()
+        raise ValueError from None
+
+
+class Counted:
+    def __enter__(self):
+        counted()
+
+    def __exit__(self, *error):
+        counted()
+
+
+def around_a_with(n):
+    with Counted():
+        if n > 5:
+            return
+        counted()
+        assert n > 5
+
+
 def shown(f, n):
     global COUNT
     COUNT = 0
     found = []
     for _ in range(2):
-        with pytest.raises((ValueError, IndexError)) as error:
+        with pytest.raises((ValueError, IndexError, AssertionError)) as error:
             f(torch.tensor(n))
         found.append((type(error.value).__name__, COUNT))
     return repr(found)
 
 
+BY_HELPERS = [by_a_helper_and_its_finally, by_a_helper_and_a_handler_that_fails, around_a_with]
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("f", [between_ops, by_the_op, nonlocal_one])
+@pytest.mark.parametrize("f", [between_ops, by_the_op, nonlocal_one, *BY_HELPERS])
 def test_as_natively(f, n):
     assert shown(tg.function(f), n) == shown(f, n)
+
+
+class ByItsDict:
+    def __init__(self):
+        self.__dict__["n"] = 0
+
+    def __setattr__(self, name, value):
+        vars(self)[name] = value
+
+
+def test_attributes_that_the_code_writes_in_the_dict_of_an_object():
+    def f(o, x):
+        for i in range(x.sum().int()):
+            o.n += 1
+            assert i < 1
+
+    found = []
+    for function in (f, tg.function(f)):
+        o = ByItsDict()
+        with pytest.raises(AssertionError):
+            function(o, torch.ones(3))
+        found.append(vars(o))
+    assert found[0] == found[1] == {"n": 2}
 
 
 HELD = torch.ones(3)

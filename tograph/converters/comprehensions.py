@@ -21,12 +21,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..transpiler.binders import parameters
 from ..transpiler.scope import names_of
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import name
 from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
 from .generators import other_forms
 
+_COMPREHENSIONS = (gast.ListComp, gast.SetComp, gast.DictComp, gast.GeneratorExp)
 _DEFAULT = "default__"  # the parameter for what ``next`` gives where there is no item
 _INLINED = sys.version_info >= (
     3,
@@ -94,20 +96,25 @@ class Comprehensions(Converter):
         return self.generic_visit(node)
 
     def visit_Lambda(self, node):
-        holds = any(
-            isinstance(n, (gast.ListComp, gast.SetComp, gast.DictComp, gast.GeneratorExp))
-            for n in walk(node)
-        )
-        if not holds or node.args.defaults or any(node.args.kw_defaults):
-            return node if holds else self.generic_visit(node)
+        """Its body becomes a function before the statement; defaults are evaluated where the lambda stands."""
+        defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+        if not _holds(node.body):
+            return self.generic_visit(node)
         fresh = self.context.namer.fresh("lambda_function")
         definition = self.fill(
             "def name_():\n    return value_", node, name_=fresh, value_=node.body
         )[0]
-        definition.args = node.args
         definition.generated = True
+        if not defaults:
+            definition.args = node.args
+            self.prelude.append(self.visit(definition))
+            return gast.copy_location(name(fresh), node)
+        names = [p.id for p in parameters(node.args)]
+        definition.args.args = [gast.copy_location(gast.Name(n, gast.Param(), None, None), node) for n in names]  # fmt: skip
         self.prelude.append(self.visit(definition))
-        return gast.copy_location(name(fresh), node)
+        node.args = self.visit(node.args)
+        node.body = self.expression(f"name_({', '.join(names)})", node.body, name_=fresh)
+        return node
 
     def _early_exit(self, node, which):
         found, other = ("True", "False") if which is any else ("False", "True")
@@ -211,3 +218,8 @@ def _is_item(key: gast.expr, generators: list[gast.comprehension]) -> bool:
     return isinstance(key, gast.Constant) or (
         isinstance(key, gast.Name) and key.id in {t.id for t in targets}
     )
+
+
+def _holds(node: gast.AST) -> bool:
+    """Whether there is a comprehension in an expression."""
+    return any(isinstance(n, _COMPREHENSIONS) for n in walk(node))

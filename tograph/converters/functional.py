@@ -42,6 +42,7 @@ class Scope:
 
     counts: Counter
     shared: frozenset[str]
+    outer: frozenset[str]  # names of the functions around it
     globals: frozenset[str]
     keep_all: bool
     carried: list[frozenset[str]] = field(default_factory=list)
@@ -62,6 +63,7 @@ class ControlFlow(Converter):
         scope = Scope(
             occurrences(node),
             frozenset(facts.captured_apart) | facts.declared_nonlocal,
+            facts.outward - facts.declared_nonlocal,
             declared,
             facts.uses_frame,
         )
@@ -127,13 +129,13 @@ class ControlFlow(Converter):
     def state_of(self, node: gast.stmt, *facts: Fact) -> frozenset[str]:
         """The names that the statement binds and that are live where the facts say."""
         bound = get_fact(node, Fact.BOUND, _EMPTY)
-        shared = self.scopes[-1].shared
-        if shared:
-            bound |= shared & declared_inside(node)
+        shared, outer = self.scopes[-1].shared, self.scopes[-1].outer
+        if shared or outer:
+            bound |= (shared | outer) & declared_inside(node)
         live: frozenset[str] = frozenset()
         for fact in facts:
             live |= get_fact(node, fact, _EMPTY)
-        return bound & (live | self.scopes[-1].globals | shared)
+        return bound & (live | self.scopes[-1].globals | shared | outer)
 
     def body_function(
         self,
@@ -203,9 +205,13 @@ def occurrences(root: gast.AST) -> Counter:
     return counts
 
 
-def declared_inside(statement: gast.stmt) -> frozenset[str]:
-    """The names that functions defined in a statement declare nonlocal: calling them there binds these."""
-    return frozenset(n for d in walk(statement) if isinstance(d, gast.Nonlocal) for n in d.names)
+def declared_inside(node: gast.AST) -> frozenset[str]:
+    """The names outside of a statement that functions defined in it declare nonlocal: calling them there binds these."""
+    if isinstance(node, gast.Nonlocal):
+        return frozenset(node.names)
+    found = _EMPTY.union(*map(declared_inside, children(node)))
+    scope = get_fact(node, Fact.SCOPE, None) if found and isinstance(node, FUNCTIONS) else None
+    return found if scope is None else found - scope.locals
 
 
 def bound_names(body: list[gast.stmt]) -> set[str]:
@@ -219,7 +225,9 @@ def bound_names(body: list[gast.stmt]) -> set[str]:
         if not isinstance(node, (*FUNCTIONS, gast.ClassDef)):
             todo += children(node)
             continue
-        if isinstance(node, gast.FunctionDef):
+        if getattr(
+            node, "generated", False
+        ):  # what a function of the user's declares may be of one around
             bound.update(n for d in own_statements(node) if isinstance(d, gast.Nonlocal) for n in d.names)  # fmt: skip
         todo += getattr(node, "decorator_list", [])
     return bound

@@ -64,6 +64,15 @@ def check_bounds(key: slice) -> None:
         raise TypeError("slice indices must be integers or None or have an __index__ method")
 
 
+def check_rank(x: torch.Tensor, key: Any) -> None:
+    """torch's error for a key that speaks of more dimensions than there are: its own indexing asks before it takes any."""
+    if isinstance(key, SYMBOLS):
+        if not x.dim():
+            torch.zeros(())[0]
+    elif sum(map(_dims, key if isinstance(key, tuple) else (key,))) > x.dim():
+        raise IndexError(f"too many indices for tensor of dimension {x.dim()}")
+
+
 def _is_mask(key) -> bool:
     return isinstance(key, torch.Tensor) and key.dtype == torch.bool
 
@@ -89,6 +98,7 @@ def plain_bounds(p):
 def tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
+    check_rank(x, key)
     if any(isinstance(p, slice) and is_staged(p.step) for p in parts):
         x, parts = _at_steps(x, parts)
         key = tuple(parts)
@@ -192,6 +202,7 @@ def set_tensor(x, key, value) -> None:
         if isinstance(value, SYMBOLS):
             value = torch.scalar_tensor(value, dtype=x.dtype)
         parts = key if isinstance(key, tuple) else (key,)
+        check_rank(x, key)
         if any(isinstance(as_int(p), SYMBOLS) for p in parts):
             if any(map(_is_list, parts)):
                 target, rest = _selected(x, parts)

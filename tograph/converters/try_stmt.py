@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..errors import TographError
+from ..errors import TographError, refused
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.recording import creation
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.symbols.retrace import Retrace
 from ..runtime.values import locations
 from ..runtime.values.structure import Handle, is_union
 from ..transpiler.anno import Fact, get_fact
@@ -157,25 +158,41 @@ def _then(body, final, places) -> None:
 
 def _python_try(body, handlers, orelse, final) -> None:
     try:
-        try:
-            body()
-        except SIGNALS:
-            raise
-        except BaseException as error:
-            for kind, handler in handlers:
-                caught = taken_by(kind, error)
-                if caught is not None:
-                    with creation.condition():
-                        handler(caught)
-                    break
-            else:
-                raise
-        else:
-            if orelse is not None:
-                orelse()
-    finally:
+        _without_final(body, handlers, orelse)
+    except BaseException as error:
         if final is not None:
-            final()
+            _finally(final, error)
+        raise
+    if final is not None:
+        final()
+
+
+def _finally(final: Callable[[], None], error: BaseException) -> None:
+    """What ``finally`` raises takes the place of an exception of the program, not of what tograph refuses or wants to trace anew."""
+    try:
+        final()
+    except Exception:
+        if not refused(error) and not isinstance(error, Retrace):
+            raise
+
+
+def _without_final(body, handlers, orelse) -> None:
+    try:
+        body()
+    except SIGNALS:
+        raise
+    except BaseException as error:
+        for kind, handler in handlers:
+            caught = taken_by(kind, error)
+            if caught is not None:
+                with creation.condition():
+                    handler(caught)
+                break
+        else:
+            raise
+    else:
+        if orelse is not None:
+            orelse()
 
 
 def attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:

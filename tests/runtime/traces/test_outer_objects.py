@@ -140,3 +140,47 @@ def test_what_a_call_moves_out_of_the_one_place_that_holds_it():
             out.append([h.x.tolist() for h in (e.now, *e.before)])
         found.append(out)
     assert found[0] == found[1]
+
+
+class Notes:
+    def __init__(self):
+        self.rows = []
+
+
+def in_tuples_of_two_lengths(o, x):
+    if x[0] > 1:
+        o.rows.append(2)
+    if x.sum() > 3:
+        return x, o
+    return x, o, 1
+
+
+def deeper(o, x):
+    if x[0] > 1:
+        o.rows.append(2)
+    return (x, (o, 1)) if x.sum() > 3 else (x, (o,))
+
+
+def under_other_keys(o, x):
+    if x[0] > 1:
+        o.rows.append(2)
+    return {"a": o, "b": x} if x.sum() > 3 else {"c": o}
+
+
+def held(result):
+    if isinstance(result, Notes):
+        return result
+    parts = result.values() if isinstance(result, dict) else result
+    return next(
+        (o for p in parts if isinstance(p, (tuple, Notes)) and (o := held(p)) is not None), None
+    )
+
+
+@pytest.mark.parametrize("f", [in_tuples_of_two_lengths, deeper, under_other_keys])
+def test_an_object_that_each_path_returns_in_another_structure_is_that_object(f):
+    staged = tg.function(f)
+    for x in (torch.tensor([2.0, 2.0]), torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0])):
+        o, plain = Notes(), Notes()
+        f(plain, x)
+        assert held(staged(o, x)) is o
+        assert o.rows == plain.rows

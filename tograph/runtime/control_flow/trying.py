@@ -32,7 +32,7 @@ from .bound import Bound
 from .containers import all_known, told
 from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
-from .regions import Region, recording_places, trace_region, unmoved
+from .regions import Region, is_module_globals, recording_places, trace_region, unmoved
 from .telling import partly
 
 
@@ -155,7 +155,7 @@ class _Progress:
             return False
         # what stands for a list from outside, which the body reaches
         grows = outer_lists.extended(place.keep, self.outer.root) is not None
-        seen = grows or id(place.keep) in self.reach
+        seen = grows or id(place.keep) in self.reach or is_module_globals(place)
         return seen and all_seen(spec_of(as_value(old)), self.outer)
 
     def restore(self, graph: FuncGraph) -> None:

@@ -29,7 +29,7 @@ from ..symbols.journal import MISSING, OWNED, Location
 from ..values import arguments, conditional_items, locations
 from ..values.arguments import Flat
 from ..values.growing import StagedList
-from ..values.reach import reachable
+from ..values.reach import Reach, reachable
 from .commits import ADDED, Commits, Held, Target
 
 
@@ -53,6 +53,7 @@ class CallEffects:
         self.undo: list[tuple[Location, Any]] = []
         self.replaced: list[int] = []
         self._objects, self._reached = objects, None
+        self._around: Reach | None = None
 
     def of(self, changes: journal.Journal) -> tuple[list, Callable]:
         """Changes of what existed before happen at every call: (location, content) and how to find them.
@@ -60,6 +61,7 @@ class CallEffects:
         A container of the arguments was copied, and its content is part of the key. Of any other, either the changes
         are repeated, or, when they depend on what it held, that is guarded and it gets its new content.
         """
+        self._around = None
         copies = {id(made): i for i, (made, _) in enumerate(self.spares)}
         found: list[tuple[Any, tuple[Any, Any]]] = []
         order: dict[Any, int] = {}
@@ -175,7 +177,16 @@ class CallEffects:
             self.watch.source_of(location.keep) is not None
             or id(location.keep) in self.watch.placeholders
             or control_flow.is_module_globals(location)
+            or self._was_around(location.keep)
         )
+
+    def _was_around(self, x: Any) -> bool:
+        """Whether what the code did not read where it is kept, as the ``__dict__`` of an object, was there before: if in doubt it was."""
+        if self._is_made(x):
+            return False
+        if self._around is None:
+            self._around = Reach(self._objects)
+        return id(x) in self._around.seen
 
     def _check_created(self, changes: journal.Journal) -> None:
         """What was made has to be kept by something that the next call finds."""

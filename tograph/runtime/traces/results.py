@@ -257,7 +257,7 @@ def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
         if isinstance(o, torch.Tensor):
             return tensor(o)
         found = _itself(o)
-        return _leaving(o, seen, tensor) if found is o else found
+        return _held_as_themselves(_leaving(o, seen, tensor)) if found is o else found
 
     new = [option(o) for o in x.options_]
     if all(a is b for a, b in zip(x.options_, new)):
@@ -273,6 +273,19 @@ def _itself(x: Any) -> Any:
     if watch is not None and watch.read_at(x) is not None and pytrees.has_identity(x):
         return Rebuilt(Made(holder(x)), [])
     return x
+
+
+def _held_as_themselves(x: Any) -> Any:
+    """An option of a union with the objects from outside, that tuples, lists and dicts in it hold, as themselves: no mark in its spec tells."""
+    if not isinstance(x, (tuple, list, dict)) or structure.OUTSIDE[0](x):
+        return _itself(x)
+    found = pytrees.parts_of(x)
+    if found is None:
+        return x
+    new = list(map(_held_as_themselves, found[1]))
+    if all(a is b for a, b in zip(found[1], new)):
+        return x
+    return pytrees.rebuild(type(x), found[0], new)
 
 
 def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
