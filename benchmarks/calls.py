@@ -138,6 +138,34 @@ def cases():
     ]
 
 
+def dense(x, w, b):
+    return (torch.tanh(x @ w + b) ** 2).mean()
+
+
+def recurrent(x, w, b):
+    h, i = x, 0
+    while i < 5 and h.abs().sum() > 0:
+        h = torch.tanh(h @ w + b)
+        i += 1
+    return h.sum()
+
+
+def backward(call, args):
+    """The gradient of a call with respect to its tensors that require one."""
+    leaves = [x for x in args if x.requires_grad]
+    return lambda: torch.autograd.grad(call(*args), leaves)
+
+
+def watched_cases():
+    """(name, function, arguments) of calls that are joined with autograd."""
+    x = torch.randn(8, 16)
+    w, b = torch.randn(16, 16, requires_grad=True), torch.randn(16, requires_grad=True)
+    return [
+        ("a dense layer", dense, (x, w, b)),
+        ("five steps of a recurrence", recurrent, (x, w, b)),
+    ]
+
+
 def microseconds(function, number=2000, rounds=40):
     """The shortest CPU time of a call."""
     for _ in range(6):
@@ -179,6 +207,15 @@ def main():
             eager = microseconds(lambda f=function, a=args, k=kwargs: f(*a, **k))
             ours = microseconds(lambda f=staged, a=args, k=kwargs: f(*a, **k))
             print(f"| {name} | {eager:.2f} | {ours:.2f} | {ours / eager:.2f} |", flush=True)
+    for name, function, args in watched_cases():
+        staged = tg.function(function)
+        for what, form in [
+            ("with autograd", lambda f, a: lambda: f(*a)),
+            ("and its gradient", backward),
+        ]:
+            eager, ours = (microseconds(form(f, args), 500) for f in (function, staged))
+            print(f"| {name} {what} | {eager:.2f} | {ours:.2f} | {ours / eager:.2f} |", flush=True)
+    with torch.no_grad():
         for name, found in peers(torch.arange(4.0), torch.ones(4)).items():
             print(f"| two tensors, {name} | {found:.2f} | | |")
     print(f"\ntorch {torch.__version__}, one thread.")

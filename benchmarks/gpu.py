@@ -43,12 +43,14 @@ import math
 import os
 import platform
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,7 @@ class Run:
         self.sections: dict[str, list[dict[str, Any]]] = {}
         self.name, self._written = options.device, 0.0
         self.said = Path(tempfile.mkdtemp(prefix="tograph-gpu-"))  # what workers write beside rows
+        weakref.finalize(self, shutil.rmtree, self.said, ignore_errors=True)
         self._mutex = threading.RLock()
 
     def add(self, section: str, **fields: Any) -> None:

@@ -1,6 +1,7 @@
 """The GPU benchmark reports what fails, crashes or hangs, and goes on behind it."""
 
 import argparse
+import gc
 import importlib
 import json
 import subprocess
@@ -74,6 +75,16 @@ def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monk
     assert "| hangs |  |  | no answer in 1 s |" in page and (tmp_path / "gpu.json").exists()
     assert '* loops: {"name": "crashes", "note": "the process ended' in page and "* torch: " in page
     assert '"good"' not in page.split("## What went wrong")[1]
+
+
+def test_what_workers_say_is_gone_with_the_run(gpu, tmp_path, monkeypatch):
+    run = run_of(gpu, tmp_path, monkeypatch)
+    said = run.said
+    (said / "loops.txt").write_text("words")
+    assert said.name.startswith("tograph-gpu-")
+    del run
+    gc.collect()
+    assert not said.exists()
 
 
 def test_sections_that_measure_nothing_run_together(gpu, tmp_path, monkeypatch):

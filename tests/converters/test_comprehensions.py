@@ -305,3 +305,17 @@ def of_a_variable_that_may_be_unbound(x):
     if x > 0:
         y = 1
     return [y for _ in range(2)]
+
+
+@cases((1,), (-1,))
+def of_a_variable_that_may_be_unbound_in_a_generator(x):
+    if x > 0:
+        y = 1
+    return sum(y for _ in range(2))
+
+
+@cases((1,), (-1,))
+def of_a_variable_that_may_be_unbound_and_is_shared(x):
+    if x > 0:
+        y = 1
+    return {k: (lambda: y)() for k in range(2)}

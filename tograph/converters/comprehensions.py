@@ -17,6 +17,7 @@ that their number is known.
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,10 @@ from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
 from .generators import other_forms
 
 _DEFAULT = "default__"  # the parameter for what ``next`` gives where there is no item
+_INLINED = sys.version_info >= (
+    3,
+    12,
+)  # list, set and dict comprehensions are part of the function around (PEP 709)
 _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted", "dict")
 
 
@@ -85,6 +90,7 @@ class Comprehensions(Converter):
             if node.func.id in _CONSUMERS and found is getattr(builtins, node.func.id):
                 inner = node.args[0]
                 node.args[0] = gast.copy_location(gast.ListComp(inner.elt, inner.generators), inner)
+                node.args[0].of_generator = True
         return self.generic_visit(node)
 
     def visit_Lambda(self, node):
@@ -129,6 +135,7 @@ class Comprehensions(Converter):
             f"result_ = {start}",
             "return result_",
             result,
+            inlined=_INLINED and not getattr(node, "of_generator", False),
         )
 
     def _function(
@@ -141,10 +148,11 @@ class Comprehensions(Converter):
         last: str,
         result: str = "",
         default: Sequence[gast.expr] = (),
+        inlined: bool = False,
     ):
         """The call of a function made of the comprehension: ``first``, the loops around ``step``, ``last``.
 
-        ``default``: what ``last`` may return, if anything; it is evaluated before the items are.
+        ``default``: what ``last`` may return, if anything; it is evaluated before the items are. ``inlined``: whether Python has no function there.
         """
         if any(g.is_async for g in node.generators):
             raise self.context.error(node, "asynchronous comprehensions are not supported")
@@ -155,6 +163,7 @@ class Comprehensions(Converter):
         body += self._loops(node, self.fill(step, node, **holes), items)
         body += self.fill(last, node, **outer)
         definition = self._definition(node, fresh, [items, *[_DEFAULT for _ in default]], body)
+        definition.inlined = inlined
         source = self.visit(node.generators[0].iter)
         if has_yield(definition) and wish != "generator":
             raise self.context.error(node, "yield inside a comprehension is not supported")

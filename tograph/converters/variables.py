@@ -27,7 +27,8 @@ class Reads(Converter):
 
     def visit_FunctionDef(self, node):
         scope = get_fact(node, Fact.SCOPE, None)
-        self.own.append(frozenset() if scope is None else scope.locals)
+        own = frozenset() if scope is None else scope.locals
+        self.own.append(own | self.own[-1] if getattr(node, "inlined", False) and self.own else own)
         node = self.generic_visit(node)
         self.own.pop()
         return node

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime.gpu import direct, planner
+from tograph.runtime.gpu import direct, planner, storage
 from tograph.runtime.gpu.retarget import retarget
 
 pytest.importorskip("triton")
@@ -92,3 +92,52 @@ def test_one_kernel_is_started_without_a_graph():
     for fn, wanted in ((lambda x: torch.exp(x) + 1, True), (kept, False)):
         made = tg.function(fn).get_concrete_function(small)
         assert direct.worth(planner.plan(made.value_graph)) == wanted
+
+
+def two(x, y):
+    return x * 2 + y, (x - y).sum(1)
+
+
+def test_a_call_with_nothing_else_to_do_only_starts_the_steps(monkeypatch):
+    x, y = torch.randn(4, 6), torch.nn.Parameter(torch.randn(6, 4))
+    runner = direct.Direct(planned(two, x, torch.ones(4, 6)), "cpu")
+    assert runner.short
+    for name in ("fill", "results"):
+        monkeypatch.setattr(storage.Memory, name, None)
+    runner.memory.strides = [(6, 1), None]
+    first, second = runner.run(x, y.t()), runner.run(x + 1, y.t())
+    for got, given in ((first, x), (second, x + 1)):
+        for a, b in zip(got, two(given, y.t().detach()), strict=True):
+            torch.testing.assert_close(a, b)
+            assert not a.requires_grad
+    assert len({t.data_ptr() for t in (*first, *second)}) == 4
+    assert runner.memory.of.keys().isdisjoint([*runner.plan.inputs, *runner.plan.outputs])
+
+
+def test_results_with_other_strides_are_laid_out():
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    runner = direct.Direct(planned(two, x, y), "cpu")
+    for strides in ([(1, 4), None], [(6, 1), None], [(1, 4), None]):
+        runner.memory.strides = strides
+        made, _ = runner.run(x, y)
+        assert made.stride() == strides[0] and torch.equal(made, x * 2 + y)
+
+
+def add_one(x, v):
+    v.add_(1)
+    return x + v
+
+
+@pytest.mark.parametrize(
+    ("fn", "given"),
+    [
+        (lambda x, n: (x * 2, n + 1), (torch.tensor(3),)),
+        (lambda x, y: (x + y, x), (torch.ones(4),)),
+        (lambda x, i: x + 8 // i, (torch.tensor([1, 2, 3, 4]),)),
+        (add_one, (torch.ones(4),)),
+    ],
+    ids=["a tensor of one element", "an input", "what may fail", "written"],
+)
+def test_other_calls_are_asked_what_there_is(fn, given):
+    plan = planned(fn, torch.arange(4.0), *given)
+    assert not direct.Direct(plan, "cpu").short

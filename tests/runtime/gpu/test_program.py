@@ -10,7 +10,7 @@ import torch
 
 import tograph as tg
 from tests.runtime.kernels.loop_programs import divide
-from tograph import cli
+from tograph import cli, disk
 from tograph.runtime.execution import scheduler
 from tograph.runtime.gpu import capture, program
 from tograph.runtime.gpu.execute import Stepwise
@@ -135,6 +135,7 @@ def test_without_a_driver_the_reason_is_said():
 @pytest.fixture
 def pretended(monkeypatch, interpreted):
     """A device that is the CPU, without conditional nodes."""
+    monkeypatch.setattr(disk, "_warned", set())  # in whichever order tests run
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(capture, "lacking", lambda plan: "the probe failed")
     chunked = program.Chunked

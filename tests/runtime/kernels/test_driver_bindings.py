@@ -125,6 +125,13 @@ def test_a_driver_that_does_not_answer_is_a_reason(monkeypatch):
     assert "libcuda" in driver.available() or "driver" in driver.available()
 
 
+def test_devices_are_counted_until_there_is_one(bindings, monkeypatch):
+    bindings()
+    answers = [False, True]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: answers.pop(0))
+    assert [driver.loadable() for _ in range(3)] == ["there is no CUDA device", "", ""]
+
+
 def test_a_driver_without_an_assembler_gets_the_setters_as_an_image(monkeypatch):
     pytest.importorskip("triton")
     seen = []

@@ -86,6 +86,13 @@ def test_parameters_are_packed_in_the_sizes_that_the_code_has(place):
     assert parameter_sizes(image, SOURCE.name) == images.sizes(SOURCE) == [8, 8, 8, 1, 8, 8, 8]
 
 
+def test_the_current_stream_is_asked_for_by_its_handle_where_torch_tells_it(started, monkeypatch):
+    assert driver.current_stream(torch.device("cuda:1")) == driver.current_stream(None) == 7
+    monkeypatch.setattr(driver, "_current_stream", lambda index: 40 + index)
+    assert driver.current_stream(torch.device("cuda:1")) == 41
+    assert driver.current_stream(None) == 7
+
+
 def test_memory_that_is_not_aligned_has_code_of_its_own(started):
     device.launch(SOURCE, arguments())
     device.launch(SOURCE, arguments(offset=1))

@@ -56,6 +56,16 @@ def of_numbers(z, n):
     return z, i
 
 
+def either(z, n, last=lambda z: z):
+    """An element whose mask is false is the same on both sides of a choice."""
+    i, active = torch.zeros_like(n), torch.ones_like(z, dtype=torch.bool)
+    while active.any() and i < n:
+        z = torch.where(i % 2 == 0, torch.where(active, z * 0.5, z), torch.where(active, z - 0.25, last(z)))  # fmt: skip
+        active = active & (z > 0)
+        i = i + 1
+    return z, i
+
+
 def whole(z):
     return torch.zeros_like(z, dtype=torch.int64)
 
@@ -66,6 +76,7 @@ PROVED = {
     "a count of ints": lambda z, n: escape(z, n, count=whole),
     "behind": behind,
     "of numbers": of_numbers,
+    "either": either,
 }
 NOT_PROVED = {
     "a mask that begins as something": lambda z, n: escape(z, n, active=lambda z: z > 3),
@@ -106,6 +117,11 @@ def test_what_is_not_proved(name, monkeypatch):
     node = loop(NOT_PROVED[name], *GIVEN)
     assert not proved(node)
     assert "error" in triton_loops.render(node, "k").source.signature
+
+
+def test_sides_that_differ_are_no_proof(monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+    assert not proved(loop(lambda z, n: either(z, n, lambda z: z + 1), *GIVEN))
 
 
 def test_elements_without_a_mask():

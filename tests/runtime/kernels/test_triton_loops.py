@@ -1,9 +1,12 @@
 """Loops inside one Triton kernel: values in the interpreter, code for four architectures, and what is refused."""
 
+import linecache
+
 import pytest
 import torch
 
 import tograph as tg
+from tests.block_programs import Writer
 from tests.runtime.kernels.loop_programs import all_move, divide, halve_each, one_slow
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
@@ -196,6 +199,60 @@ def test_a_loop_that_numbers_end(monkeypatch):
     assert check(drift, torch.linspace(-2, 2, 600), torch.tensor(7)).form == "blocks"
 
 
+def until_all_are_done(x, n):
+    """The body asks of what it has made; what it is told is seen behind the loop."""
+    ended, count, last = False, 0, -1
+    while count < n and not ended:
+        x = torch.where(x > 1, x * 0.5, x)
+        count += 1
+        ended = bool((x <= 1).all())
+        last = last if ended else count
+    return x, ended, count, last
+
+
+def while_any_is_left(x, n):
+    active, i = torch.ones_like(x, dtype=torch.bool), 0
+    for i in range(n):
+        x = torch.where(active, x * 0.5, x)
+        active = active & (x > 1)
+        if not active.any():
+            break
+    return x, active, i
+
+
+@pytest.mark.parametrize("fn", [until_all_are_done, while_any_is_left])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 10, 40])
+def test_a_body_that_asks_what_it_has_made(fn, n, monkeypatch):
+    """With 2, the elements of some blocks end in the iteration in which the number ends the others."""
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+    loop = check(fn, one_slow(), torch.tensor(n))
+    assert loop.form == "blocks" and triton_loops.GOING in loop.source.text
+
+
+@pytest.mark.parametrize("seed", [14, 27, 62, 134, 208])
+def test_random_bodies_that_ask_what_they_have_made(seed, monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 63)
+    program = Writer(seed)
+    loop = check(defined(program), *program_inputs(program, seed), torch.tensor(seed % 10))
+    assert loop.form == "blocks" and triton_loops.GOING in loop.source.text
+
+
+def defined(program):
+    name = "<a loop over elements>"
+    linecache.cache[name] = (len(program.source), None, program.source.splitlines(True), name)
+    space = {"torch": torch}
+    exec(compile(program.source, name, "exec"), space)
+    return space["f"]
+
+
+def program_inputs(program, seed):
+    made = torch.Generator().manual_seed(seed)
+    kinds = [(dtype, program.shape) for dtype in program.state.values()] + [*program.others.values()]  # fmt: skip
+    for dtype, shape in kinds:
+        x = torch.randn(shape, generator=made) * 4
+        yield x > 0 if dtype == "bool" else x.abs().to(torch.uint8) if dtype == "uint8" else x.to(getattr(torch, dtype))  # fmt: skip
+
+
 @pytest.mark.parametrize("value", [3, 0])
 def test_failures_in_a_loop_are_reported(value):
     args = torch.tensor(1000), torch.tensor(value)
@@ -239,6 +296,15 @@ def until_one(x):
     return x
 
 
+def left_while_it_changes(x):
+    """An element that is done goes on to change."""
+    while True:
+        x = x * 0.5
+        if (x < 1).all():
+            break
+    return x
+
+
 def printed(x):
     while x.sum() > 1:
         tg.print(x)
@@ -252,17 +318,27 @@ def printed(x):
         (smoothed, 600, "a reduction in a loop over blocks"),
         (counted, 600, "elements that depend on the counted numbers"),
         (until_one, 600, "a condition that a mask makes false"),
+        (left_while_it_changes, 600, "elements that may change when their block has ended"),
         (printed, 4, "in a kernel"),
-        (lambda x: smoothed_rows(x), 16, "vectors of different sizes"),
+        (lambda x: smoothed_rows(x), 16, "of a vector that is broadcast"),
+        (lambda x: with_pairs(x), 16, "vectors of different sizes"),
     ],
-    ids=["reduction", "numbers", "until one", "print", "rows"],
+    ids=["reduction", "numbers", "until one", "changes", "print", "rows", "pairs"],
 )
 def test_what_is_no_kernel_says_why(fn, size, reason, monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
     x = torch.full((size,), 3.0)
-    _, node = loop_of(fn, x.view(4, -1) if reason.endswith("sizes") else x)
+    _, node = loop_of(fn, x.view(4, -1) if size == 16 else x)
     with pytest.raises(Unsupported, match=reason):
         triton_loops.render(node, "loop")
+
+
+def with_pairs(x):
+    """Sizes of which none is a part of the other."""
+    pair = x[0, :2].clone()
+    while x.abs().sum() > 1:
+        x, pair = x * 0.5, pair + 1
+    return x, pair
 
 
 def smoothed_rows(x):
@@ -279,6 +355,8 @@ def test_loops_compile_everywhere_and_spill_nothing(architecture):
         (programs.collatz, (torch.tensor(3, dtype=torch.int32),)),
         (programs.power_iteration, (a, torch.ones(64), torch.tensor(1e-3))),
         (programs.mandelbrot, mandelbrot_inputs(80, 80)),
+        (while_any_is_left, (torch.ones(6400), torch.tensor(9))),
+        (steps_of, (torch.ones(80, 80), torch.ones(80), torch.tensor(9))),
         (programs.runge_kutta, (torch.ones(2, 1024), torch.ones(4, 1024), torch.tensor(1.0))),
     ]
     for fn, args in cases:
@@ -292,3 +370,69 @@ def test_blocks_beyond_31_bits_have_positions_of_64_bits(size):
     _, node = loop_of(halve_each, tg.TensorSpec([size], torch.float32))
     text = triton_loops.render(node, "loop").source.text
     assert ("tl.program_id(0).to(tl.int64)" in text) == (size == 1 << 31)
+
+
+def steps_of(x, rate, n, shift=0.5):
+    i = torch.zeros_like(n)
+    while i < n:
+        x = torch.where(x > rate, x * 0.5 - shift * rate, x + rate)
+        i = i + 1
+    return x
+
+
+def masked_steps(x, rate, n):
+    done = x < rate
+    for _ in range(n):
+        x = torch.where(done, x, x * 0.5)
+        done = done | (x < rate)
+        if done.all():
+            break
+    return x, done
+
+
+@pytest.mark.parametrize("fn", [steps_of, masked_steps])
+@pytest.mark.parametrize("shape", [(33,), (4, 1, 1), (1, 20, 33), (20, 1), (4, 1, 33)])
+@pytest.mark.parametrize("most", [63, 4096])
+def test_what_is_broadcast_to_the_state(fn, shape, most, monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", most)
+    x, rate = torch.linspace(0, 9, 4 * 20 * 33).reshape(4, 20, 33), torch.rand(shape)
+    loop = check(fn, x, rate, torch.tensor(4))
+    assert loop.form == ("blocks" if most == 63 else "whole") and "i // " in loop.source.text
+
+
+def folded(x, rate, i):
+    return x - (rate * i).sum()
+
+
+def of_another_shape(x, rate, i):
+    return x - (rate * i).view(20, 1)
+
+
+def in_two_shapes(x, rate, i):
+    return (x * 0.5).view(30, 20) + 0 * rate
+
+
+def carried(x, rate, i):
+    return x
+
+
+@pytest.mark.parametrize("step", [folded, of_another_shape, in_two_shapes, carried])
+@pytest.mark.parametrize("most", [63, 4096])
+def test_other_uses_of_smaller_vectors(step, most, monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", most)
+
+    def repeated(x, rate, n):
+        i = torch.zeros_like(n)
+        while i < n:
+            x = step(x + rate, rate, i).view(x.shape)
+            if step is carried:
+                rate = rate * 0.5
+            i = i + 1
+        return x, rate
+
+    x, rate = torch.linspace(0, 9, 600).view(30, 20), torch.rand(20)
+    if step is in_two_shapes:
+        x, rate = x.view(1, 30, 20), rate.view(1, 20)
+    _, node = loop_of(repeated, x, rate, torch.tensor(2))
+    with pytest.raises(Unsupported):
+        triton_loops.render(node, "loop")

@@ -12,7 +12,7 @@ from tests.runtime.kernels.triton_samples import loops_alone, loops_of, run, run
 from tograph.runtime.graph import interp, ops
 from tograph.runtime.graph.ir import Graph, Node, Value
 from tograph.runtime.graph.types import FLOAT, INT, TensorType
-from tograph.runtime.kernels import loop_ir
+from tograph.runtime.kernels import loop_ir, triton_jit
 from tograph.runtime.kernels.exprs import Maker
 from tograph.runtime.kernels.loop_ir import (
     Affine,
@@ -287,6 +287,17 @@ def test_integer_division_by_everything(op, dtype):
     assert code == 0 and torch.equal(after["o0"], want().to(dtype))
     _, code = run(loops, {"p0": a, "p1": torch.zeros_like(b), "o0": torch.empty_like(a)}, Tile(8))
     assert code == loop_ir.DIVISION_BY_ZERO
+
+
+@pytest.mark.parametrize("op", ["floor", "ceil"])
+def test_whole_numbers_near_every_number(op):
+    """Those below 1.18e-38 too, which Triton's own functions take for 0 on a device."""
+    x = torch.tensor([1e-40, -1e-40, 0.0, -0.0, 0.5, -0.5, 2.0, -3.7, 3e38, math.inf, -math.inf, math.nan])  # fmt: skip
+    loops = kernel_of(12, (Buffer("p0", "f32"),), lambda m, load: load("p0").op(op))
+    after, _ = run(loops, {"p0": x, "o0": torch.empty_like(x)}, Tile(16))
+    want = getattr(torch, op)(x)
+    assert torch.equal(after["o0"].view(torch.int32)[:-1], want.view(torch.int32)[:-1]) and after["o0"][-1].isnan()  # fmt: skip
+    assert ".ftz" not in triton_jit.compiled(render(loops, Tile(16)), "sm_90").assembly
 
 
 def test_points_beyond_the_end_do_not_fail():

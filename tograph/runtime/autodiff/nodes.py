@@ -114,7 +114,7 @@ def _content(x: Any) -> Any:
     return x.tensor if isinstance(x, _Sized) else x
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """What a node knows of its call.
 
     ``shape``: that of the inputs, where there are lists among them. ``numbers``: what is kept and no tensor, ``places``: where the
@@ -181,7 +181,7 @@ class _Apply(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         first = len(pair.graph.outputs) + pair.saved
         told = _told(pair, outs)
-        ctx.call = _Call(
+        ctx.call = Call(
             node,
             inputs,
             shape,
@@ -207,32 +207,37 @@ class _Apply(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        call: _Call = ctx.call
-        node, specs = call.node, call.specs
-        nothing: list[Any] = [None] * len(call.inputs)
-        if not any(g is not None for g in grads):
-            return None, None, None, *spread(nothing, call.shape)
-        there = [is_there(g) for g in (grads if specs is None else nested(grads, specs[0]))]  # fmt: skip
-        open_to = node.pair.routes.open_to(node.positions, there, call.told)
-        cotangents: list[Any] = [_zeros(*call.likes[i]) if g is None else g for i, g in enumerate(grads)]  # fmt: skip
-        if specs is not None:
-            cotangents = nested(cotangents, specs[0])
-        if torch.is_grad_enabled():
-            present, found = _again(ctx, call, tuple(there), cotangents)
-        else:
-            present, found = _gradients(ctx, call, tuple(there), cotangents)
-        for i, g in zip(present, found):
-            if i in open_to:
-                nothing[i] = g
-        # nothing follows from these cotangents, as from that of a sign
-        for i in open_to.difference(present):
-            x = call.inputs[i]
-            if isinstance(x, torch.Tensor) and x.requires_grad:
-                nothing[i] = torch.zeros_like(x)
-        return None, None, None, *spread(nothing, call.shape)
+        return gradients(ctx, grads)
 
 
 _applied = plain_apply(_Apply)
+
+
+def gradients(ctx: Any, grads: Sequence[Any]) -> Any:
+    """What ``backward`` of a node gives whose ``ctx.call`` is a ``Call``."""
+    call: Call = ctx.call
+    node, specs = call.node, call.specs
+    nothing: list[Any] = [None] * len(call.inputs)
+    if not any(g is not None for g in grads):
+        return None, None, None, *spread(nothing, call.shape)
+    there = [is_there(g) for g in (grads if specs is None else nested(grads, specs[0]))]  # fmt: skip
+    open_to = node.pair.routes.open_to(node.positions, there, call.told)
+    cotangents: list[Any] = [_zeros(*call.likes[i]) if g is None else g for i, g in enumerate(grads)]  # fmt: skip
+    if specs is not None:
+        cotangents = nested(cotangents, specs[0])
+    if torch.is_grad_enabled():
+        present, found = _again(ctx, call, tuple(there), cotangents)
+    else:
+        present, found = _gradients(ctx, call, tuple(there), cotangents)
+    for i, g in zip(present, found):
+        if i in open_to:
+            nothing[i] = g
+    # nothing follows from these cotangents, as from that of a sign
+    for i in open_to.difference(present):
+        x = call.inputs[i]
+        if isinstance(x, torch.Tensor) and x.requires_grad:
+            nothing[i] = torch.zeros_like(x)
+    return None, None, None, *spread(nothing, call.shape)
 
 
 def _versions(node: ShareNode, inputs: Sequence[Any]) -> list[int]:
@@ -258,7 +263,7 @@ def _parted(stored: list[Any], places: Sequence[int]) -> tuple[list[torch.Tensor
     return tensors, stored
 
 
-def _needs(ctx: Any, call: _Call) -> Sequence[bool]:
+def _needs(ctx: Any, call: Call) -> Sequence[bool]:
     """Which inputs a gradient is computed of."""
     needs = ctx.needs_input_grad[3:]
     if call.shape is not None:
@@ -271,7 +276,7 @@ def _needs(ctx: Any, call: _Call) -> Sequence[bool]:
 
 
 def _gradients(
-    ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
+    ctx: Any, call: Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The inputs that get gradients, and these: None for those that nobody needs."""
     node, needs = call.node, _needs(ctx, call)
@@ -294,11 +299,11 @@ def _gradients(
         cotangents = [cotangents[i] for i in share.given]
     wanted = tuple(needs[i] for i in present)
     program = node.pair.backward(taking, wanted)
-    given = [*stored, *map(_dense, cotangents)]
+    given = [*stored, *map(dense, cotangents)]
     quick = None if call.early else program.quick(given)
     if quick is not None:
         return present, list(quick) if all(wanted) else _where(wanted, quick)
-    given = list(map(_dense, given))
+    given = list(map(dense, given))
     if any(map(transforms.is_mapped, cotangents)):
         results = program.run_mapped(*given)
     elif (taking, wanted) in call.early:
@@ -317,7 +322,7 @@ def _where(wanted: Sequence[bool], results: Iterable[Any]) -> list[Any]:
 
 
 def _again(
-    ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
+    ctx: Any, call: Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
     _saved(ctx, there, cotangents)
@@ -336,7 +341,7 @@ def _again(
 
 def _saved(ctx: Any, there: Sequence[bool], cotangents: Sequence[Any] = ()) -> Sequence[torch.Tensor]:  # fmt: skip
     """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
-    call: _Call = ctx.call
+    call: Call = ctx.call
     if call.kept is not None:
         return call.kept
     by_torch = partial(_by_torch, ctx, cotangents)
@@ -344,7 +349,7 @@ def _saved(ctx: Any, there: Sequence[bool], cotangents: Sequence[Any] = ()) -> S
 
 
 def _by_torch(ctx: Any, cotangents: Sequence[Any]) -> Sequence[torch.Tensor]:
-    call: _Call = ctx.call
+    call: Call = ctx.call
     if not call.let:
         try:
             return ctx.saved_tensors
@@ -357,7 +362,7 @@ def _by_torch(ctx: Any, cotangents: Sequence[Any]) -> Sequence[torch.Tensor]:
 
 def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | None) -> Sequence[torch.Tensor]:  # fmt: skip
     """What a node has saved, where nothing of it that this run looks at was written since."""
-    call: _Call = ctx.call
+    call: Call = ctx.call
     doubtful = call.node.doubtful
     if not call.let:
         doubtful.let(ctx)
@@ -365,7 +370,7 @@ def _without_doubts(ctx: Any, cotangents: Sequence[Any], error: RuntimeError | N
     saved, stored = ctx.saved_tensors, list(call.numbers)
     for i, x in zip(call.places, saved):
         stored[i] = x
-    looked = doubtful.looked_at([_dense(_content(x)) for x in (*stored, *cotangents)])
+    looked = doubtful.looked_at([dense(_content(x)) for x in (*stored, *cotangents)])
     for k, version, used in zip(doubtful.places, call.doubts, looked):
         if used and stored[k]._version != version:
             raise error or RuntimeError(words(stored[k], version))
@@ -376,7 +381,7 @@ def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _dense(x: Any) -> Any:
+def dense(x: Any) -> Any:
     """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded, that of ``sign`` without memory."""
     if not isinstance(x, torch.Tensor) or x.layout is not torch.strided:
         return x

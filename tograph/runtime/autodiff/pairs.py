@@ -24,6 +24,7 @@ from ..passes.lift_writes import lifted
 from ..symbols.carrier import differentiable
 from ..writes.freed import is_freed
 from ..writes.histories import Before
+from .direct import Direct
 from .ended import Ended
 from .graphs import append
 from .nesting import same_items
@@ -95,6 +96,7 @@ class Pair:
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
         self.nodes = [ShareNode(self, k) for k in range(len(self.shares))]
+        self.direct = Direct.of(self)
         self._narrowed: dict[Taking, Share] = {}
         self._backwards: dict[tuple[Taking, tuple[bool, ...]], Any] = {}
         self._joints: dict[Taking, tuple[Differentiable, list[int]]] = {}
@@ -108,6 +110,26 @@ class Pair:
             return outputs
         told = found[len(found) - len(self.ended.told) :]
         return self.ended.refusing(outputs, {j: inputs[j] for j in self.wrt}, told)
+
+    @property
+    def goes_directly(self) -> bool:
+        """Whether a call has gone the short way."""
+        return self.direct is not None and self.direct.taken
+
+    def joined(self, box: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of the graph, joined with autograd. ``box``: see ``ShareNode.applied``."""
+        by_index: dict[int, Any] = {}
+        taken = [_as_before(x) if i in self.written else x for i, x in enumerate(inputs)]
+        for share in self.nodes:
+            returned = share.applied(box, taken)
+            by_index.update(zip(share.given, returned))
+        outputs = list(box[0])
+        for i, twin in self.twins.items():
+            made, outputs[i] = outputs[i], by_index[twin]
+            if isinstance(made, (list, tuple)):
+                own = {id(x): inputs[k] for k, x in enumerate(taken) if k not in self.written}
+                outputs[i] = same_items(made, outputs[i], own)
+        return self.finished(outputs, inputs)
 
     def narrowed(self, taking: Taking) -> Share:
         """A share where only some of its results take part in a gradient, see ``shares.narrowed``."""
@@ -228,19 +250,11 @@ class Differentiable:
             with torch.no_grad():
                 outputs = pair.program.run(*inputs)
             return pair.finished(outputs, inputs)
-        box: list[Any] = []
-        by_index: dict[int, Any] = {}
-        taken = [_as_before(x) if i in pair.written else x for i, x in enumerate(inputs)]
-        for share in pair.nodes:
-            returned = share.applied(box, taken)
-            by_index.update(zip(share.given, returned))
-        outputs = list(box[0])
-        for i, twin in pair.twins.items():
-            made, outputs[i] = outputs[i], by_index[twin]
-            if isinstance(made, (list, tuple)):
-                own = {id(x): inputs[k] for k, x in enumerate(taken) if k not in pair.written}
-                outputs[i] = same_items(made, outputs[i], own)
-        return pair.finished(outputs, inputs)
+        if pair.direct is not None:
+            made = pair.direct.run(inputs)
+            if made is not None:
+                return made
+        return pair.joined([], inputs)
 
 
 def _requires_grad(x: Any) -> bool:

@@ -37,6 +37,8 @@ class GradientCalls:
     def __init__(self, graph: Graph, made: Sequence[autodiff.Made] = ()):
         """``made``: leaves that are among the results."""
         self.graph, self.made = graph, made
+        # The inputs that required a gradient in the last call, where all such calls are the same (``autodiff.direct``).
+        self.joined: tuple[int, ...] = ()
 
     def run(self, inputs: Sequence[Any], plain: Callable[..., list[Any]]) -> list[Any] | None:
         """The outputs; None where no input requires a gradient, or the gradient has to be that of the host program.
@@ -136,14 +138,17 @@ class GradientCalls:
     def _run_differentiable(
         self, inputs: Sequence[Any], asked: tuple[int, ...]
     ) -> list[Any] | None:
-        rewrites = self._rewrites
+        rewrites, self.joined = self._rewrites, ()
         if not self._follows:
             return None
         changed = rewrites.changed(inputs) if rewrites is not None else ()
-        if not changed:
-            return self.differentiable.run(inputs, asked)
-        assert rewrites is not None
-        return rewrites.run(self._rewriting.run, inputs, changed)
+        if changed:
+            assert rewrites is not None
+            return rewrites.run(self._rewriting.run, inputs, changed)
+        outputs = self.differentiable.run(inputs, asked)
+        if self.differentiable.pair(asked).goes_directly:  # what it writes requires no gradient
+            self.joined = asked
+        return outputs
 
     @cached_property
     def _rewrites(self) -> autodiff.Rewrites | None:

@@ -160,10 +160,15 @@ class Program:
         return self.host.run(*map(plain, inputs))
 
     def quick(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """The outputs where native code takes the inputs as they are, else None: ``run`` has to be asked."""
+        """The outputs where native code takes the inputs as they are, else None: ``run`` has to be asked. Autograd records nothing."""
         native = self._native
         found = native.quick(inputs) if isinstance(native, Native) else MISS
         return None if found is MISS else found
+
+    @property
+    def gives_views(self) -> bool:
+        """Whether ``quick`` may give views of other outputs or of inputs."""
+        return getattr(self._native, "gives_views", True)
 
     @property
     def early(self) -> bool:

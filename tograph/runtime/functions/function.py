@@ -254,28 +254,22 @@ class Function(Generic[P, R]):
         self._note(trace, tensors, quick, *given, objects)
         return result
 
-    def _note(
-        self,
-        trace: Trace,
-        tensors: list[Any],
-        quick: Any,
-        args: tuple,
-        kwargs: dict,
-        objects: list[Any] = [],  # noqa: B006  read only
-    ) -> None:
+    def _note(self, trace: Trace, tensors: list[Any], quick: Any, args: tuple, kwargs: dict, objects: Sequence[Any] = ()) -> None:  # fmt: skip
         """From the next call on go straight to the entry of a trace, where it takes the arguments as they are, or to a form."""
-        if not trace.concrete.settled:
-            return
-        if trace.concrete.by_autograd:  # the guards would be asked in vain
-            latest.forget(self)
+        concrete = trace.concrete
+        joined = concrete.joined_entry if concrete.by_autograd else None
+        if joined is None and (concrete.by_autograd or not concrete.settled):
+            if concrete.by_autograd:  # the guards would be asked in vain
+                latest.forget(self)
             return
         entry, checks, shape = None, None, None
         called = None if trace.checks.empty else trace.checks.called
         if not kwargs and len(tensors) == len(args) and all(map(operator.is_, tensors, args)):
-            entry = trace.concrete.entry
-            checks = trace.checks.beside_entry if trace.concrete.scheduled.native else called
+            entry = concrete.entry if joined is None else joined if concrete.is_flat else None
+            by_host = joined is not None or not concrete.scheduled.native
+            checks = called if by_host else trace.checks.beside_entry
         if entry is None:
-            form = self._forms.of(quick, trace, args, kwargs, tensors, objects)
+            form = self._forms.of(quick, trace, args, kwargs, tensors, objects, joined)
             if form is None:
                 return
             (entry, shape), checks = form, None

@@ -73,7 +73,9 @@ class BoundFunction(Generic[P, R]):
 
     def __init__(self, function: Any, instance: Any, unbound: Any):
         self._function, self.__self__, self._unbound = function, instance, unbound
-        functools.update_wrapper(self, function.python_function, updated=())
+        # Its name is asked of the function; these two every object has by its class.
+        python = function.python_function
+        self.__module__, self.__doc__ = python.__module__, python.__doc__
 
     @opaque
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,6 +88,11 @@ class BoundFunction(Generic[P, R]):
     def __func__(self) -> Any:
         """The function that is not bound, as of Python's methods."""
         return self._unbound
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The method, as of what ``functools.wraps`` makes."""
+        return self.__getattr__("python_function")
 
     @property
     def __code__(self) -> types.CodeType:

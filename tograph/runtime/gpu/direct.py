@@ -8,7 +8,7 @@ what is between stays in the plan's memory. The host starts every kernel, ahead 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ import torch
 from ..graph.ir import Value
 from ..graph.types import TensorType
 from .execute import Stepwise
+from .forms import Plain
 from .plan import Conditional, Host, Place, Plan, View
 from .storage import from_host
 
@@ -50,7 +51,10 @@ def _bytes(place: Any) -> int:
 
 
 class Direct(Stepwise):
-    """``run(*inputs)`` gives the outputs of the graph, in memory of the call's own."""
+    """``run(*inputs)`` gives the outputs of the graph, in memory of the call's own.
+
+    ``short``: whether a call has nothing to do but start the steps on what it is given: then it is not asked what else there may be.
+    """
 
     def __init__(self, plan: Plan, where: str | None = None):
         self.fresh = fresh(plan)
@@ -59,6 +63,10 @@ class Direct(Stepwise):
         bound = {v: torch.empty(0) for v in (*_tensors(plan.inputs), *self.fresh) if v not in sent}
         super().__init__(plan, where, bound)
         self.memory.own = frozenset(self.fresh)
+        self.short = _short(plan, self.fresh)
+        kept = {*self.plan.buffers, *self.plan.constants} - self.memory.bound.keys()
+        self._kept = {p: x for p, x in self.memory.of.items() if p in kept}
+        self._rows: tuple[Any, bool] = (None, False)  # strides that were asked for, and whether they are those of memory in a row  # fmt: skip
         self._release()
 
     def run(self, *inputs: Any) -> list[Any]:
@@ -70,10 +78,37 @@ class Direct(Stepwise):
         finally:
             self._release()
 
+    def _called(self, inputs: Sequence[Any]) -> list[Any]:
+        if not self.short or self.behind is not None or not self._in_rows():
+            return super()._called(inputs)
+        of = self.memory.of
+        for v, x in zip(self.plan.inputs, inputs, strict=True):
+            of[v] = (x if type(x) is torch.Tensor else x.detach()).contiguous()
+        self.play()
+        return [of[v] for v in self.plan.outputs]
+
+    def _in_rows(self) -> bool:
+        """Whether the outputs are to lie in a row, as they do here."""
+        wanted = self.memory.strides
+        if self._rows[0] is not wanted:
+            pairs = zip(self.plan.outputs, wanted) if wanted else ()
+            self._rows = wanted, all(s in (None, self.memory.of[v].stride()) for v, s in pairs)
+        return self._rows[1]
+
     def _release(self) -> None:
         """Keep the plan's own memory only: no input, no output, no view."""
-        kept = {*self.plan.buffers, *self.plan.constants} - self.memory.bound.keys()
-        self.memory.of = {p: x for p, x in self.memory.of.items() if p in kept}
+        self.memory.of = dict(self._kept)
+
+
+def _short(plan: Plan, own: Collection[Place]) -> bool:
+    """Whether tensors are all that goes in and out, nothing can fail or is written outside, and each output is one that the call has for itself."""
+    form, outputs = plan.form, plan.outputs
+    plain = all(isinstance(f, Plain) for f in (*form.inputs, *form.outputs))
+    only_tensors = len(_tensors(plan.inputs)) == len(plan.inputs)
+    alone = len({*outputs}) == len(outputs) and all(v in own for v in outputs)
+    cells = plan.error or plan.generator or plan.ring
+    moved = form.written or form.from_host or form.to_host or plan.stored
+    return plain and only_tensors and alone and not cells and not moved
 
 
 def _tensors(places: Sequence[Value]) -> list[Value]:

@@ -48,7 +48,9 @@ CHUNK = 8
 
 def on(device: torch.device) -> Any:
     """A scope in which kernels start on a device."""
-    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device(device)
 
 
 class Stepwise:
@@ -70,6 +72,7 @@ class Stepwise:
         ring = plan.ring
         self.reader = Reader(ring, self.memory.of, self.memory.device) if ring else None
         self.objects: dict[Value, Any] = {}
+        self._begun = False  # whether a call has run everything
         # Memory goes back to the stream that it was taken on; the last run may have been on another one.
         place = self.memory.device
         self._home = torch.cuda.current_stream(place) if place.type == "cuda" else None
@@ -92,21 +95,11 @@ class Stepwise:
     def run(self, *inputs: Any) -> list[Any]:
         """Failed where a kernel reports an error or a library function raises one; nothing outside has changed then."""
         self.log, self.objects = [], {}
-        begun = False
+        self._begun = False
         with on(self.memory.device), torch.no_grad():
             try:
                 self._follow()
-                self.memory.fill(inputs)
-                if self.reader is not None:
-                    self.reader.reset()
-                self.play()
-                begun = True
-                self._drained()
-                outputs = self.memory.results(inputs)
-                if self.behind is not None:
-                    with contextlib.suppress(Exception):  # the call has been made
-                        self.behind(self.memory.of)
-                return outputs
+                return self._called(inputs)
             except Failed as error:
                 error.log = self.log
                 raise
@@ -116,11 +109,27 @@ class Stepwise:
             ):  # this call's error, as in eager PyTorch; a kernel without code
                 raise
             except Exception as error:  # in a branch that is not taken it means nothing
-                if begun and self.plan.stored:  # another run would change the variables once more
+                if (
+                    self._begun and self.plan.stored
+                ):  # another run would change the variables once more
                     raise
                 failed = Failed(f"{type(error).__name__}: {error}")
                 failed.log, failed.reported = self.log, False
                 raise failed from error
+
+    def _called(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of one call."""
+        self.memory.fill(inputs)
+        if self.reader is not None:
+            self.reader.reset()
+        self.play()
+        self._begun = True
+        self._drained()
+        outputs = self.memory.results(inputs)
+        if self.behind is not None:
+            with contextlib.suppress(Exception):  # the call has been made
+                self.behind(self.memory.of)
+        return outputs
 
     def _follow(self) -> None:
         """Wait for the run before, where that was on another stream: the memory is the same."""

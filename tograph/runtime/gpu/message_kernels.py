@@ -13,10 +13,9 @@ import torch
 
 from ..graph.types import DTYPE_NAMES
 from ..inference.shapes import Meta
-from ..kernels.tiles import power_of_two
+from ..kernels.tiles import offset, power_of_two
 from ..kernels.triton_loops import ACTIVE
 from ..kernels.triton_ops import SIGNATURE
-from ..kernels.triton_rows import offset
 from ..kernels.triton_source import ERROR, HEADER, Source
 from .ring import Ring
 from .steps import Cell, Place, Run

@@ -11,6 +11,7 @@ A graph without conditional nodes is tier 1 wherever CUDA graphs are. ``notes`` 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -302,20 +303,26 @@ class Program:
         if isinstance(kind, ScalarType):
             fits = kind.kind is not int or -(1 << 63) <= x < 1 << 63
             return type(x) is kind.kind and fits
-        plain = (
-            type(x) in (torch.Tensor, torch.nn.Parameter, Variable) and x.layout is torch.strided
-        )
         return (
-            plain
+            type(x) in _PLAIN
+            and x.layout is torch.strided
             and x.dtype is kind.dtype
-            and len(x.shape) == len(kind.shape)
-            and all(m in (None, n) for n, m in zip(x.shape, kind.shape))
-            and str(x.device) == ("cpu" if kind.device == "cpu" else self.plan.device)
+            and (x.shape == kind.shape or _opens(x.shape, kind.shape))
+            and x.device == _device("cpu" if kind.device == "cpu" else self.plan.device)
             and not (grad and x.requires_grad)
             and not x.is_neg()
             and not x._is_zerotensor()
             and not x.is_conj()
         )
+
+
+_PLAIN = frozenset([torch.Tensor, torch.nn.Parameter, Variable])
+_device = functools.cache(torch.device)
+
+
+def _opens(found: Sequence[int], shape: Sequence[int | None]) -> bool:
+    """Whether sizes are some of an open shape."""
+    return None in shape and len(found) == len(shape) and all(m in (None, n) for n, m in zip(found, shape))  # fmt: skip
 
 
 def _own_devices() -> Any:

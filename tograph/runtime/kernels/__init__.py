@@ -10,5 +10,5 @@
   ``triton_random`` kernels of their own; ``triton_jit`` compiles, ``tuning`` measures, ``split_rows`` and ``stages`` cut long rows; ``gpu_forms`` shows it all
   without a GPU, ``device`` calls it on one, by way of ``driver``, ``images`` and ``setter``; ``recording`` captures.
 * A whole ``While`` as one GPU kernel: ``triton_loops``, with ``loop_graphs``, ``loop_expressions``, ``loop_formulas``, ``loop_numbers``,
-  ``loop_vectors``, and ``loop_blocks`` and ``settled`` for large state, on CPUs too.
+  ``loop_vectors``, and ``loop_blocks``, ``loop_choices`` and ``settled`` for large state, on CPUs too.
 """

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import functools
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -63,7 +63,17 @@ def loadable() -> str:
         return f"cuda-bindings is not installed ({_cu()})"
     if torch.version.hip is not None:
         return "the device is AMD's"
-    return "" if torch.cuda.is_available() else "there is no CUDA device"
+    return "" if _there(torch.cuda.is_available) else "there is no CUDA device"
+
+
+_yes: set[Callable[[], bool]] = set()
+
+
+def _there(answer: Callable[[], bool]) -> bool:
+    """Torch's answer, asked for until it is yes: every start of a kernel asks, and torch then counts the devices."""
+    if answer not in _yes and answer():
+        _yes.add(answer)
+    return answer in _yes
 
 
 def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
@@ -91,6 +101,17 @@ def context() -> Any:
         found = _checked(cu.cuDevicePrimaryCtxRetain(device))
         _checked(cu.cuCtxSetCurrent(found))
     return found
+
+
+# Only torch's build for GPUs has it: without an object of Python for the stream.
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+
+def current_stream(device: torch.device | None) -> int:
+    """The stream that is current on a device, by its handle; None: the current device."""
+    if _current_stream is None or device is None:
+        return torch.cuda.current_stream(device).cuda_stream
+    return _current_stream(device.index)
 
 
 def stream() -> int:

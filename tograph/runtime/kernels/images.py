@@ -41,7 +41,7 @@ def start(source: Source, arguments: dict[str, Any]) -> None:
     if found is None:
         found = _loaded[source.text, source.name, index, odd] = _load(source, architecture(index), _aligned(source, odd))  # fmt: skip
     function, warps = found
-    function.start(source.programs, 32 * warps, values + SCRATCH, torch.cuda.current_stream(place).cuda_stream)  # fmt: skip
+    function.start(source.programs, 32 * warps, values + SCRATCH, driver.current_stream(place))
 
 
 def _aligned(source: Source, odd: int) -> frozenset[str]:

@@ -21,6 +21,7 @@ class Expressions:
     form: str
     partial: bool
     always: bool
+    spread: frozenset[Value]
     formulas: Formulas
     names: dict[Value, str]
     helpers: dict[str, None]
@@ -40,6 +41,8 @@ class Expressions:
         out = node.outputs[0]
         if node.op in ROWS:
             self._check_shapes(node)
+        elif not self.spread.isdisjoint((*node.inputs, out)):
+            raise Unsupported(f"{node.op} of a vector that is broadcast")
         values = {str(id(v)): v for v in node.inputs}
         term = self.formulas.formula(node).expr
         texts: dict[Expr, tuple[str, bool]] = {}
@@ -51,7 +54,10 @@ class Expressions:
         self._set(out, text)
 
     def _check_shapes(self, node: Node) -> None:
+        """All vectors have the shape of the largest ones, or are broadcast to it."""
         shape = node.outputs[0].type.shape
+        if self.spread:
+            return
         for v in node.inputs:
             if self.is_vector(v) and v.type.shape != shape:
                 raise Unsupported("vectors that broadcast")

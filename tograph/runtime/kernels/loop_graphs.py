@@ -20,7 +20,7 @@ from .loop_numbers import Numbers
 from .loop_vectors import Vectors
 from .triton_ops import TYPES, typed
 
-STEPS = "steps"  # the output with the number of iterations of each program
+STEPS = "steps"  # the output that is largest for the program which made the most iterations
 SAME_ELEMENTS = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
 
 
@@ -42,6 +42,7 @@ class Graphs(Numbers, Expressions, Vectors):
         self.helpers: dict[str, None] = {}
         self.names: dict[Value, str] = {}
         self.matrices: dict[Value, str] = {}
+        self.spread: frozenset[Value] = frozenset()  # vectors that are broadcast
         self.formulas = Formulas()
 
     def line(self, text: str) -> None:
@@ -92,14 +93,14 @@ class Graphs(Numbers, Expressions, Vectors):
             raise Unsupported(f"{node.op} in a kernel")
         out = node.outputs[0]
         if node.op in SAME_ELEMENTS:
-            self.names[out] = self.names[node.args[0]]
+            self.names[out] = self._same(node)
         elif node.op.startswith("py."):
             self.sure = node in self.safe
             self._set(out, self._number(node))
             self.sure = False
         elif node.op == "tg.choose" and isinstance(out.type, ScalarType):
             self._set(out, self._choice(node))
-        elif node.op in self.VECTORS:
+        elif node.op in self.VECTORS and self.spread.isdisjoint(node.inputs):
             self._set(out, self.VECTORS[node.op](self, node))
         elif node.op == "aten.scalar_tensor.default" and isinstance(node.args[0], Value):
             source = node.args[0]
@@ -107,6 +108,13 @@ class Graphs(Numbers, Expressions, Vectors):
         else:
             self._formula(node)
         return None
+
+    def _same(self, node: Node) -> str:
+        """A tensor's variable in another shape."""
+        x, out = node.args[0], node.outputs[0]
+        if out in self.spread and out.type.shape != x.type.shape:
+            raise Unsupported("another shape of what is broadcast")
+        return self.names[x]
 
     def _set(self, value: Value, text: str) -> None:
         if text.isidentifier():
@@ -146,6 +154,7 @@ class Graphs(Numbers, Expressions, Vectors):
             state.append(name)
         if counted:
             self.line(f"{STEPS}_ = tl.full([], 0, tl.int64)")
+            self._begun()
         go = self.fresh()
         self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
         self.line(f"while {go}:")
@@ -155,9 +164,16 @@ class Graphs(Numbers, Expressions, Vectors):
         self._assign(state, following)
         if counted:
             self.line(f"{STEPS}_ += 1")
+            self._answered()
         self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
         self.indent -= 1
         return state
+
+    def _begun(self) -> None:
+        """Write what a counted loop knows before its first iteration."""
+
+    def _answered(self) -> None:
+        """Write what an iteration of a counted loop has told, behind its nodes."""
 
     def _assign(self, state: list[str], following: list[str]) -> None:
         """All at once: what is another part of the state is read before it changes."""

@@ -189,6 +189,8 @@ def _element(node: Node, known: Known) -> Any:
     if node.op == "aten.where.self" and args[0] in (FALSE, TRUE):
         i = 1 if args[0] == TRUE else 2
         return _as(args[i], node.args[i], dtype_of(node.outputs[0]))
+    if node.op == "aten.where.self" and args[1] == args[2] and all(isinstance(a, Value) and dtype_of(a) == dtype_of(node.outputs[0]) for a in node.args[1:]):  # fmt: skip
+        return args[1]  # the same on both sides of a branch
     if None in args or any(isinstance(a, Value) for a in node.kwargs.values()):
         return None
     if node.op in _SAME:

@@ -16,6 +16,7 @@ first choice does not fit into the registers, and for tuning on a device.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .loop_ir import COSTLY, ITEM_SIZES, Dim, Kernel
@@ -47,6 +48,16 @@ class Tile:
 def power_of_two(n: int) -> int:
     """The smallest power of two that is not below ``n``."""
     return 1 << max(n - 1, 0).bit_length()
+
+
+def offset(size: Sequence[int], stride: Sequence[int]) -> str:
+    """Where element number ``i`` of a tensor is."""
+    terms, inner = [], 1
+    for n, s in zip(reversed(size), reversed(stride)):
+        if n > 1 and s:
+            terms.append(f"i // {inner} % {n} * {s}")
+        inner *= n
+    return " + ".join(reversed(terms)) or "i * 0"
 
 
 def product(dims: tuple[Dim, ...]) -> int:

@@ -1,5 +1,7 @@
 """A whole ``While`` as one Triton kernel: the loop runs inside of it, and nothing comes back to the host per iteration.
 
+Tensors from outside of the loop that are broadcast to the shape of its state (``spread``) are vectors too, read at the element that each place has.
+
 Two forms, by the sizes of the state:
 
 ``whole``   All state fits into one program: numbers, tensors of one element, and vectors of one size up to ``MOST``.
@@ -7,11 +9,13 @@ Two forms, by the sizes of the state:
 ``blocks``  The state is large and elementwise. Each program runs the loop for its own block of elements and ends when its own
             elements do: see ``loop_blocks``. Where that an ended block would stay as it is cannot be proved (``settled``), it is seen by the kernel: it runs its block once more, and where that changes
             anything, it sets the error code, and the loop has to be run another way. Numbers are right in the program
-            that made the most steps; each writes its own with its number of steps.
+            that made the most steps; each writes its own with its number of steps. Where numbers are told what the body asks of its elements (``late``), blocks that made
+            as many may have heard different answers in the last one: those of a block that was to go on are what all elements answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
@@ -19,12 +23,13 @@ from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.types import ScalarType
 from . import triton_ops, triton_text
 from .loop_blocks import independent
+from .loop_choices import chosen
 from .loop_formulas import dtype_of, size_of
 from .loop_graphs import STEPS, Graphs
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
 from .loop_numbers import OVERFLOW
 from .settled import settled
-from .tiles import power_of_two
+from .tiles import offset, power_of_two
 from .triton_ops import TYPES
 from .triton_text import ERROR, HEADER, Source
 
@@ -32,6 +37,7 @@ MOST = 4096  # elements of a vector that one program holds
 BLOCK = 256  # elements of a program in the form ``blocks``
 UNSETTLED = 3  # the error code of a block that went on changing
 MOST_NODES = 300
+GOING = "going_"  # the variable that tells whether elements were to go on after the last iteration
 ACTIVE = "active"  # the parameter of a plan's kernels that tells whether they are to do anything
 
 
@@ -47,7 +53,7 @@ class Shape:
 class LoopSource:
     """A loop as a kernel. ``source``: its text; ``form``: "whole" or "blocks"; ``outputs``: a name for each output of the node.
 
-    In the form ``blocks`` the buffers of ``counted`` have one cell for each program, and ``STEPS`` tells which is the last.
+    In the form ``blocks`` the buffers of ``counted`` have one cell for each program, and the largest of ``STEPS`` tells whose is right.
     """
 
     source: Source
@@ -105,11 +111,14 @@ class _Loop(Graphs):
         self.block = power_of_two(self.n) if self.form == "whole" else blocks
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
+            node, _, self.safe = chosen(node, safe)
+            self.node = node
             self.blocks = independent(node)
-            if self.blocks.late:
-                raise Unsupported("a reduction in a loop over blocks")
-            if self.blocks.mixed and not settled(node, self.blocks):
+            self.settles = settled(node, self.blocks)
+            if self.blocks.mixed and not self.settles:
                 raise Unsupported("elements that depend on the counted numbers")
+            if self.blocks.late and not self.settles:  # its numbers know that it has ended
+                raise Unsupported("elements that may change when their block has ended")
 
     # ---- sizes
 
@@ -117,19 +126,30 @@ class _Loop(Graphs):
         """The size of the vectors: 1 where there are numbers only."""
         if sum(1 for _ in _nodes(self.node)) > MOST_NODES:
             raise Unsupported("a loop with a large body")
-        sizes: set[int] = set()
         matrices = {n.args[0] for n in self.node.regions["body"].nodes if n.op == "aten.mv.default"}
         captured = dict(zip(self.node.regions["body"].inputs, self.node.args))
         outside = {captured.get(m) for m in matrices}
-        for v in self._values(outside):
-            n = size_of(v)
-            if n == 0:
-                raise Unsupported("an empty tensor")
-            if n > 1:
-                sizes.add(n)
+        values = self._values(outside)
+        sizes = {size_of(v) for v in values} - {1}
+        if 0 in sizes:
+            raise Unsupported("an empty tensor")
+        most = max(sizes, default=1)
         if len(sizes) > 1:
-            raise Unsupported(f"vectors of different sizes: {sorted(sizes)}")
-        return sizes.pop() if sizes else 1
+            self.spread = self._broadcast(values, most)
+            if not self.spread:
+                raise Unsupported(f"vectors of different sizes: {sorted(sizes)}")
+        return most
+
+    def _broadcast(self, values: Sequence[Value], most: int) -> frozenset[Value]:
+        """The values that are broadcast to the shape of the largest ones; none where that is not all there is to the smaller ones."""
+        shapes = {v.type.shape for v in values if size_of(v) == most}
+        smaller = frozenset(v for v in values if 1 < size_of(v) < most)
+        full = shapes.pop()
+        fits = all(len(v.type.shape) <= len(full) and all(m in (1, n) for m, n in zip(reversed(v.type.shape), reversed(full))) for v in smaller)  # fmt: skip
+        if shapes or not fits or not smaller.isdisjoint(self.node.outputs):
+            return frozenset()
+        self.full = full
+        return smaller
 
     def _values(self, matrices: set) -> list[Value]:
         """All values but the captured matrices of products."""
@@ -202,7 +222,9 @@ class _Loop(Graphs):
             self.line(f"{name} = s{k}" + (" != 0" if a.type.kind is bool else f".to({TYPES[dtype_of(a)]})"))  # fmt: skip
         else:
             signature[f"p{k}"] = f"*{triton_ops.SIGNATURE[dtype_of(a)]}"
-            if size_of(a) not in (1, self.n) or (len(a.type.shape) == 2 and self._only_matrix(k)):
+            if (size_of(a) not in (1, self.n) and a not in self.spread) or (
+                len(a.type.shape) == 2 and self._only_matrix(k)
+            ):
                 self.matrices[a] = name
                 self._matrix(name, k, a)
             else:
@@ -210,15 +232,23 @@ class _Loop(Graphs):
         self.names[a] = name
 
     def _load(self, pointer: str, a: Value) -> str:
-        place = f"{pointer} + i" if self.is_vector(a) else pointer
+        place = f"{pointer} + {self._element(a)}" if self.is_vector(a) else pointer
         mask = ", mask, other=0" if self.is_vector(a) and self.partial else ""
         return f"tl.load({place}{mask})" + (" != 0" if dtype_of(a) == "bool" else "")
+
+    def _element(self, a: Value) -> str:
+        """Where in its memory the element of a vector is."""
+        if a not in self.spread:
+            return "i"
+        shape = a.type.shape
+        inner = [math.prod(shape[d + 1 :]) if n > 1 else 0 for d, n in enumerate(shape)]
+        return offset(self.full, [0] * (len(self.full) - len(shape)) + inner)
 
     def _run(self) -> list[str]:
         """Write the loop; the variables of its state."""
         node = self.node
         state = self._loop(node, counted=self.form == "blocks")
-        if self.form == "blocks" and not settled(node, self.blocks):
+        if self.form == "blocks" and not self.settles:
             self._settled(state)
         return state
 
@@ -263,8 +293,24 @@ class _Loop(Graphs):
                 self.line(f"tl.store({name}, {text})")
         if counted:
             signature[STEPS] = "*i64"
-            self.line(f"tl.store({STEPS} + tl.program_id(0), {STEPS}_)")
+            self.line(f"tl.store({STEPS} + tl.program_id(0), {self._rank()})")
         return tuple(names), frozenset(counted)
+
+    # ---- what the elements have answered in the last iteration
+
+    def _begun(self) -> None:
+        if self.blocks.late:
+            self.line(f"{GOING} = tl.full([], 1, tl.int64)")
+
+    def _answered(self) -> None:
+        if self.blocks.late:
+            answer = self.names[self.blocks.asked[0].outputs[0]]
+            goes = answer if self.blocks.wanted else f"({answer} == 0)"
+            self.line(f"{GOING} = {goes}.to(tl.int64)")
+
+    def _rank(self) -> str:
+        """Twice the iterations of a program, and one where its elements were to go on after the last one: among those that made the most, such a one has the numbers of all."""
+        return f"2 * {STEPS}_ + {GOING}" if self.blocks.late else f"{STEPS}_"
 
 
 class _Segment(_Loop):

@@ -87,6 +87,15 @@ HELPERS = {
     near = (tl.abs(a) + big) - big  # to whole numbers, and of two as near to the even one
     return tl.where(tl.abs(a) < big, libdevice.copysign(near, a), a)
 """,
+    # Triton's own floor and ceil take numbers below 1.18e-38 for 0.
+    "floor": """def _floor(a):
+    towards = libdevice.trunc(a)
+    return tl.where(towards > a, towards - 1.0, towards)
+""",
+    "ceil": """def _ceil(a):
+    towards = libdevice.trunc(a)
+    return tl.where(towards < a, towards + 1.0, towards)
+""",
     "sign": "def _sign(a):\n    return (a > 0).to(a.dtype) - (a < 0).to(a.dtype)\n",
 }
 NEEDS = {"truncdiv": ("divisor",), "floordiv": ("divisor",), "mod": ("divisor",), "rem": ("divisor",)}  # fmt: skip
@@ -130,7 +139,7 @@ def _floating(op: str, dtype: str, *args: str) -> tuple[str, tuple[str, ...]]:
         raise Unsupported(f"{op} of a half")
     if op in _LIBRARY:
         return f"libdevice.{op}({', '.join(args)})", ()
-    if op in ("fmax", "fmin", "sign"):
+    if op in ("fmax", "fmin", "sign") or (op in ("floor", "ceil") and dtype == "f32"):
         return _helped(op, *args)
     if op == "round":
         return _helped(op, x, "8388608.0" if dtype == "f32" else "4503599627370496.0")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..graph.types import DTYPE_NAMES
 from ..inference.shapes import Meta
 from .loop_ir import INDEX_OUT_OF_RANGE
-from .tiles import power_of_two
+from .tiles import offset, power_of_two
 from .triton_loops import ACTIVE
 from .triton_ops import SIGNATURE
 from .triton_text import ERROR, HEADER, Source, parameters
@@ -97,13 +97,3 @@ def _source(name: str, signature: dict[str, str], lines: Sequence[str], count: i
     text = HEADER + head + "".join(f"    {line}\n" for line in lines)
     warps = max(min(block // 128, 8), 1)
     return Source(name, text, signature, {"XBLOCK": block}, -(-count // block), warps)
-
-
-def offset(size: Sequence[int], stride: Sequence[int]) -> str:
-    """Where element number ``i`` of a tensor is."""
-    terms, inner = [], 1
-    for n, s in zip(reversed(size), reversed(stride)):
-        if n > 1 and s:
-            terms.append(f"i // {inner} % {n} * {s}")
-        inner *= n
-    return " + ".join(reversed(terms)) or "i * 0"

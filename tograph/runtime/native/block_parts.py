@@ -15,10 +15,10 @@ from ..graph.ordering import node_effects
 from ..graph.rewrite import copied, copy_node, replaced
 from ..kernels import loop_blocks
 from ..kernels.build import Region
+from ..kernels.loop_choices import chosen, only_numbers, small
 from ..kernels.loop_graphs import SAME_ELEMENTS
 from ..kernels.loop_ir import Unsupported
 from ..kernels.settled import settled
-from .block_branches import chosen, only_numbers, small
 
 
 class Parts:
@@ -31,7 +31,7 @@ class Parts:
     """
 
     def __init__(self, node: Node):
-        node, self.choices = chosen(node)
+        node, self.choices, _ = chosen(node)
         self.body, self.cond = node.regions["body"], node.regions["cond"]
         _check_effects([*all_nodes(self.body), *all_nodes(self.cond)])
         self.blocks = loop_blocks.independent(node)

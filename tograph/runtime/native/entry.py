@@ -31,7 +31,7 @@ from ..kernels import jit
 from ..recording.variables import Variable
 from . import entry_text, pool, recycling, rows
 from .caller import Method
-from .entry_text import BLOCK, HEAD, KINDS, LEFT, RECORD, RESULT, WORDS
+from .entry_text import ANY, BLOCK, HEAD, KINDS, LEFT, NONE, RECORD, RESULT, THOSE, WATCHED, WORDS
 from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
 from .list_items import inside, listed
@@ -128,12 +128,13 @@ def make_entry(
     owner: Any,
     repeats: bool,
     numbers: Collection[int],
+    unrecorded: bool = False,
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
     ``captured``: the tensors of the last inputs. ``owner`` is kept alive by the function: it must hold the program and its captured
     tensors and all in ``code``. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
-    ``numbers``: the inputs without dims for which it takes a number of Python.
+    ``numbers``: the inputs without dims for which it takes a number of Python. ``unrecorded``: whether autograd has no part in calls, whatever the tensors require.
     """
     inputs, outputs, written = form.inputs, form.outputs, form.assigned
     kinds = [kind for i, kind in enumerate(outputs) if i not in code.left]
@@ -153,7 +154,7 @@ def make_entry(
         "written": len(written), "first_input": first, "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
         "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)), "host": 0,
         "repeats": repeats, "results": len(results.places), "first_result": first + RECORD * (len(inputs) + len(outputs)),
-        "leaves": bool(code.left),
+        "leaves": bool(code.left), "watch": ANY if unrecorded else NONE,
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
     table += _inputs(inputs, captured, form.strides, numbers)
@@ -183,17 +184,26 @@ def _room(outputs: Sequence[Any], kept: recycling.Offsets | None) -> tuple[list[
 
 
 def make_host_entry(
-    call: Callable[..., Any], inputs: Sequence[Any], captured: Sequence[torch.Tensor]
+    call: Callable[..., Any],
+    inputs: Sequence[Any],
+    captured: Sequence[torch.Tensor],
+    watched: Collection[int] = (),
 ) -> Callable[..., Any] | None:
-    """The built-in function of a program that Python runs: ``call`` gets the tensors that fit ``inputs``; None where there is none."""
-    found = _method() if _checkable(inputs) else None
+    """The built-in function of a program that Python runs: ``call`` gets the tensors that fit ``inputs``; None where there is none.
+
+    ``watched``: the inputs that require a gradient, and no other does, where ``call`` joins with autograd.
+    """
+    known = [kind for kind in inputs if not opened(kind)]
+    found = _method() if _checkable(known) and all(map(_plain, filter(opened, inputs))) else None
     if found is None:
         return None
     words = dict.fromkeys(WORDS, 0) | {
         "given": len(inputs) - len(captured), "inputs": len(inputs), "default": DTYPES[torch.get_default_dtype()],
-        "first_input": HEAD, "host": id(call),
+        "first_input": HEAD, "host": id(call), "watch": THOSE if watched else NONE,
     }  # fmt: skip
-    table = [words[name] for name in WORDS] + _inputs(inputs, captured, (), ())
+    table = [int(words[name]) for name in WORDS] + _inputs(inputs, captured, (), ())
+    for i in watched:
+        table[HEAD + RECORD * i + WATCHED] = 1
     return _built_in(found[0], table, (call, *captured))
 
 

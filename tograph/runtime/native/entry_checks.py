@@ -174,7 +174,10 @@ watched:
   br i1 %grad, label %asks, label %data
 asks:
   %wants = call zeroext i1 @requires_grad(ptr %x)
-  br i1 %wants, label %no, label %data
+  %watch = call i64 @word(ptr %record, i64 $watched)
+  %expected = icmp ne i64 %watch, 0
+  %right = icmp eq i1 %wants, %expected
+  br i1 %right, label %data, label %no
 data:
   %opened = icmp sgt i64 %open_count, 0
   br i1 %opened, label %lengths, label %address

@@ -1,12 +1,13 @@
 """The LLVM text of the call path: one function for all programs, which reads from a table what a program takes and gives.
 
-Where the word ``host`` is a Python function, it gets the arguments that fit, and what it returns is the result.
+Where the word ``host`` is a Python function, it gets the arguments that fit, and what it returns is the result. ``watch`` says what tensors may require a gradient while
+gradients are enabled: ``NONE``; ``THOSE`` of which a record says so, and gradients are enabled, where that function joins calls with autograd; ``ANY``, where nothing is recorded anyway.
 
 So a new entry costs no compilation, and the text, which depends on torch's layout only, is compiled once on a machine. The table
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
-the captured tensor or 0, rank (of a number ``number``, of a list ``LISTED``), dtype (of a list the type of its items), bytes, sizes (``OPEN`` where any is right: the bytes are those for 1), strides (``OPEN``: as of a tensor that lies in a row), and how many sizes are ``OPEN``; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
+the captured tensor or 0, rank (of a number ``number``, of a list ``LISTED``), dtype (of a list the type of its items), bytes, sizes (``OPEN`` where any is right: the bytes are those for 1), strides (``OPEN``: as of a tensor that lies in a row), how many sizes are ``OPEN``, and whether it has to require a gradient, where gradients are enabled; then one for each output: kind (``KINDS``, ``LEFT``), rank, dtype, whether it is kept,
 sizes, strides, and of what a call leaves in buffers the block that tells where it is, what makes the result of it in Python, and the bytes of a row or the pool's address (of a list of a pool the dtype is how many buffers it has); then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
 end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 
@@ -27,10 +28,12 @@ from .layout import MAX_RANK, Layout
 from .pool import DATA
 
 WORDS = ("given", "inputs", "outputs", "single", "random", "program", "arena", "busy", "default", "written", "first_input",
-         "first_output", "items", "snapshots", "host", "repeats", "results", "first_result", "leaves")  # fmt: skip
+         "first_output", "items", "snapshots", "host", "repeats", "results", "first_result", "leaves", "watch")  # fmt: skip
 HEAD = len(WORDS)
 BLOCK = 4 + 2 * MAX_RANK  # the first of the words for what is left in buffers
 RECORD = BLOCK + 3
+NONE, THOSE, ANY = range(3)  # of the word ``watch``
+WATCHED = BLOCK + 1  # the word of an input that says whether it has to require a gradient
 RESULT = 3
 KINDS = {torch.Tensor: 0, int: 1, float: 2, bool: 3}
 LEFT = {
@@ -130,8 +133,15 @@ start:
   %out_slots = getelementptr i64, ptr %slots, i64 %inputs
   %grad = call zeroext i1 @grad_enabled()
   %keeping = call zeroext i1 @key_included(i16 $usual) ; in inference mode tensors are of another kind
+  %watch = call i64 @word(ptr %table, i64 $watch)
+  %joins = icmp eq i64 %watch, $THOSE
+  %unjoined = xor i1 %joins, true
+  %recorded = or i1 %grad, %unjoined
+  %never = icmp eq i64 %watch, $ANY
+  %always = xor i1 %never, true
+  %watches = and i1 %grad, %always
   store i64 0, ptr %k
-  br label %take
+  br i1 %recorded, label %take, label %miss
 take:
   %i = load i64, ptr %k
   %taking = icmp slt i64 %i, %inputs
@@ -146,7 +156,7 @@ taken:
   %slot = getelementptr i64, ptr %slots, i64 %i
   %cell_number = mul i64 %i, $CELL
   %cell = getelementptr i64, ptr %cells, i64 %cell_number
-  %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot, ptr %cell)
+  %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %watches, ptr %slot, ptr %cell)
   br i1 %fits, label %take, label %miss
 pairs:
   %repeats = call i64 @word(ptr %table, i64 $repeats)
@@ -299,7 +309,7 @@ def text(at: Layout, kept: recycling.Offsets | None, listed: tuple[int, int]) ->
         "usual": _key("ADInplaceOrView"),
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
         "number_tensor": NUMBER_TENSOR, "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
-        "block": BLOCK, "maker": BLOCK + 1, "row": BLOCK + 2, "COPIED": COPIED, "KEPT": KEPT, "DATA": DATA,
+        "block": BLOCK, "maker": BLOCK + 1, "watched": WATCHED, "THOSE": THOSE, "ANY": ANY, "row": BLOCK + 2, "COPIED": COPIED, "KEPT": KEPT, "DATA": DATA,
         "listed_input": LISTED, "open": OPEN, "opens": BLOCK, "CELL": CELL, "rows_item": listed[0], "rows_at": listed[1], "max_rank_bytes": 8 * MAX_RANK,
         **{name: i for i, name in enumerate(WORDS)}, **LEFT,
         **{kind.__name__: number(kind) for kind in KINDS if kind is not torch.Tensor},

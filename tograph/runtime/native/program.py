@@ -76,6 +76,7 @@ class Native:
         self._inputs, self._outputs, self._strides = form.inputs, form.outputs, form.strides
         self._results, self._views, self._direct = form.results, form.views, form.direct
         self._assigned, self._private = form.assigned, form.private
+        self.gives_views = bool(form.views)  # outputs that are views of others or of inputs
         self._lists = [i for i, kind in enumerate(self._inputs) if rows.grows(kind)]
         self._buffers = Buffers(low.buffers)
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
@@ -101,7 +102,8 @@ class Native:
         self._lock = (ctypes.c_int64 * 2)()
         self._mutex = threading.Lock()
         # Runs from Python go by an entry too, one that takes all inputs as arguments.
-        self._runs, self._whole = 0, None
+        # ``_values`` is one that does not ask if they require a gradient, for code that calls no op of torch, which would be recorded.
+        self._runs, self._whole, self._values = 0, None, None
         first = len(self._inputs)
         self._all = Results(range(first, first + len(self._outputs)), {}, single=False)
 
@@ -122,6 +124,7 @@ class Native:
             self._runs += 1
             if self._runs == SETTLED:
                 self._whole = self._entry_of((), self._all, None)
+                self._values = None if self._calls else self._entry_of((), self._all, None, unrecorded=True)  # fmt: skip
         if not self._mutex.acquire(blocking=False):
             return None
         try:
@@ -141,8 +144,15 @@ class Native:
             self._mutex.release()
 
     def quick(self, inputs: Sequence[Any]) -> Any:
-        """The outputs where an entry takes these inputs, which looks at all there is to them; else ``MISS``."""
-        return self._whole(*inputs) if self._direct and self._whole is not None else MISS
+        """The outputs where an entry takes these inputs, which looks at all there is to them; else ``MISS``. Autograd records nothing."""
+        if self._values is not None:
+            made = self._values(*inputs)
+        elif self._whole is not None:
+            with torch.no_grad():
+                made = self._whole(*inputs)
+        else:
+            return MISS
+        return made if made is MISS or self._direct else self._in_order(inputs, made)
 
     def layout(self, inputs: Sequence[Any]) -> Layout:
         """The strides of the inputs that are not contiguous; empty where other code would be of no use."""
@@ -218,6 +228,7 @@ class Native:
         results: Results,
         owner: Any,
         numbers: Collection[int] = (),
+        unrecorded: bool = False,
     ) -> Any:
         given = {*results.places, *(o for _, options in results.chosen.values() for o in options)}
         if not (given | set(self._assigned)).isdisjoint(numbers):  # those are tensors
@@ -233,7 +244,7 @@ class Native:
             return None
         left = {i: (ctypes.addressof(b), self._leave[i]) for i, b in self._blocks.items()}
         code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random, left)  # fmt: skip
-        return make_entry(code, self.form, results, captured, owner, owner is None, numbers)
+        return make_entry(code, self.form, results, captured, owner, owner is None, numbers, unrecorded)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

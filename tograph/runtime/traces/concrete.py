@@ -76,8 +76,8 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         self.made_leaves: tuple[int, ...] = ()  # inputs that get requires_grad_()
         self.ended_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_(False)
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
-        # The last call had tensors that require gradients: no entry takes such.
-        self.by_autograd = False
+        self.by_autograd = False  # whether the last call had tensors that require gradients
+        self._joined: dict[tuple[int, ...], Callable[..., Any] | None] = {}
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
         # What a direct call is asked for, and the names of its inputs.
@@ -227,11 +227,32 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
+        return self._entry() if self.is_flat else None
+
+    @property
+    def joined_entry(self) -> Callable[..., Any] | None:
+        """A built-in function like ``entry_of_parts`` for calls that are joined with autograd as the last one was, or None."""
+        watched = self.gradients.joined
+        if not watched or self._effects or self.slots or self._prepares:
+            return None
+        if watched not in self._joined:
+            known, joined = self.identities, self.gradients.differentiable
+
+            def run(*inputs: Any) -> list[Any]:
+                outputs = joined.run(inputs, watched)
+                return known.outputs(outputs, inputs)
+
+            self._joined[watched] = entries.by_host(self.graph, self.captured_inputs, run, self._single, watched)  # fmt: skip
+        return self._joined[watched]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the result is one output of the graph, or a tuple of outputs."""
         result = self._result
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
-        if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
-            return None
-        return self._entry()
+        return self._single or (
+            flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)
+        )
 
     @cached_property
     def entry_of_parts(self) -> Callable[..., Any] | None:

@@ -1,9 +1,9 @@
-"""The entry of a graph that the host runs, and where an error of a host program came from."""
+"""The entry of a graph that Python runs, and where an error of a host program came from."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,16 @@ from ..native.entry import make_host_entry
 
 
 def by_host(
-    graph: Graph, captured: Sequence[torch.Tensor], run: Callable[..., Any], single: bool
+    graph: Graph,
+    captured: Sequence[torch.Tensor],
+    run: Callable[..., Any],
+    single: bool,
+    watched: Collection[int] = (),
 ) -> Callable[..., Any] | None:
-    """A built-in function that checks its arguments and calls the host program ``run``; ``single``: its result is no tuple."""
+    """A built-in function that checks its arguments and calls the host program ``run``; ``single``: its result is no tuple.
+
+    ``watched``: the inputs that require a gradient, where ``run`` joins calls with autograd.
+    """
 
     def call(*tensors: Any) -> Any:
         try:
@@ -28,7 +35,7 @@ def by_host(
             raise shown(error)  # noqa: B904  the same object
         return outputs[0] if single else tuple(outputs)
 
-    return make_host_entry(call, [v.type for v in graph.inputs], captured)
+    return make_host_entry(call, [v.type for v in graph.inputs], captured, watched)
 
 
 def add_location(error: BaseException, graph: Graph) -> None:

@@ -63,9 +63,11 @@ class Forms:
         kwargs: dict,
         tensors: Sequence[Any],
         objects: Sequence[Any] = (),
+        joined: Callable[..., Any] | None = None,
     ) -> Form | None:
-        """The form for a call like this one, or None. ``tensors``: those of the arguments, in the order of the trace; ``objects``: its ``outers``."""
-        key = (trace, quick, len(args), *kwargs)
+        """The form for a call like this one, or None. ``tensors``: those of the arguments, in the order of the trace; ``objects``: its ``outers``;
+        ``joined``: the entry of calls that are joined with autograd."""
+        key = (trace, quick, joined, len(args), *kwargs)
         if key != self._last:
             self._last, self._count = key, 0
         self._count += 1
@@ -74,12 +76,17 @@ class Forms:
         if key not in self._found:
             if len(self._found) >= MOST:
                 self._found.clear()
-            self._found[key] = made(trace, args, kwargs, tensors, objects)
+            self._found[key] = made(trace, args, kwargs, tensors, objects, joined)
         return self._found[key]
 
 
 def made(
-    trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any], objects: Sequence[Any] = ()
+    trace: Trace,
+    args: tuple,
+    kwargs: dict,
+    tensors: Sequence[Any],
+    objects: Sequence[Any] = (),
+    joined: Callable[..., Any] | None = None,
 ) -> Form | None:
     """The form of a trace for calls like this one; None where its graph has no entry, or its result is not of one structure."""
     writer = _Writer()
@@ -90,7 +97,12 @@ def made(
         writer.refuse(f"checks({', '.join(given)}) is not True")
     if not writer.find(trace.concrete.outers, objects):
         return None
-    if not (_stateful if trace.stateful else _plain)(writer, trace, given):
+    if trace.stateful and joined is not None:
+        return None
+    written = (
+        _stateful(writer, trace, given) if trace.stateful else _plain(writer, trace, given, joined)
+    )
+    if not written:
         return None
     body = "\n    ".join(writer.lines)
     namespace = {
@@ -105,9 +117,10 @@ def made(
     return Form(namespace["form"], (*(None for _ in args), *kwargs))
 
 
-def _plain(writer: _Writer, trace: Trace, given: list[str]) -> bool:
+def _plain(writer: _Writer, trace: Trace, given: list[str], joined: Any) -> bool:
     """Run the entry, and put the result together. Whether that can be written."""
-    entry, result = trace.concrete.entry_of_parts, writer.result(trace.concrete.result_spec)
+    entry = joined or trace.concrete.entry_of_parts
+    result = writer.result(trace.concrete.result_spec)
     if entry is None or result is None:
         return False
     writer.run(entry, given, whole=result == "r")

@@ -5,7 +5,7 @@ A block cannot leave its registers for a branch; what two short branches compute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,8 @@ from ..graph.ir import Node, Value, all_nodes
 from ..graph.ordering import node_effects
 from ..graph.rewrite import copied, copy_node, keep_inputs, keep_outputs, passed, replaced, splice
 from ..graph.types import BOOL, ScalarType, TensorType
-from ..kernels.loop_formulas import dtype_of, size_of
-from ..kernels.loop_ir import Unsupported
+from .loop_formulas import dtype_of, size_of
+from .loop_ir import Unsupported
 
 MOST = 16  # nodes of elements in both branches
 
@@ -24,21 +24,38 @@ def small(v: Value) -> bool:
     return size_of(v) == 1
 
 
-def chosen(loop: Node) -> tuple[Node, set[Node]]:
-    """(a ``While`` without branches that give elements, the nodes that choose in their place); the loop itself where it has none."""
-    body, choices = loop.regions["body"], set[Node]()
+def chosen(loop: Node, safe: Set[Node] = frozenset()) -> tuple[Node, set[Node], set[Node]]:
+    """(a ``While`` without branches that give elements, the nodes that choose in their place, its ``safe`` nodes); the loop itself where it has none.
+
+    ``safe``: nodes that surely do not fail.
+    """
+    body, choices, known = loop.regions["body"], set[Node](), set(safe)
     if not any(_gives_elements(n) for n in all_nodes(body)):
-        return loop, choices
-    made = replaced(copied(body), partial(_choices, choices))
+        return loop, choices, known
+    made = copied(body)
+    _learn(known, all_nodes(body), all_nodes(made))
+    made = replaced(made, partial(_choices, choices, known))
     regions = {"cond": loop.regions["cond"], "body": made}
-    return Node("While", loop.args, loop.kwargs, [v.type for v in loop.outputs], regions=regions), choices  # fmt: skip
+    return Node("While", loop.args, loop.kwargs, [v.type for v in loop.outputs], regions=regions, location=loop.location), choices, known  # fmt: skip
+
+
+def _learn(known: set[Node], nodes: Iterable[Node], copies: Iterable[Node]) -> None:
+    """Copies of nodes that are known are known too."""
+    known |= {new for old, new in zip(nodes, copies, strict=True) if old in known}
+
+
+def _inside(node: Node) -> Iterator[Node]:
+    for region in node.regions.values():
+        yield from all_nodes(region)
 
 
 def _gives_elements(node: Node) -> bool:
     return node.op == "If" and not all(map(small, node.outputs))
 
 
-def _choices(made: set[Node], node: Node, nodes: list[Node]) -> Sequence[Any] | None:
+def _choices(
+    made: set[Node], known: set[Node], node: Node, nodes: list[Node]
+) -> Sequence[Any] | None:
     """What stands for the outputs of a branch: the nodes of both its sides, and a choice for each output of elements."""
     if not _gives_elements(node):
         return None
@@ -47,6 +64,7 @@ def _choices(made: set[Node], node: Node, nodes: list[Node]) -> Sequence[Any] | 
     keep = [small(v) for v in node.outputs]
     if any(keep):
         numbers = copy_node(node, {v: v for v in node.inputs}, ordered=False)
+        _learn(known, [node, *_inside(node)], [numbers, *_inside(numbers)])
         keep_outputs(numbers, keep)
         only_numbers(numbers)
         nodes.append(numbers)
