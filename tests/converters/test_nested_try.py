@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.converters import try_stmt
 
 
 def bad(x, limit, error):
@@ -372,3 +373,34 @@ def test_what_an_inner_handler_knew_is_nothing_to_those_around():
     staged = tg.function(f)
     for n in (2, 0, 3):
         assert staged(torch.tensor(n)) == f(torch.tensor(n))
+
+
+def four_deep(x, n):
+    y = x
+    try:
+        y = y * x[n]
+        try:
+            y = y + x[n + 1]
+            try:
+                y = y * x[n + 2]
+                try:
+                    y = y - x[n + 3]
+                except IndexError:
+                    y = y - 1
+            except IndexError:
+                y = y - 2
+        except IndexError:
+            y = y - 3
+    except IndexError:
+        y = y - 4
+    return y
+
+
+def test_a_body_is_traced_apart_once_for_each_try(monkeypatch):
+    """Each ``try`` in another one doubled the traces of what is in it."""
+    apart, attempted = [], try_stmt.attempted
+    monkeypatch.setattr(try_stmt, "attempted", lambda *a: apart.append(1) or attempted(*a))
+    staged, x = tg.function(four_deep), torch.arange(8.0)
+    for n in (1, 5, 6, 7, 8):
+        assert staged(x, torch.tensor(n)).equal(four_deep(x, torch.tensor(n)))
+    assert staged.trace_count == 1 and len(apart) == 4

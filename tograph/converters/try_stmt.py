@@ -223,6 +223,8 @@ def _tried(body, handlers, orelse, final, places) -> Callable[[], None] | None:
     The body is traced apart. It stays where nothing in it may fail when the graph runs, or where all that follows a failure is
     a ``finally`` that does nothing then, such as one that turns gradients on again. Else it is traced anew as a region.
     """
+    if _staged_again(body, handlers, orelse, final, places):
+        return None
     attempt, failing, ended = attempted(body, places)
     if failing:
         handlers = settled(handlers)
@@ -244,8 +246,40 @@ def _tried(body, handlers, orelse, final, places) -> Callable[[], None] | None:
     attempt.undo()
     if not failing:
         return partial(_unfailing, body, handlers, attempt.error)
+    current_graph().root.tries.add(getattr(body, "__code__", None))
     _staged_try(body, handlers, orelse, final, places)
     return None
+
+
+def _staged_again(body, handlers, orelse, final, places) -> bool:
+    """Stage a ``try`` that was staged before in this trace, without its body traced apart first: one in another would be traced twice as often at each depth.
+
+    False, with nothing done, where it was not, or this is another case: a body that does not fail now, or something that is refused, raised while tracing, or
+    asks for another trace. The way with all questions comes to that again, or does not.
+    """
+    code, graph = getattr(body, "__code__", None), current_graph()
+    if code is None or code not in graph.root.tries:
+        return False
+    attempt = control_flow.Attempt(places)
+    nodes = graph.graph.nodes
+    try:
+        _staged_try(body, handlers, orelse, final, places)
+    except control_flow.Unreachable:
+        attempt.commit()
+        raise
+    except BaseException as error:
+        attempt.undo()
+        graph.root.tries.discard(code)
+        if isinstance(error, KeyboardInterrupt):  # it may be the user's
+            raise
+        return False
+    tried = next((n.regions["body"].nodes for n in nodes[attempt.mark :] if n.op == "Try"), [])
+    if control_flow.may_fail(tried) and not never_caught(tried, settled(handlers)):
+        attempt.commit()
+        return True
+    attempt.undo()
+    graph.root.tries.discard(code)
+    return False
 
 
 def _unfailing(body, handlers, refusal: BaseException) -> None:

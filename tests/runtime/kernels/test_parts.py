@@ -66,6 +66,32 @@ def test_functions_that_name_others_stay(extra):
     assert [p.names for p in parts.divided(text, 2)] == [["second"], []]
 
 
+FINISHED = TEXT.replace("@first(i64 %x) noinline", f"@first(i64 %x) noinline {parts.FINISHED}")
+
+
+def test_finished_functions_have_parts_of_their_own_also_for_one_thread():
+    one, last = parts.divided(FINISHED, 1)
+    assert one.finished and one.names == ["first"] == defined(one.text)
+    assert not last.finished and defined(last.text) == ["run", "small", "second"]
+    kinds = [(p.finished, p.names) for p in parts.divided(FINISHED, 2)]
+    assert kinds == [(True, ["first"]), (False, [])]
+    assert parts.divided(FINISHED, 1, apart=False) == [parts.Part(FINISHED, [])]
+
+
+def test_few_finished_functions_stay(monkeypatch):
+    monkeypatch.setattr(parts, "FEW", len(FINISHED))
+    assert parts.divided(FINISHED, 1) == [parts.Part(FINISHED, [])]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_finished_functions_compute_what_others_compute(threads, tmp_path, monkeypatch):
+    monkeypatch.setattr(disk.settings, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+    values = [run(jit.compile_module(t, ["run"])["run"])(11) for t in (TEXT, FINISHED)]
+    assert values[0] == values[1]
+
+
 @pytest.mark.parametrize("locked", [False, True])
 def test_parts_compute_what_the_whole_computes(locked, tmp_path, monkeypatch):
     monkeypatch.setattr(disk.settings, "CACHE_DIR", str(tmp_path))

@@ -8,7 +8,7 @@ import torch
 import tograph as tg
 from tests.runtime.native.checks import compiled
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import micro_kernels, threading, tiling
+from tograph.runtime.native import code, micro_kernels, threading, tiling
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -232,3 +232,12 @@ def test_a_sum_of_rows_in_a_branch(dim):
 
     x = r(5, 3)
     torch.testing.assert_close(tg.function(f)(x, torch.tensor(3)), f(x, 3))
+
+
+def test_tiles_of_which_there_are_few_are_not_unrolled():
+    """A last column of tiles is a sixteenth of the work, and took LLVM as long as all others."""
+    width = jit.host().vector_bytes // 4
+    text = check(lambda a, b: a @ b, r(32, 16), r(16, 48 * width + 1))
+    steps = [t for t in text.splitlines() if "label %along" in t and "!llvm.loop" in t]
+    kept = [t for t in steps if t.endswith(code.KEPT)]
+    assert 0 < len(kept) < len(steps)

@@ -1,5 +1,7 @@
 """Products with a turned matrix: panels of it are turned where they are used, by the thread that uses them."""
 
+import re
+
 import pytest
 import torch
 
@@ -30,6 +32,17 @@ def test_forms(m, n, k, dtype, threads):
     text = check(products, r(m, k, dtype=dtype), r(n, k, dtype=dtype), r(k, m, dtype=dtype), r(n, dtype=dtype))  # fmt: skip
     assert "shufflevector" in text
     assert "@transpose" not in text  # no copy before the product
+
+
+def test_the_vectors_of_a_panel_are_turned_by_one_loop():
+    """Written vector by vector, turning a panel took LLVM more time than the product."""
+    width = jit.host().vector_bytes // 4
+
+    def merges(vectors):
+        text = check(lambda a, b: a @ b.t(), r(64, 2 * width), r(vectors * width, 2 * width))
+        return len(re.findall(r"shufflevector [^\n]*i32> <i32", text))
+
+    assert merges(2) == merges(1) > 0
 
 
 def test_panels_in_chunks_of_rows(threads, monkeypatch):

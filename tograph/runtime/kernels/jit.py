@@ -36,7 +36,7 @@ from ...disk import warn_once
 from . import llvm_library, objects, parts
 from .llvm_library import Library, llvm, llvmlite
 
-GENERATOR = "3"  # part of every digest: raise it when the same text should give other code
+GENERATOR = "4"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
 MOST_THREADS = 8  # for one module
 _lock = forks.held(threading.RLock())
@@ -196,7 +196,8 @@ def compile_module(
         name = f"{_digest(text, level, selection)}.o"
         kept = disk.load(name)
         if kept is None:
-            kept = _packed(_compiled(parts.divided(text, _threads()), level, selection))
+            modules = parts.divided(text, _threads(), apart=level == 2 and _llvm() is not None)
+            kept = _packed(_compiled(modules, level, selection))
             disk.store(name, kept)
         known = dict(imports or {})
         *others, (_, last) = _unpacked(kept)
@@ -223,21 +224,25 @@ def _threads() -> int:
 def _compiled(
     modules: list[parts.Part], level: int, selection: int = 3
 ) -> list[tuple[list[str], bytes]]:
-    """What modules define for the ones behind them, and their objects. Each is compiled by a thread of its own."""
-    if len(modules) == 1:
-        return [([], _compile(modules[0].text, level, selection))]
-    *others, last = modules
-    with ThreadPoolExecutor(len(others), "tograph compiler") as threads:
-        started = [threads.submit(_compile, m.text, level, selection) for m in others]
-        image = _compile(last.text, level, selection)
-        return [*((m.names, s.result()) for m, s in zip(others, started, strict=True)), ([], image)]
+    """What modules define for the ones behind them, and their objects, in order. Threads take one after the other, the longest first."""
+    names, count = [m.names for m in modules], min(len(modules), _threads())
+    if count == 1:
+        images = [_compile(m.text, level, selection, m.finished) for m in modules]
+        return list(zip(names, images, strict=True))
+    longest = sorted(range(len(modules)), key=lambda i: len(modules[i].text), reverse=True)
+    with ThreadPoolExecutor(count, "tograph compiler") as threads:
+        started = {}
+        for i in longest:
+            module = modules[i]
+            started[i] = threads.submit(_compile, module.text, level, selection, module.finished)
+        return [(names[i], started[i].result()) for i in range(len(modules))]
 
 
-def _compile(text: str, level: int, selection: int = 3) -> bytes:
-    """The object of a module."""
+def _compile(text: str, level: int, selection: int = 3, finished: bool = False) -> bytes:
+    """The object of a module. ``finished``: its functions are (``parts``)."""
     if (library := _llvm()) is not None:
         cpu = host()
-        return library.compile(text, level, cpu.name, cpu.features, selection)
+        return library.compile(text, level, cpu.name, cpu.features, selection, finished)
     machine = _new_machine(selection)
     module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()  # what LLVM only asserts later would end the process

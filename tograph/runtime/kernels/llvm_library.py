@@ -58,6 +58,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any] | None]] = {
     "CreatePassBuilder": (c_void_p, [c_void_p, c_void_p]),
     "DisposePassBuilder": (c_int, [c_void_p]),
     "buildPerModuleDefaultPipeline": (c_void_p, [c_void_p, c_int]),
+    "CreateNewModulePassManager": (c_void_p, None),
+    "module_AddLoopUnrollPass": (c_int, [c_void_p]),
     "RunNewModulePassManager": (c_int, [c_void_p, c_void_p, c_void_p]),
     "DisposeNewModulePassManger": (c_int, [c_void_p]),
     "TargetMachineEmitToMemory": (c_void_p, [c_void_p, c_void_p, c_int, _TEXT]),
@@ -134,18 +136,18 @@ class Library:
         features = {item[1:]: item[0] == "+" for item in listed if item}
         return self._text(self.GetHostCPUName).decode(), features
 
-    def compile(self, text: str, level: int, cpu: str, features: str, selection: int = 3) -> bytes:
+    def compile(self, text: str, level: int, cpu: str, features: str, selection: int = 3, finished: bool = False) -> bytes:  # fmt: skip
         """The object of a module. RuntimeError says what LLVM does not accept of the text.
 
-        ``level``: how much the passes optimise. ``selection``: how much the choice of instructions does; with 0 and 0 an object takes a
-        twentieth of the time.
+        ``level``: how much the passes optimise; ``finished``: not at all, but that loops are unrolled which ask for it. ``selection``: how much the
+        choice of instructions does; with 0 and 0 an object takes a twentieth of the time.
         """
         with ExitStack() as kept:
             machine = self._machine(cpu, features, selection, kept)
             context = self.ContextCreate()
             kept.callback(self.ContextDispose, context)
             module = self._module(text, context, machine, kept)
-            self._optimize(module, machine, level, kept)
+            self._optimize(module, machine, level, finished, kept)
             return self._object(module, machine)
 
     def _machine(self, cpu: str, features: str, selection: int, kept: ExitStack) -> int:
@@ -177,7 +179,7 @@ class Library:
         self.SetDataLayout(module, self._text(self.CopyStringRepOfTargetData, data))
         return module
 
-    def _optimize(self, module: int, machine: int, level: int, kept: ExitStack) -> None:
+    def _optimize(self, module: int, machine: int, level: int, finished: bool, kept: ExitStack) -> None:  # fmt: skip
         options = self.CreatePipelineTuningOptions()
         kept.callback(self.DisposePipelineTuningOptions, options)
         self.PTOSetLoopVectorization(options, level > 1)
@@ -185,7 +187,11 @@ class Library:
         self.PTOSetSLPVectorization(options, False)
         builder = self.CreatePassBuilder(machine, options)
         kept.callback(self.DisposePassBuilder, builder)
-        passes = self.buildPerModuleDefaultPipeline(builder, level)
+        if finished:
+            passes = self.CreateNewModulePassManager()
+            self.module_AddLoopUnrollPass(passes)
+        else:
+            passes = self.buildPerModuleDefaultPipeline(builder, level)
         kept.callback(self.DisposeNewModulePassManger, passes)
         self.RunNewModulePassManager(passes, module, builder)
 

@@ -5,7 +5,7 @@
 * Before that: ``list_types``, ``composed``, ``batch_norms``, ``group_norms`` and ``layer_norms`` (``formulas``), ``created``, ``pads``, ``alike``, ``packing``, ``added``, ``saving`` and ``complex_pairs`` (``complex_ops``, ``complex_emit``) change the graph, ``versions`` says which loops get two forms.
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters`` (``updates``), ``lanes``), products (``matmul``,
-  ``micro_kernels`` (``tiling``, ``packed``), ``stacked``, ``tall``, ``blas`` (``fortran``), ``joined``, ``masked``,
+  ``micro_kernels`` (``matrices``, ``tiling``, ``packed``), ``stacked``, ``tall``, ``blas`` (``fortran``), ``joined``, ``masked``,
   ``looks``, ``followed``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``, ``list_splices``, ``list_functions``, ``list_sums``), random numbers (``draws``, ``drawing``, ``generator``), matrices
   (``lapack``), sorts (``sorting``), prints (``telling``), numbers of Python's (``outside``), texts
   (``texts``, ``text_types``, ``text_code``, ``text_pool`` (``text_records``), ``text_sweeps``), complex tensors (``complex_parts``); the others are ``calls`` of torch (``callees``).

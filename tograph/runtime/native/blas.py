@@ -19,7 +19,7 @@ from ..kernels.loop_ir import Open, bound
 from . import walks
 from .code import SIZE, literal
 from .fortran import LETTERS, Calls, routines
-from .micro_kernels import Matrix
+from .matrices import Matrix
 from .values import Mem
 
 if TYPE_CHECKING:

@@ -57,6 +57,7 @@ def _single(number: float) -> float:
 # branch back, n copies of the body or all of them; ``UNROLLING`` is the metadata of every module.
 _WAYS = {2: "count", 4: "count", 8: "count", "full": "full"}
 UNROLL = {n: f", !llvm.loop !{20 + 2 * i}" for i, n in enumerate(_WAYS)}
+KEPT = ", !llvm.loop !0"  # and that of a loop that is neither unrolled nor made one over vectors
 UNROLLING = "".join(
     f"!{20 + 2 * i} = distinct !{{!{20 + 2 * i}, !{21 + 2 * i}}}\n"
     f'!{21 + 2 * i} = !{{!"llvm.loop.unroll.{way}"{"" if n == way else f", i32 {n}"}}}\n'

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..kernels.jit import host
-from .code import REGISTER, SIZE, UNROLL, Code
+from .code import KEPT, REGISTER, SIZE, UNROLL, Code
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -118,11 +118,11 @@ def opaque(code: Code, x: str) -> str:
 
 
 def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int, pointers: dict[str, int],
-                body: Callable[[list[str], list[str]], list[str]], order: str | None = None) -> list[str]:  # fmt: skip
+                body: Callable[[list[str], list[str]], list[str]], order: str | None = None, often: bool = True) -> list[str]:  # fmt: skip
     """``count`` running vectors along the shared dimension, from zero; ``body`` takes where it is in the matrices, and them.
 
     ``pointers``: where the matrices begin, and the bytes from one step to the next; ``order``: a table of the steps that are made, if not
-    all are. Addresses that are computed of the step's number instead
+    all are; ``often``: whether unrolling the loop is worth LLVM's time. Addresses that are computed of the step's number instead
     took LLVM, which looks for the cheapest way to compute all of them, half of the compile time of a training step.
     """
     if not depth:
@@ -142,7 +142,7 @@ def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int,
     phis += [(name, vector, "zeroinitializer", new) for name, new in zip(sums, after, strict=True)]
     for place, (name, kind, old, new) in zip(places, phis, strict=True):
         code.fill(place, f"{name} = phi {kind} [{old}, %{before}], [{new}, %{code.block}]")
-    again = UNROLL[4] if count > 4 else UNROLL[8]
+    again = UNROLL[4 if count > 4 else 8] if often else KEPT
     code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done + again)
     code.label(done)
     return after

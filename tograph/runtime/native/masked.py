@@ -24,7 +24,8 @@ from . import joined, looks
 from .groups import CAT, known_numel
 from .lanes import accumulate, loop, only, opaque
 from .looks import FEWEST, Kept
-from .micro_kernels import Matrix, Step, Writer
+from .matrices import Matrix
+from .micro_kernels import Step, Writer
 from .values import Mem
 
 if TYPE_CHECKING:

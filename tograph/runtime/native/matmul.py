@@ -21,8 +21,9 @@ from .code import SIZE, literal
 from .fortran import LETTERS, routines
 from .groups import ALONE, one_element
 from .masked import Kept
+from .matrices import Matrix
 from .micro_kernels import LONG as LONGEST
-from .micro_kernels import Matrix, Writer
+from .micro_kernels import Writer
 from .packed import Packed
 from .values import Decline, Mem, Operand, numel, strides
 

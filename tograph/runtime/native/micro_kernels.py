@@ -18,13 +18,14 @@ Sizes need not be multiples of a tile: the last tiles are smaller, and the last 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..kernels.jit import host
 from ..kernels.loop_ir import Open, bound
+from ..kernels.parts import FINISHED
 from .code import SIZE
 from .lanes import Lanes, accumulate, cases, choice, loop, only, opaque
+from .matrices import Matrix, Place
 from .tiling import tile
 from .values import Decline
 
@@ -41,32 +42,10 @@ TOGETHER, UNEVEN = (
 )  # blocks of rows of a chunk, and what rounding up to whole chunks may cost
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 NEAR = 1 << 18  # bytes up to which each thread's cache holds the matrix on the right
+OFTEN = (
+    1 / 8
+)  # of the result, from which on a kind of tile is unrolled: each that is takes LLVM twice as long
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """``rows`` x ``columns`` elements at ``pointer``; in a batch the next matrix is ``apart`` elements further on."""
-
-    pointer: str
-    rows: int | Open
-    columns: int | Open
-    row_stride: int
-    column_stride: int
-    apart: int = 0
-
-    def turned(self) -> Matrix:
-        """The transpose."""
-        return Matrix(self.pointer, self.columns, self.rows, self.column_stride, self.row_stride, self.apart)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where rows are, ``apart`` elements apart; ``back`` is added to an index where less than the whole result lies there."""
-
-    start: str
-    apart: int
-    back: str = "0"
 
 
 class Writer(Lanes):
@@ -76,6 +55,7 @@ class Writer(Lanes):
     """
 
     more = ""  # parameters of a kind of product
+    often = True  # whether tiles like the one that is written make up much of the result
     parted = True  # whether it may be done in pieces
 
     def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: int, fresh: bool):  # fmt: skip
@@ -160,7 +140,10 @@ class Writer(Lanes):
         elif self.deep:
             code.fill(self.depth_place, f"%K = add i64 {self.a.columns}, 0")
         text = "\n".join(line for line in code.lines if line)
-        return f"({params}i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
+        finished = (
+            f"{FINISHED} " if self.panel else ""
+        )  # dots are folded better by all of LLVM's passes
+        return f"({params}i64 %begin, i64 %end) noinline {finished}#0 {{\n{text}\n}}\n"
 
     # ---- columns of B are contiguous
 
@@ -198,10 +181,20 @@ class Writer(Lanes):
         """A chunk, tile by tile."""
         code = self.code
         whole = rows - rows % self.rows
+        share = self._share(rows, columns) / max(1, rows)
+        self.often = share * whole >= OFTEN
         if whole:
             loop(code, "0", str(whole), self.rows, lambda r: self._tile(code.add(row, r), self.rows, first, columns, piece))  # fmt: skip
+        self.often = share * (rows - whole) >= OFTEN
         if rows - whole:
             self._tile(code.add(row, str(whole)), rows - whole, first, columns, piece)
+
+    def _share(self, rows: int, columns: int) -> float:
+        """The part of the work in chunks and panels of that many rows and columns; vectors that are masked are as much as whole ones."""
+        wide = self.columns * self.width
+        down = rows * (self.a.rows // self.high if rows == self.high else 1) / max(1, self.a.rows)
+        panels = self.b.columns // wide if columns == wide else 1
+        return down * panels * len(self._lanes(columns)) / len(self._lanes(self.b.columns))
 
     # ---- in pieces of the shared dimension
 
@@ -337,7 +330,7 @@ class Writer(Lanes):
         self, count: int, depth: int | str, pointers: dict[str, int], step: Step
     ) -> list[str]:
         """The sums of a tile: ``step`` for each place of the shared dimension."""
-        return accumulate(self.code, self.vector, count, depth, 1, pointers, step)
+        return accumulate(self.code, self.vector, count, depth, 1, pointers, step, often=self.often)
 
     def _with_bias(self, total: str, row: str, i: str, first: str, j: int, lanes: int) -> str:
         if self.bias is None:

@@ -8,7 +8,9 @@ are multiplied by it. What that costs beside the product does not depend on its 
 from __future__ import annotations
 
 from .code import SIZE
-from .micro_kernels import Place, Writer
+from .lanes import loop
+from .matrices import Place
+from .micro_kernels import Writer
 from .transposes import Lines, strip
 
 ROWS = 64  # of a chunk, at least: a panel is turned once for each
@@ -46,9 +48,18 @@ class Packed(Writer):
         b, wide = self.b, self.columns * self.width
         self.room = self.room or self.code.cell(f"[{b.rows * wide} x {self.kind}]")
         begin = self.at("%B", (first, b.column_stride))
-        for j, lanes in enumerate(self._lanes(columns)):
-            source = Lines(self.at(begin, (str(j * self.width), b.column_stride)), b.column_stride)
-            strip(self, source, Lines(self.at(self.room, (str(j * self.width), 1)), wide), b.rows, lanes)  # fmt: skip
+
+        def turn(j: str, lanes: int) -> None:
+            source = Lines(self.at(begin, (j, b.column_stride)), b.column_stride)
+            strip(self, source, Lines(self.at(self.room, (j, 1)), wide), b.rows, lanes)
+
+        whole = columns - columns % self.width
+        if whole > self.width:  # written once: it takes LLVM as long as a tile
+            loop(self.code, "0", str(whole), self.width, lambda j: turn(j, self.width))
+        elif whole:
+            turn("0", self.width)
+        if columns - whole:
+            turn(str(whole), columns - whole)
 
     def _right(self, first: str, start: str) -> Place:
         return Place(self.room, self.columns * self.width)

@@ -10,7 +10,7 @@ from ..graph.ir import Node
 from ..kernels.loop_ir import Open
 from . import matmul, threading, walks
 from .code import SIZE
-from .micro_kernels import Matrix
+from .matrices import Matrix
 from .values import Mem
 
 if TYPE_CHECKING:

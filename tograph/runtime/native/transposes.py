@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..graph.ir import Node
+from ..kernels.parts import FINISHED
 from . import threading
 from .code import SIZE, Code
 from .groups import CLONE
@@ -120,9 +121,8 @@ class _Writer(Lanes):
         loop(code, "%begin", "%end", 1, strip)
         code.line("ret void")
         text = "\n".join(line for line in code.lines if line)
-        return (
-            f"(ptr noalias %A, ptr noalias %C, i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
-        )
+        head = f"(ptr noalias %A, ptr noalias %C, i64 %begin, i64 %end) noinline {FINISHED} #0"
+        return f"{head} {{\n{text}\n}}\n"
 
     def _strip(self, first: str, columns: int) -> None:
         source = Lines(self.at("%A", (first, self.across)), self.across)
