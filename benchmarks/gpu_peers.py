@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from gpu_bench import Bench, Part, prepared
+from torch.utils._pytree import tree_leaves
 
 import tograph as tg
 from tograph.bench import peers, torch_forms
@@ -27,8 +31,26 @@ def compiling(bench: Bench) -> Iterator[Part]:
         yield f"{key} compile", functools.partial(first_call, bench, key, workload)
 
 
+def makes_tensors(workload: Workload, device: torch.device) -> bool:
+    """Whether a program makes tensors of no given device: they are on a GPU inside of ``with device`` only.
+
+    That is a mode which sees all functions of torch, and costs each call of eager PyTorch and of ours; other programs run without.
+    """
+    try:
+        found = prepared(workload, lambda f: f, device)()
+    except RuntimeError:  # tensors of two devices meet
+        return True
+    results = [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
+    return any(x.device.type != device.type for x in results)
+
+
+def mode(workload: Workload, device: torch.device) -> AbstractContextManager[Any]:
+    """What a workload is measured in."""
+    return device if makes_tensors(workload, device) else contextlib.nullcontext()
+
+
 def first_call(bench: Bench, key: str, workload: Workload) -> None:
-    with bench.device:
+    with mode(workload, bench.device):
         start = time.perf_counter()
         prepared(workload, COMPILING["compile"], bench.device)()
         bench.wait()
@@ -67,7 +89,7 @@ def one_jax(bench: Bench, key: str) -> None:
 
 
 def one_workload(bench: Bench, key: str, workload: Workload, peer: str, wrap: Callable) -> None:
-    with bench.device:
+    with mode(workload, bench.device):
         call = prepared(workload, wrap, bench.device)
         start = time.perf_counter()
         call()

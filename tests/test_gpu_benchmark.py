@@ -16,6 +16,7 @@ import torch
 
 import tograph as tg
 from tests.runtime.gpu.fake_driver import forget
+from tograph.bench.workloads import WORKLOADS
 from tograph.runtime.gpu import capture, direct, hazards, planner, refresh
 from tograph.runtime.gpu.plan import Conditional, check
 from tograph.runtime.gpu.retarget import retarget
@@ -235,6 +236,12 @@ def planned(fn, *specs):
     made = planner.plan(graph, whole=False)
     assert check(made) == []
     return made
+
+
+def test_only_programs_that_make_tensors_of_no_device_run_in_a_mode(gpu):
+    peers, elsewhere = importlib.import_module("gpu_peers"), torch.device("meta")
+    assert [k for k in "cgi" if peers.makes_tensors(WORKLOADS[k], elsewhere)] == ["c"]
+    assert not peers.makes_tensors(WORKLOADS["c"], torch.device("cpu"))
 
 
 def test_each_assumption_has_a_plan_that_needs_it(assumed):
