@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.converters import idle_finally
 
 VARIABLE = contextvars.ContextVar("VARIABLE", default=0)
 
@@ -249,3 +250,19 @@ def test_attributes_and_buffers_of_a_module(asks):
         else:
             assert converted(staged, x, at) == run(plain, x, at)
         assert (staged.busy, staged.kept, staged.seen) == (plain.busy, plain.kept, plain.seen)
+
+
+def test_no_object_that_lasts_raises_where_it_is_asked_for_its_class():
+    """Was an exception where all of ``gc.get_objects()`` are asked whether they are tensors."""
+    layer = torch.nn.Linear(2, 2)
+
+    @tg.function
+    def f(x):
+        was, layer.training = layer.training, False
+        try:
+            return x / int(x.sum())
+        finally:
+            layer.training = was
+
+    f(torch.ones(2))
+    assert not any(isinstance(o, torch.Tensor) for o in vars(idle_finally).values())

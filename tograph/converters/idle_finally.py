@@ -40,7 +40,6 @@ _ASKED = {n for kind in (int, float, str, list, dict) for n in vars(kind) if n.s
 _ASKED |= {"__call__", "__next__", "__enter__", "__exit__", "__setattr__", "__delattr__"}
 for _name in sorted(_ASKED - {"__new__", "__init__", "__getattribute__", "__doc__"}):
     setattr(_Between, _name, _look)
-_BETWEEN = _Between()
 _placing: list[bool] = []
 _MARKED = ("cell", "attr", "key")
 
@@ -83,13 +82,14 @@ def _between(body: journal.Journal) -> Iterator[bool]:
 
 
 def _hide(changed: Sequence[tuple[Location, Any, Any]]) -> bool:
+    between = _Between()  # one that lasts would raise in code that asks all objects for their class (``gc.get_objects()``)
     try:
         with _quiet():
             for place, left, old in changed:
                 if place.key[0] in _MARKED:
-                    place._set(_BETWEEN)
+                    place._set(between)
                 elif isinstance(place.keep, list):
-                    place._set([_BETWEEN])
+                    place._set([between])
                 elif left is not old:
                     place._set(old)
     except (TypeError, AttributeError, Looked):

@@ -46,6 +46,7 @@ class HeldMethod:
     def __init__(self, function: Any, instance: Any):
         self.function, self.instance = function, instance
         self.python_function = types.MethodType(function.python_function, instance)
+        self.__wrapped__ = self.python_function
 
     def __call__(self, /, *args, **kwargs):
         return self.function(self.instance, *args, **kwargs)
@@ -73,9 +74,13 @@ class BoundFunction(Generic[P, R]):
 
     def __init__(self, function: Any, instance: Any, unbound: Any):
         self._function, self.__self__, self._unbound = function, instance, unbound
-        # Its name is asked of the function; these two every object has by its class.
+        # Its name is asked of the function; these every object has by its class, annotations from the first time on that the class is asked for its own.
         python = function.python_function
         self.__module__, self.__doc__ = python.__module__, python.__doc__
+        try:  # noqa: SIM105  as fast as without
+            self.__annotations__ = unbound.__annotations__
+        except AttributeError:  # of what is no function
+            pass
 
     @opaque
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -88,11 +93,6 @@ class BoundFunction(Generic[P, R]):
     def __func__(self) -> Any:
         """The function that is not bound, as of Python's methods."""
         return self._unbound
-
-    @property
-    def __wrapped__(self) -> Any:
-        """The method, as of what ``functools.wraps`` makes."""
-        return self.__getattr__("python_function")
 
     @property
     def __code__(self) -> types.CodeType:

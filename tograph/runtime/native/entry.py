@@ -171,8 +171,8 @@ def _outputs(code: Code, form: Form, recycles: bool) -> list[int]:
             table += _left(kind, i in form.private, *code.left[i])
         else:
             small = recycles and _nbytes(kind) <= recycling.SMALL
-            # Beside what a gradient keeps stands what it is of: that holds all of it, and a kept result would hold it too.
-            table += _record(kind, 0, small and (not form.private or i in form.private))
+            # What gets a history is no more as it was made, and holds all that its gradient needs: a kept result would hold it too.
+            table += _record(kind, 0, small and (not form.joined or i in form.private))
     return table
 
 

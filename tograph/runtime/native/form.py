@@ -23,7 +23,8 @@ class Form:
     """``inputs``, ``outputs``: of the code, which gives each value once and no input; ``strides`` of the inputs.
 
     ``results``: for each result of the graph its place among the inputs and outputs, ``views`` of which some results are made, each with the places of one result; ``direct``
-    where the outputs are the results. ``assigned``: inputs that the code writes. ``private``: outputs that only other programs read.
+    where the outputs are the results. ``assigned``: inputs that the code writes. ``private``: outputs that only other programs read. ``joined``: whether
+    autograd gives those that leave a history.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Form:
     direct: bool
     assigned: list[int]
     private: frozenset[int]
+    joined: bool
 
 
 def form_of(
@@ -61,6 +63,7 @@ def form_of(
         whole.outputs == computed.outputs,
         sorted({position[n.args[0]] for n in computed.nodes if n.op == "tg.assign"}),
         frozenset(i for i, v in enumerate(computed.outputs) if v not in seen),
+        visible is not None,
     )
 
 
