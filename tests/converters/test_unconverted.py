@@ -136,8 +136,6 @@ class Frozen:
         (threading.Lock, lambda o: o.acquire()),
         (decimal.Context, lambda o: setattr(o, "prec", 5)),
         (lambda: contextvars.ContextVar("v", default=0), lambda o: o.set(1)),
-        (lambda: torch.nn.Parameter(torch.ones(1)), lambda o: o.requires_grad_(False)),
-        (lambda: torch.nn.Parameter(torch.ones(1)), lambda o: setattr(o, "requires_grad", False)),
         (Data, lambda o: setattr(o, "__class__", Other)),
         (lambda: None, lambda o: random.setstate(random.Random(1).getstate())),
         (lambda: None, lambda o: np.random.rand(3)),

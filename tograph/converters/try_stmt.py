@@ -159,7 +159,7 @@ def _then(body, final, places) -> None:
 def _python_try(body, handlers, orelse, final) -> None:
     try:
         _without_final(body, handlers, orelse)
-    except BaseException as error:
+    except BaseException as error:  # all that Python's own ``finally`` sees
         if final is not None:
             _finally(final, error)
         raise
@@ -171,8 +171,8 @@ def _finally(final: Callable[[], None], error: BaseException) -> None:
     """What ``finally`` raises takes the place of an exception of the program, not of what tograph refuses or wants to trace anew."""
     try:
         final()
-    except Exception:
-        if not refused(error) and not isinstance(error, Retrace):
+    except Exception:  # of the user's program
+        if not (is_tracing() and (refused(error) or isinstance(error, Retrace))):
             raise
 
 
@@ -181,7 +181,7 @@ def _without_final(body, handlers, orelse) -> None:
         body()
     except SIGNALS:
         raise
-    except BaseException as error:
+    except BaseException as error:  # the handlers say which
         for kind, handler in handlers:
             caught = taken_by(kind, error)
             if caught is not None:

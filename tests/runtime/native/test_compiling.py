@@ -18,7 +18,7 @@ def trained(w, x):
         w.add_(1)
         losses.append(loss)
         if w.sum() < best:
-            best = w.sum().item()
+            best = int(w.sum())  # fails for NaN
         elif w.sum() > 1e9:
             print("stop", i)
             break

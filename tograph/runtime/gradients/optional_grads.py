@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Value
+from ..graph.ir import Node, Value
 from ..graph.types import BOOL, INT
 from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from ..symbols.scalars import scalar
@@ -49,13 +49,15 @@ def _tag(way: Value, graph: FuncGraph) -> Value:
     return graph.numbers["way", way]
 
 
-def check(way: Way, kind: str, text: str) -> None:
-    """An error of a run in which a gradient is not there."""
+def check(way: Way, kind: str, text: str) -> Node | None:
+    """An error of a run in which a gradient is not there: the node that raises it, if there may be such a run."""
     if way is False:
         way = current_graph().emit("py.constant", False, type=BOOL)
-    if way is not True:
-        node = current_graph().add("tg.assert", (way, kind, (text,)))
-        node.location = node.location or user_location()
+    if way is True:
+        return None
+    node = current_graph().add("tg.assert", (way, kind, (text,)))
+    node.location = node.location or user_location()
+    return node
 
 
 def added(old: TaggedUnion, g: Any, way: Way, create: bool, either: Either) -> Any:

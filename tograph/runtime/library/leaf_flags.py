@@ -14,7 +14,7 @@ from ...errors import GradientError, GraphBoolError
 from ..control_flow.picking import Picked, flat
 from ..gradients import optional_grads
 from ..gradients.optional_grads import Way
-from ..graph.ir import Value
+from ..graph.ir import Node, Value
 from ..graph.types import BOOL
 from ..guarding import reads
 from ..inference.shapes import SYMBOLS
@@ -57,7 +57,8 @@ def set_flag(x: SymTensor, wanted: bool, assigned: bool) -> None:
     elif isinstance(requires, bool):
         if x.grad_fn is not None:
             raise GradientError(_CHOSEN, user_location())
-        _refuse_outside(x)
+        if wanted or not _set_back(x):
+            _refuse_outside(x)
         if x.given_ and journal.active():
             journal.record(Place(x))
         x.requires_grad_(wanted)
@@ -124,8 +125,20 @@ def _refuse_some(x: SymTensor, requires: Value, wanted: bool) -> None:
     optional_grads.check(same, "tg.GradientError", _SOMETIMES)
 
 
+def _set_back(x: SymTensor) -> bool:
+    """Whether the same region has set what ``x`` requires before, so that it is now as it was: then no run is refused."""
+    here, refusals = x.__dict__.pop(_REFUSALS, (None, ()))
+    if here is not current_graph():
+        return False
+    for node in refusals:
+        here.graph.nodes.remove(node)
+    return True
+
+
 def _refuse_outside(x: SymTensor) -> None:
     """GradientError in the runs in which ``x`` is a tensor of the caller's, by a name that a staged construct gave it."""
+    refusals: list[Node] = []
+    x.__dict__[_REFUSALS] = current_graph(), refusals
     if not isinstance(x.storage_, Picked) or x.chain:
         return
     index, options = flat(x.storage_.which, x.storage_.options)
@@ -135,9 +148,11 @@ def _refuse_outside(x: SymTensor) -> None:
             continue
         at = index(here)
         other: Way = at != i if isinstance(at, int) else here.emit("py.ne", at, i, type=BOOL)
-        optional_grads.check(other, "tg.GradientError", _OUTSIDE)
+        node = optional_grads.check(other, "tg.GradientError", _OUTSIDE)
+        refusals += [node] if node is not None else []
 
 
+_REFUSALS = "refusals_"
 _SOMETIMES = (
     "whether this tensor requires a gradient depends on a staged branch or loop, and here it requires none: it is not changed to what it is to require. "
     "Make another one (`w = w.detach().requires_grad_()`), on the path that needs it."

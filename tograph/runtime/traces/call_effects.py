@@ -113,6 +113,8 @@ class CallEffects:
 
     def _of_argument(self, location: Location, old: Any) -> tuple[Any, tuple[Any, Any]]:
         """An attribute of a tensor of the arguments was written, or taken away: one that has none is another call."""
+        if location.key[2] == "requires_grad":
+            return None  # a call sets it itself: ``made_leaves`` and ``ended_leaves`` of its trace
         content = location.get()
         _, i, source = self.watch.placeholders[id(location.keep)]
         if content is MISSING and old is not MISSING:
