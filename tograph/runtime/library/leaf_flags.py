@@ -57,7 +57,7 @@ def set_flag(x: SymTensor, wanted: bool, assigned: bool) -> None:
     elif isinstance(requires, bool):
         if x.grad_fn is not None:
             raise GradientError(_CHOSEN, user_location())
-        if wanted or not _set_back(x):
+        if not _set_back(x):
             _refuse_outside(x)
         if x.given_ and journal.active():
             journal.record(Place(x))
