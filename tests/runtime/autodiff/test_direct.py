@@ -1,5 +1,8 @@
 """The short way of calls that are joined with autograd: taken where it can be, from machine code on, and as eager PyTorch everywhere."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -275,6 +278,21 @@ def test_buffers_that_are_written(monkeypatch):
 
     got = trained(tg.function, lambda: monkeypatch.setattr(Function, "_result", None))
     same(got, trained(lambda f: f, lambda: None))
+
+
+def test_a_result_holds_no_batch_that_its_gradient_has_used():
+    """As of a list of losses that are kept."""
+    w = torch.randn(4, 4, requires_grad=True)
+    f, losses, batches = tg.function(lambda x, w: torch.tanh(x @ w).sum()), [], []
+    for _ in range(8):
+        x = torch.randn(3, 4)
+        loss = f(x, w)
+        loss.backward()
+        losses.append(loss)
+        batches.append(weakref.ref(x))
+    del x
+    gc.collect()
+    assert all(b() is None for b in batches[-3:])
 
 
 def test_it_is_taken(monkeypatch):

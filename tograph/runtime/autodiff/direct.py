@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """What a node knows of its call, as ``nodes.Call`` does. ``numbers``: what is kept and no tensor, None in the places of tensors; empty where all are tensors."""
+    """What a node knows of its call, as ``nodes.Call`` does.
+
+    ``held``: its inputs, None for those that are saved. ``numbers``: what is kept and no tensor, None in the places of tensors; empty where all are tensors.
+    """
 
     node: Node
-    inputs: Sequence[torch.Tensor]
+    held: Sequence[torch.Tensor | None]
     snapshots: Sequence[Any]
     state: Any
     told: tuple[bool, ...]
@@ -107,6 +110,8 @@ class Node:
         self.sources = [sources[k] for k in self.places]
         self.others = [(k, s) for k, s in enumerate(sources) if k not in set(self.places)]
         self.doubtful = [sources[k] for k in long.doubtful.places]
+        # Inputs that torch frees with what is saved. What is doubtful it may refuse to give, so none of these.
+        self._saved = {s: k for k, s in enumerate(self.sources) if s >= 0 and not self.doubtful}
         self._steps: dict[Any, Step] = {}
         self._whole: dict[tuple[bool, ...], bool] = {}
 
@@ -133,31 +138,37 @@ class Node:
                 numbers[k] = inputs[s] if s >= 0 else outs[~s]
         likes = [(x.shape, x.dtype, x.device) for x in given] if len(given) > 1 else []
         doubts = [(inputs[s] if s >= 0 else outs[~s])._version for s in self.doubtful]
-        return Kept(self, inputs, *run, [x._version for x in inputs], numbers, likes, doubts)
+        held = [None if i in self._saved else x for i, x in enumerate(inputs)]
+        return Kept(self, held, *run, [x._version for x in inputs], numbers, likes, doubts)
+
+    def _inputs(self, kept: Kept, saved: Sequence[torch.Tensor]) -> list[Any]:
+        """All inputs of a run."""
+        return [saved[self._saved[i]] if i in self._saved else x for i, x in enumerate(kept.held)]
 
     def gradients(self, ctx: Any, kept: Kept, cotangents: Sequence[torch.Tensor]) -> list[Any] | None:  # fmt: skip
         """What ``backward`` gives; None where native code does not take these."""
         key = ctx.needs_input_grad, kept.told
         step = self._steps.get(key) or self._step(*key)
         try:
-            stored: Sequence[Any] = ctx.saved_tensors
+            saved = ctx.saved_tensors
         except RuntimeError as error:
             if not (kept.doubts and modified(error)):
                 raise
             return None  # the longer way knows if that matters
+        stored = saved
         if self.others:
-            filled = list(kept.numbers)
-            for k, x in zip(self.places, stored):
-                filled[k] = x
-            stored = filled
+            stored = list(kept.numbers)
+            for k, x in zip(self.places, saved):
+                stored[k] = x
         found = step.program.quick([*stored, *map(dense, cotangents)])
         if found is None:
+            ctx.unpacked = saved
             return None
         made: list[Any] = [None] * len(key[0])
         for i, k in step.places:
             made[i] = found[k]
         for i in step.flat:
-            made[i] = torch.zeros_like(kept.inputs[i - _LEADING])
+            made[i] = torch.zeros_like(self._inputs(kept, saved)[i - _LEADING])
         return made
 
     def _step(self, needs: tuple[bool, ...], told: tuple[bool, ...]) -> Step:
@@ -171,13 +182,19 @@ class Node:
         self._steps[needs, told] = Step(program, places, flat)
         return self._steps[needs, told]
 
-    def call(self, kept: Kept) -> Call:
+    def call(self, ctx: Any, kept: Kept) -> Call:
         """The same for the longer way."""
         long, count = self.long, len(self.long.sources)
+        if self._saved and ctx.unpacked is None:
+            ctx.unpacked = ctx.saved_tensors
+        saved = ctx.unpacked or ()
+        inputs, versions = self._inputs(kept, saved), list(kept.versions)
+        for i in self._saved:  # torch has looked at these
+            versions[i] = inputs[i]._version
         specs = None if long.flat else ([None] * len(long.given), [None] * count)
         numbers = kept.numbers or [None] * count
         return Call(
-            long, kept.inputs, None, kept.versions, kept.state, list(kept.snapshots), kept.told, self.places,
+            long, inputs, None, versions, kept.state, list(kept.snapshots), kept.told, self.places,
             numbers, None, kept.likes, specs, set(), kept.doubts, [], None,
         )  # fmt: skip
 
@@ -187,6 +204,7 @@ class _Direct(torch.autograd.Function):
     def forward(ctx: Any, node: Node, outs: Sequence[Any], run: tuple[Any, Any, tuple[bool, ...]], *inputs: torch.Tensor) -> Any:  # fmt: skip
         ctx.save_for_backward(*[inputs[i] if i >= 0 else outs[~i] for i in node.sources])
         ctx.set_materialize_grads(False)
+        ctx.unpacked = None
         given = tuple([outs[i] for i in node.long.given])
         ctx.call = node.kept(inputs, outs, given, run)
         return given
@@ -200,7 +218,7 @@ class _Direct(torch.autograd.Function):
                 found = kept.node.gradients(ctx, kept, grads)
                 if found is not None:
                     return tuple(found)
-            ctx.call = kept.node.call(kept)
+            ctx.call = kept.node.call(ctx, kept)
         return gradients(ctx, grads)
 
 

@@ -344,6 +344,9 @@ def _saved(ctx: Any, there: Sequence[bool], cotangents: Sequence[Any] = ()) -> S
     call: Call = ctx.call
     if call.kept is not None:
         return call.kept
+    unpacked, ctx.unpacked = getattr(ctx, "unpacked", None), None
+    if unpacked is not None:  # a checkpoint gives it once
+        return unpacked
     by_torch = partial(_by_torch, ctx, cotangents)
     return by_torch() if call.spare is None else call.spare.saved(by_torch, there)
 

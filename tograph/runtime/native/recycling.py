@@ -16,6 +16,7 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -175,8 +176,6 @@ def noticed(at: Offsets, code: Mapping[str, int]) -> bool:
         del held
         return not same
 
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-    ):  # the first call may be in a block without
-        return not seen(None) and all(map(seen, CHANGES.values()))
+    # A thread has gradients on, and none of the caller's modes and hooks: a checkpoint counts what is saved.
+    with ThreadPoolExecutor(1, "tograph probe") as thread:
+        return thread.submit(lambda: not seen(None) and all(map(seen, CHANGES.values()))).result()
