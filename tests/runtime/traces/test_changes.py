@@ -16,7 +16,7 @@ def looks(count: int, monkeypatch) -> int:
     def note(x):
         for i in range(count):
             state[i] = x
-            x = x + x.sum().item()
+            x = x + 1 / x.sum().item()
         return x
 
     note(torch.ones(2))
@@ -37,7 +37,7 @@ def test_what_changed_before_a_failure_is_there():
             state[f"a{i}"] = x + i
             log.append(i)
             state["n"] = state["n"] + 1
-            x = x + x.sum().item()
+            x = x + 1 / x.sum().item()
         state["late"] = x
         del state["a1"]
         x = x + xs[x.sum().long()]  # out of range

@@ -41,6 +41,8 @@ IN_A_ROW = frozenset(["aten.embedding_dense_backward.default", "aten._cdist_forw
 LARGE = 1 << 14  # bytes of a result that leaves where torch has put it
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
 SIZES = (3, 6)  # that stand for open ones there
+# Ops that look at all sizes they are given. Others, such as those of oneDNN with the workspace of a recurrent layer, write past the end where one does not fit.
+LOOKS = ("aten.linalg_", "aten._linalg_", "aten._fft_", "aten.sort.", "aten.topk.", "aten.cholesky", "aten.triangular_solve.", "aten.lu_")  # fmt: skip
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
   %address = call ptr @PyLong_FromVoidPtr(ptr %block)
@@ -190,10 +192,12 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Strid
 
 
 def _metas(node: Node, inputs: list[Value], operands: list[Any], size: int = 0) -> list[Meta | None]:  # fmt: skip
-    """What is known of the results, where all open sizes are ``size``., and what is laid out for these is without gaps."""
+    """What is known of the results, where all open sizes are ``size``, and what is laid out for these is without gaps."""
     known = {v: _operand(v, x, size) for v, x in zip(inputs, operands)}
     args, kwargs = (map_values(known.__getitem__, a) for a in (node.args, node.kwargs))
-    found = _by_rule(node, args, kwargs) or _on_ones(node, known)
+    found = _by_rule(node, args, kwargs)
+    if found is None and (not size or node.op.startswith(LOOKS)):
+        found = _on_ones(node, known)
     return found if isinstance(found, list) else [found] * len(node.outputs)
 
 
