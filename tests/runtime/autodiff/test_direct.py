@@ -242,6 +242,24 @@ def test_a_second_gradient_needs_what_was_saved():
         torch.autograd.grad(y, [w, b])
 
 
+class Nothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, warm])
+def test_what_was_saved_is_freed_where_no_gradient_comes(wrap):
+    y = wrap(dense)(*inputs())
+    Nothing.apply(y).sum().backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        y.sum().backward()
+
+
 def test_an_iteration_that_did_not_take_place():
     f = warm(some_iterations)
     x, w, b = inputs()

@@ -7,6 +7,7 @@ import torch
 
 import tograph as tg
 from tests.block_programs import Writer
+from tests.late_loops import until_all_are_done, while_any_is_left
 from tests.runtime.kernels.loop_programs import all_move, divide, halve_each, one_slow
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
@@ -197,27 +198,6 @@ def test_elements_whose_mask_is_computed(fn, monkeypatch):
 def test_a_loop_that_numbers_end(monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
     assert check(drift, torch.linspace(-2, 2, 600), torch.tensor(7)).form == "blocks"
-
-
-def until_all_are_done(x, n):
-    """The body asks of what it has made; what it is told is seen behind the loop."""
-    ended, count, last = False, 0, -1
-    while count < n and not ended:
-        x = torch.where(x > 1, x * 0.5, x)
-        count += 1
-        ended = bool((x <= 1).all())
-        last = last if ended else count
-    return x, ended, count, last
-
-
-def while_any_is_left(x, n):
-    active, i = torch.ones_like(x, dtype=torch.bool), 0
-    for i in range(n):
-        x = torch.where(active, x * 0.5, x)
-        active = active & (x > 1)
-        if not active.any():
-            break
-    return x, active, i
 
 
 @pytest.mark.parametrize("fn", [until_all_are_done, while_any_is_left])

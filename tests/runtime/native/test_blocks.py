@@ -10,6 +10,7 @@ import torch
 
 import tograph as tg
 from tests.block_programs import Writer
+from tests.late_loops import until_all_are_done, while_any_is_left
 from tograph.runtime.native import blocks
 
 
@@ -96,27 +97,6 @@ def endless(x, n):
     return x, done
 
 
-def left_early(x, n):
-    active, i = torch.ones_like(x, dtype=torch.bool), 0
-    for i in range(n):
-        x = torch.where(active, x * 0.5, x)
-        active = active & (x > 1)
-        if not active.any():
-            break
-    return x, active, i
-
-
-def found(x, n):
-    """What the answer is told is seen behind the loop."""
-    ended, count, last = False, 0, -1
-    while count < n and not ended:
-        x = torch.where(x > 1, x * 0.5, x)
-        count += 1
-        ended = bool((x <= 1).all())
-        last = last if ended else count
-    return x, ended, count, last
-
-
 def counted(x, n):
     active = torch.ones_like(x, dtype=torch.bool)
     while active.sum() > 0:
@@ -125,7 +105,7 @@ def counted(x, n):
     return x
 
 
-@pytest.mark.parametrize("fn", [endless, left_early, found, counted])
+@pytest.mark.parametrize("fn", [endless, while_any_is_left, until_all_are_done, counted])
 def test_breaks_and_counts(fn):
     x = torch.arange(1.0, 700.0)
     x[300] = 1e6
@@ -136,7 +116,7 @@ def test_breaks_and_counts(fn):
     check(fn, torch.ones(700), steps(3))
 
 
-@pytest.mark.parametrize("fn", [endless, left_early, found])
+@pytest.mark.parametrize("fn", [endless, while_any_is_left, until_all_are_done])
 def test_breaks_at_the_end_of_a_round(fn, monkeypatch):
     x = torch.arange(1.0, 700.0)
     x[300] = 1e6

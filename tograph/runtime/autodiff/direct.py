@@ -219,7 +219,12 @@ class _Direct(torch.autograd.Function):
                 if found is not None:
                     return tuple(found)
             ctx.call = kept.node.call(ctx, kept)
-        return gradients(ctx, grads)
+        try:
+            return gradients(ctx, grads)
+        finally:
+            ctx.unpacked = (
+                None  # what torch frees now is not kept here, whether it was looked at or not
+            )
 
 
 _LEADING = 3  # arguments of the node before the inputs of the graph

@@ -217,11 +217,17 @@ def _watched(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -
     try:
         return function(*args, **kwargs)
     finally:
-        for place, old in before:
-            new = place.get()
-            if not _same(old, new):
-                place._set(old)
-                _make(place, old, new)
+        for place, old, new in _changes(before):
+            place._set(old)
+            _make(place, old, new)
+
+
+def _changes(before: Sequence[tuple[Location, Any]]) -> Iterator[tuple[Location, Any, Any]]:
+    """The places that hold something else than before, each with both."""
+    for place, old in before:
+        new = place.get()
+        if not _same(old, new):
+            yield place, old, new
 
 
 def _noted(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -> Any:
@@ -233,16 +239,13 @@ def _noted(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -> 
     try:
         return function(*args, **kwargs)
     finally:
-        for place, old in before:
-            new = place.get()
-            if not _same(old, new):
-                for part, held in _parts(place, old, new):
-                    if journal.written(
-                        part.key
-                    ):  # by converted code: it goes back to what it was before that
-                        journal.record(part)
-                    else:
-                        watch.acts.append((part, held))
+        for place, old, new in _changes(before):
+            for part, held in _parts(place, old, new):
+                # What converted code has written goes back to what it was before that.
+                if journal.written(part.key):
+                    journal.record(part)
+                else:
+                    watch.acts.append((part, held))
 
 
 def _parts(place: Location, old: Any, new: Any) -> list[tuple[Location, Any]]:
