@@ -129,6 +129,15 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
             yield from all_nodes(region)
 
 
+def nesting(graph: Graph) -> int:
+    """How many regions stand in each other, with the graph itself."""
+    levels, here = 0, [graph]
+    while here:
+        here = [r for g in here for n in g.nodes for r in n.regions.values()]
+        levels += 1
+    return levels
+
+
 def all_values(graph: Graph) -> Iterator[Value]:
     """The inputs of a graph and of the regions in it, and what their nodes compute."""
     yield from graph.inputs
