@@ -241,7 +241,11 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     open_layouts.check(x.chain, "changed in place")
     y = as_symbolic(result)
     value = value_of(y, graph)
-    if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta) or turned.lies_otherwise(x, y):
+    if (
+        y.meta.dtype != x.meta.dtype
+        or not same_shape(x.meta, y.meta)
+        or turned.lies_otherwise(x, y)
+    ):
         value = _converted(graph, x, y, value)
     if x.storage_.reshaped:
         graph.root.laid_out = True
