@@ -85,6 +85,7 @@ def write_in_place(
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args):
         return _reshape(func, args, kwargs, record)
+    args = turned.operands(func, args, record)
     form = functional_form(func)
     places, targets = _targets(facts, args, kwargs)
     overlap.check(func, targets, (*args, *kwargs.values()))
