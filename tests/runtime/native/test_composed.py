@@ -75,7 +75,11 @@ def test_values(name, dtype):
         same(*both(f, x))
 
 
-@pytest.mark.parametrize("name", [*(n for n in (*POINTWISE, *FOLDS, *MOVES) if n not in ("count_nonzero", "erfinv", "angle", "heaviside", "heaviside of a number"))])  # fmt: skip
+WITHOUT = ["count_nonzero", "erfinv", "angle", "heaviside", "heaviside of a number"]
+WITHOUT += [] if torch.__version__ >= "2.12" else ["aminmax"]  # torch has no derivative of it
+
+
+@pytest.mark.parametrize("name", [n for n in (*POINTWISE, *FOLDS, *MOVES) if n not in WITHOUT])
 def test_gradients(name):
     f = (POINTWISE | FOLDS | MOVES)[name]
     x = torch.randn(2, 8, generator=torch.Generator().manual_seed(1))

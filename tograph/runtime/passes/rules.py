@@ -39,6 +39,9 @@ class Rule(NamedTuple):
     layout: bool = False  # the right side may have other strides
     apart: bool = False  # the left side is a view, and the right side none of the same tensor
     elementwise: bool = False  # it may where it has gaps
+    shown: bool = (
+        False  # the left side shows the memory of the right side, and all of it in the same way
+    )
     where: tuple[str, Callable[[Type, Type], bool]] | None = (
         None  # for the types of a variable and of the result
     )
@@ -123,12 +126,12 @@ RULES = [
     # a write that autograd did not see
     Rule(("tg.written", ANY, "x"), "x"),
     # views of views
-    Rule(("aten.alias.default", "x"), "x"),
+    Rule(("aten.alias.default", "x"), "x", shown=True),
     Rule(("aten.view.default", "x", ANY), "x", is_static),
     Rule(("aten.view.default", ("aten.view.default", "x", ANY), "s"), ("aten.view.default", "x", "s")),
-    Rule(("aten.t.default", ("aten.t.default", "x")), "x"),
-    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "a", "b"), "x"),
-    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "b", "a"), "x"),
+    Rule(("aten.t.default", ("aten.t.default", "x")), "x", shown=True),
+    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "a", "b"), "x", shown=True),
+    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "b", "a"), "x", shown=True),
     Rule(("aten.expand.default", "x", ANY), "x", is_static),
     # what was written in a place is what a look there shows
     Rule(("aten.select.int", ("aten.select_scatter.default", "x", "v", "d", "i"), "d", "i"), "v", apart=True),
