@@ -34,6 +34,12 @@ FOLDS = {
     "nansum": lambda x: (torch.nansum(x, 1), torch.nansum(x)),
     "count_nonzero": lambda x: (torch.count_nonzero(x, 1), torch.count_nonzero(x > 0)),
     "aminmax": lambda x: (*torch.aminmax(x, dim=1), *torch.aminmax(x)),
+    "of one number": lambda x: (
+        *torch.aminmax(x[0, 0], dim=0),
+        torch.nansum(x[0, 0], 0),
+        torch.count_nonzero(x[0, 0], dim=0),
+        torch.norm(x[0, 7], 3, dim=0),
+    ),
     "safe softmax": lambda x: torch.ops.aten._safe_softmax(x, -1),
 }
 MOVES = {

@@ -155,6 +155,7 @@ def test_a_write_of_a_row_needs_no_old_row():
         "%0: f32[2,2] = aten.mul.Tensor(%x, 0)",
         "%0: f32[2,2] = aten.mul.Tensor(%k, 1.0)",  # another dtype
         "%0: f32[2,2] = aten.pow.Tensor_Scalar(%x, 3)",
+        "%0: f32[2,2] = aten.pow.Tensor_Scalar(%k, 2.0)",
         "%0: f32[2,2] = aten.add.Tensor(%x, 0, alpha=2)",
         "%0: f32[2,2] = aten.div.Tensor(%k, 1)",
         "%0: f32[2,2] = aten.clone.default(%x, memory_format=torch.contiguous_format)",

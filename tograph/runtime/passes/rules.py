@@ -79,6 +79,11 @@ def negated_alike(kind: Type, result: Type) -> bool:
     return floats(kind) or (isinstance(kind, TensorType) and kind.dtype == result.dtype)
 
 
+def of_its_dtype(kind: Type, result: Type) -> bool:
+    """Tensors of the dtype of the result: a number has not promoted them."""
+    return isinstance(kind, TensorType) and kind.dtype == result.dtype
+
+
 def tests(kind: Type, result: Type) -> bool:
     """Tensors of bools."""
     return isinstance(kind, TensorType) and truths(kind)
@@ -94,7 +99,7 @@ RULES = [
     Rule(("aten.div.Tensor", "x", 1), "x", floats, elementwise=True),
     Rule(("aten.pow.Tensor_Scalar", "x", 1), "x", elementwise=True),
     # x ** 2 = x * x: torch computes it so
-    Rule(("aten.pow.Tensor_Scalar", "x", 2), ("aten.mul.Tensor", "x", "x"), floats),
+    Rule(("aten.pow.Tensor_Scalar", "x", 2), ("aten.mul.Tensor", "x", "x"), floats, where=("x", of_its_dtype)),  # not i ** 2.0
     # x - 0 = x;  x + 0 = x for integers only
     Rule(("aten.sub.Tensor", "x", 0), "x", elementwise=True),
     Rule(("aten.add.Tensor", "x", 0), "x", integers, elementwise=True),
