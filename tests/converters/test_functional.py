@@ -1,8 +1,13 @@
 """Local functions that assign variables of the function around them, defined and called in branches, loops and ``try``."""
 
+import importlib.util
+
 import torch
 
 from tests.converters.both import Cases
+from tograph import settings
+from tograph.converters import functional, jumps, pipeline
+from tograph.transpiler.syntax import walk
 
 cases = Cases()
 
@@ -92,3 +97,29 @@ def of_the_function_around_the_one_with_the_branch(x):
 
 
 test_same = cases.test()
+
+
+def _looks(count, tmp_path, monkeypatch):
+    """How many nodes the conversion of early exits, one in the rest of the other, asks for what is below them."""
+    exits = "".join(
+        f"    if x > {i}:\n        return x + {i}\n    x = x * 2\n" for i in range(count)
+    )
+    path = tmp_path / f"exits{count}.py"
+    path.write_text(f"def f(x):\n{exits}    return x\n")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    seen = []
+    with monkeypatch.context() as patched:
+        below = functional.children
+        patched.setattr(functional, "children", lambda n: (seen.append(n), below(n))[1])
+        asked = jumps.has_yield
+        patched.setattr(jumps, "has_yield", lambda n: (seen.extend(walk(n)), asked(n))[1])
+        pipeline.conversion(module.f)
+    return len(seen)
+
+
+def test_each_body_is_counted_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "CACHE_DIR", str(tmp_path))
+    few, many = (_looks(n, tmp_path, monkeypatch) for n in (10, 40))
+    assert 0 < many < 5 * few

@@ -33,6 +33,23 @@ def reduced_rows(xs):
     return functools.reduce(lambda a, b: a * b, [i + 1 for i in x], torch.ones(())), functools.reduce(max, x)  # fmt: skip
 
 
+@cases(*NUMBERS)
+def sliced_count(n):
+    rows = []
+    for i in itertools.islice(itertools.count(5), n):
+        rows.append(i * 2)
+    return rows, list(itertools.islice(itertools.count(3, -2), 1, n + 1)), sum(itertools.islice(itertools.count(), 0, n, 2))  # fmt: skip
+
+
+def test_islice_of_an_iterator_without_an_end():
+    @tg.function
+    def f(n):
+        return list(itertools.islice(itertools.repeat(4), n))
+
+    with pytest.raises(tg.errors.StagingError, match="islice .* at most"):
+        f(torch.tensor(2))
+
+
 @cases.tensors(*ROWS)
 def cycled(xs):
     total, n = xs[0] * 0, 0

@@ -372,4 +372,32 @@ def test_a_trace_that_begins_again_acts_once(f):
         assert vars(plain) == vars(staged)
 
 
+@tg.do_not_convert
+def _sign_or_zero(x):
+    try:
+        return 1 if x > 0 else -1
+    except Exception:
+        return 0
+
+
+@tg.do_not_convert
+def _whole_or_none(x):
+    try:
+        return int(x)
+    except Exception:
+        return None
+
+
+@pytest.mark.parametrize("inner", [_sign_or_zero, _whole_or_none])
+@pytest.mark.parametrize("given", [lambda x: x, lambda x: x.item()])
+def test_a_refusal_that_it_handles_is_raised_all_the_same(inner, given):
+    @tg.function
+    def f(x):
+        return inner(given(x))
+
+    with pytest.raises(tg.errors.GraphBoolError, match="was not converted"):
+        f(torch.tensor(1.5))
+    assert tg.function(lambda: inner(2.5))() == inner(2.5)
+
+
 test_same = cases.test()

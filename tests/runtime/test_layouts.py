@@ -130,6 +130,40 @@ def test_gradients_of_activations(layer):
             assert _lies(found) == _lies(expected), name
 
 
+WRITES = [
+    lambda z: z.cumsum_(-1), lambda z: z.cumprod_(0), lambda z: z.masked_fill_(z > 0, 2.0), lambda z: z.scatter_(0, torch.tensor([[0, 1, 1, 0]]), 1.0),
+    lambda z: z.index_add_(0, PLACES, torch.ones(2, 4)), lambda z: z.index_copy_(0, PLACES, torch.ones(2, 4)), lambda z: z.tril_(), lambda z: z.renorm_(2, 0, 1.0),
+    lambda z: z.copy_(torch.arange(12.0).view(3, 4)), lambda z: z.masked_scatter_(z > 0, torch.ones(12)), lambda z: torch.add(torch.ones(3, 4), 1, out=z),
+    lambda z: z.addmm_(torch.ones(3, 2), torch.ones(2, 4)),
+]  # fmt: skip
+
+
+def test_what_is_computed_of_a_written_tensor_lies_as_it_does():
+    """Whatever order the op that wrote it computes in, also where nobody else sees the tensor, and so are numbers drawn in its likeness."""
+
+    def f(y, n):
+        out, i = [], 0
+        for write in WRITES:
+            z = y.t() * 1
+            write(z)
+            out += [z * 1.5, torch.rand_like(z)]
+        w = z * 1.5
+        while i < n:
+            z = y.t() * 1
+            z.cumsum_(-1)
+            w, i = z * 1.5, i + 1
+        return *out, w
+
+    y, g = torch.randn(4, 3), tg.function(f)
+    for _ in range(2):
+        torch.manual_seed(0)
+        expected = f(y, torch.tensor(2))
+        torch.manual_seed(0)
+        for k, (found, wanted) in enumerate(zip(g(y, torch.tensor(2)), expected, strict=True)):
+            torch.testing.assert_close(found, wanted)
+            assert _lies(found) == _lies(wanted), k
+
+
 def test_rows_that_are_joined_lie_in_a_row_whatever_their_parts_do():
     """As the tokens of a vision transformer: no image, so the order of dims of the parts does not matter."""
 

@@ -12,6 +12,7 @@ iteration) may read.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..transpiler.anno import Fact, get_fact
@@ -31,6 +32,7 @@ from .context import (
 )
 
 _EMPTY: frozenset[str] = frozenset()
+_NONE: Mapping[gast.AST, Counter] = {}
 _NAMED = frozenset(
     {gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar}
 )
@@ -54,6 +56,8 @@ class ControlFlow(Converter):
     def __init__(self, context: Context):
         super().__init__(context)
         self.scopes: list[Scope] = []
+        # Of each body that was made: nothing changes it any more, and bodies may be deep in one another.
+        self.counted: dict[gast.AST, Counter] = {}
 
     def visit_FunctionDef(self, node):
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
@@ -154,22 +158,23 @@ class ControlFlow(Converter):
         made.args.args = [
             gast.copy_location(gast.Name(p, gast.Param(), None, None), origin) for p in params
         ]
-        bound = bound_names(body) - set(params)
-        outer = sorted(bound - scope.globals - self._only_in(made, bound - shared))
+        bound, counts = bound_names(body) - set(params), occurrences(made, self.counted)
+        outer = sorted(bound - scope.globals - self._only_in(counts, bound - shared))
         if outer:
             made.body.insert(0, gast.copy_location(gast.Nonlocal(outer), origin))
         inner = sorted(bound & scope.globals)
         if inner:
             made.body.insert(0, gast.copy_location(gast.Global(inner), origin))
+            counts.update(inner)
+        self.counted[made] = counts
         return made
 
-    def _only_in(self, made: gast.FunctionDef, names: set[str]) -> set[str]:
-        """The names that the function around uses nowhere else: they may be the body's own."""
+    def _only_in(self, inside: Counter, names: set[str]) -> set[str]:
+        """The names that the function around uses nowhere but ``inside`` a body: they may be its own."""
         scope = self.scopes[-1]
         if scope.keep_all:
             return set()
         free = names.difference(scope.shared, scope.globals, *scope.carried)
-        inside = occurrences(made)
         return {n for n in free if inside[n] == scope.counts[n]}
 
     def names_node(self, names: frozenset[str], origin: gast.AST) -> gast.expr:
@@ -179,30 +184,40 @@ class ControlFlow(Converter):
         return node
 
 
-def occurrences(root: gast.AST) -> Counter:
-    """How often each name stands in a tree, nested functions included."""
+def occurrences(root: gast.AST, counted: Mapping[gast.AST, Counter] = _NONE) -> Counter:
+    """How often each name stands in a tree, nested functions included. ``counted``: what is known of functions in it."""
     counts: Counter = Counter()
-    for node in walk(root):
-        kind = node.__class__
-        if kind is gast.Name:
-            counts[node.id] += 1
-        elif kind in LOOPS:
-            for hidden in (
-                "extra_test",
-                "directive",
-            ):  # expressions of a loop that are no fields of its node
-                inner = getattr(node, hidden, None)
-                if inner is not None:
-                    counts.update(occurrences(inner))
-        elif kind in _NAMED:
-            name = getattr(node, "name", None)
-            if isinstance(name, str):
-                counts[name] += 1
-        elif kind is gast.alias:
-            counts[(node.asname or node.name).partition(".")[0]] += 1
-        elif kind is gast.Global:
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node in counted:
+            counts.update(counted[node])
+            continue
+        todo += children(node)
+        if node.__class__ in LOOPS:
+            todo += _hidden(node)
+        elif node.__class__ is gast.Global:
             counts.update(node.names)
+        elif (found := _name_of(node)) is not None:
+            counts[found] += 1
     return counts
+
+
+def _hidden(loop: gast.AST) -> list[gast.AST]:
+    """The expressions of a loop that are no fields of its node."""
+    found = (getattr(loop, name, None) for name in ("extra_test", "directive"))
+    return [x for x in found if x is not None]
+
+
+def _name_of(node: gast.AST) -> str | None:
+    """The name that stands in a node itself."""
+    kind = node.__class__
+    if kind is gast.Name:
+        return node.id
+    if kind is gast.alias:
+        return (node.asname or node.name).partition(".")[0]
+    found = getattr(node, "name", None) if kind in _NAMED else None
+    return found if isinstance(found, str) else None
 
 
 def declared_inside(node: gast.AST) -> frozenset[str]:

@@ -133,7 +133,8 @@ def _absorbed(s: gast.If, rest: list[gast.stmt]) -> gast.If:
     live = get_fact(rest[-1], Fact.LIVE_OUT, _EMPTY)
     jumped = frozenset().union(*(_jump_live(b) for b in (s.body, s.orelse)))
     set_fact(s, Fact.LIVE_OUT, live | jumped)
-    set_fact(s, Fact.HAS_YIELD, has_yield(s))
+    if get_fact(s, Fact.HAS_YIELD, None) is None:  # what was absorbed has none
+        set_fact(s, Fact.HAS_YIELD, has_yield(s))
     return s
 
 

@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,8 @@ def _run_alone(f, args, kwargs):
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
         return f(*args, **kwargs)
     try:
-        found = unconverted.run(f, args, kwargs)
+        with _handled_refusals(f, owner):
+            found = unconverted.run(f, args, kwargs)
         threads.check()
         outside_world.opened(found)
         gives_items(found)
@@ -107,6 +108,16 @@ def _run_alone(f, args, kwargs):
         if ours is None:
             raise
         raise ours from None
+
+
+@contextlib.contextmanager
+def _handled_refusals(f: Any, owner: Any) -> Iterator[None]:
+    """Raise what the call has handled itself: it asked for a value that only the run knows, and went on as it does not where the value is there."""
+    refusals = current_graph().root.refusals if is_tracing() else []
+    known = len(refusals)
+    yield
+    if refusals[known:] and not _of_arrays(f, owner):
+        raise refusals[known]
 
 
 def _refuse_text(owner: Any, args: tuple) -> None:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import collector, forks
+from .. import collector, forks, stacks
 from ..errors import AsyncFunctionError
 from ..lazy import lazy_module
 from ..runtime.display import artifacts
@@ -84,7 +84,7 @@ class Conversion:
     """A converted function: its code, and what it looks like."""
 
     def __init__(self, code: types.CodeType, printed: Callable[[], Printed]):
-        self.code, self._print = code, printed
+        self.code, self._print, self.levels = code, printed, loader.levels(code)
 
     @functools.cached_property
     def printed(self) -> Printed:
@@ -156,7 +156,9 @@ def convert_function(function: types.FunctionType) -> types.FunctionType:
     if function.__code__ in CONVERTED_CODE:
         return function
     watched(function)
-    return _bound(conversion(function).code, function)
+    made = conversion(function)
+    stacks.LIMIT.need(made.levels)
+    return _bound(made.code, function)
 
 
 set_converter(convert_function, convert_generator)

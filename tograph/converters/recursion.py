@@ -29,7 +29,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import sys
 import threading
 import types
 from collections.abc import Callable
@@ -38,6 +37,7 @@ from typing import Any
 
 import torch
 
+from .. import stacks
 from ..errors import TographError
 from ..runtime import control_flow
 from ..runtime.functions.function import Function
@@ -332,10 +332,10 @@ def _behind(f: Any) -> tuple[Any, tuple]:
 def deeper(depth: Any) -> Any:
     """One call more; Python's error for too many of them."""
     if not isinstance(depth, SYMBOLS):
-        if depth >= sys.getrecursionlimit():
+        if depth >= stacks.LIMIT.now():
             raise RecursionError(TOO_DEEP)
         return depth + 1
-    limit = control_flow.predicate(depth >= sys.getrecursionlimit(), "recursion")
+    limit = control_flow.predicate(depth >= stacks.LIMIT.now(), "recursion")
     control_flow.staged_if(limit, _too_deep, lambda: None)
     return depth + 1
 

@@ -97,6 +97,11 @@ def nested_codes(code: types.CodeType) -> list[types.CodeType]:
     return out
 
 
+def levels(code: types.CodeType) -> int:
+    """How many functions stand in each other."""
+    return 1 + max((levels(c) for c in code.co_consts if isinstance(c, types.CodeType)), default=0)
+
+
 def instantiate(
     code: types.CodeType, original: types.FunctionType, operators: str, namespace: Any
 ) -> types.FunctionType:

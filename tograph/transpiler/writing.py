@@ -20,6 +20,8 @@ import sys
 
 import astunparse
 
+from .. import stacks
+
 # How tightly an expression binds; a node needs parentheses where a tighter level is asked for.
 # BARE is the right of `=` (a bare yield is fine), ITEMS takes a bare tuple, NAMED a bare `:=`.
 BARE, ITEMS, NAMED, TEST, OR, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND = range(11)
@@ -60,12 +62,8 @@ RECURSION_LIMIT = 12_000
 @contextlib.contextmanager
 def deep_recursion():
     """Trees nest deeper than the default recursion limit; calls of Python functions are cheap."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
-    try:
+    with stacks.LIMIT.raised(frames=RECURSION_LIMIT):
         yield
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _level(node: ast.expr) -> int:

@@ -87,6 +87,7 @@ def test_parameters_are_packed_in_the_sizes_that_the_code_has(place):
 
 
 def test_the_current_stream_is_asked_for_by_its_handle_where_torch_tells_it(started, monkeypatch):
+    monkeypatch.setattr(driver, "_current_stream", None)
     assert driver.current_stream(torch.device("cuda:1")) == driver.current_stream(None) == 7
     monkeypatch.setattr(driver, "_current_stream", lambda index: 40 + index)
     assert driver.current_stream(torch.device("cuda:1")) == 41

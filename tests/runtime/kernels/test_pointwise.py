@@ -166,6 +166,15 @@ def test_division_by_zero_raises_as_eager_does(op, dtype):
     assert torch.equal(region(x, y), interp.run(graph, [x, y])[0])
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_bound_that_is_no_number_leaves_none(dtype):
+    x, nan = sample(dtype), float("nan")
+    some = [("aten.clamp.default", (x, nan, 2.0), {}), ("aten.clamp.default", (x, -2.0, nan), {}), ("aten.clamp_min.default", (x, nan), {}),
+            ("aten.clamp_max.default", (x, nan), {}), ("aten.hardtanh.default", (x, nan, nan), {})]  # fmt: skip
+    for found in fused(op_graph(some, [x]))(x):
+        assert found.isnan().all()
+
+
 def test_smallest_integer_by_minus_one_wraps():
     for dtype in (torch.int64, torch.int32):
         x = torch.full((40,), torch.iinfo(dtype).min, dtype=dtype)

@@ -359,3 +359,21 @@ def test_behind_a_try_of_which_only_the_body_goes_on():
     f(x).backward()
     tg.function(f)(y).backward()
     torch.testing.assert_close(x.grad, y.grad)
+
+
+def on_a_result(x):
+    x.register_hook(lambda g: g * 2)
+    return x, (x * x).sum()
+
+
+def on_what_is_kept(x):
+    x.register_hook(lambda g: None)
+    x.register_hook(lambda g: g * 2)
+    return {"given": [x]}
+
+
+@pytest.mark.parametrize("f", [on_a_result, on_what_is_kept])
+def test_a_hook_of_an_argument_that_leaves_is_refused_at_its_line(f):
+    with pytest.raises(GradientError, match="on an argument, which the function returns") as error:
+        tg.function(f)(torch.ones(2, requires_grad=True))
+    assert "test_hooks.py" in str(error.value)

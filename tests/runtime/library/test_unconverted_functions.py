@@ -64,7 +64,8 @@ def test_apply_is_torchs_own_again_and_in_other_threads():
     @tg.do_not_convert
     def elsewhere(x):
         def run():
-            seen.append(Spike.apply(torch.ones(2, requires_grad=True)).grad_fn.name())
+            made = Spike.apply(torch.ones(2, requires_grad=True))
+            seen.append(made.grad_fn.name())
 
         thread = threading.Thread(target=run)
         thread.start()

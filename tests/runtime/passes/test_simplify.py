@@ -155,6 +155,7 @@ def test_a_write_of_a_row_needs_no_old_row():
         "%0: f32[2,2] = aten.mul.Tensor(%x, 0)",
         "%0: f32[2,2] = aten.mul.Tensor(%k, 1.0)",  # another dtype
         "%0: f32[2,2] = aten.pow.Tensor_Scalar(%x, 3)",
+        "%0: f32[2,2] = aten.pow.Tensor_Scalar(%k, 2.0)",
         "%0: f32[2,2] = aten.add.Tensor(%x, 0, alpha=2)",
         "%0: f32[2,2] = aten.div.Tensor(%k, 1)",
         "%0: f32[2,2] = aten.clone.default(%x, memory_format=torch.contiguous_format)",
@@ -175,6 +176,43 @@ def test_what_the_caller_gets_is_no_input_and_keeps_its_layout():
             "%9: f32[2,2] = aten.clone.default(%1)",
         ),
     )
+
+
+@pytest.mark.parametrize("op", ["aten.t.default({})", "aten.transpose.int({}, 0, 1)"])
+def test_a_result_that_is_turned_twice_is_what_was_turned(op):
+    lines = ["%0: f32[2,2] = aten.exp.default(%x)", f"%1: f32[2,2] = {op.format('%0')}"]
+    twice = body(*lines, f"%9: f32[2,2] = {op.format('%1')}")
+    same(simplify, twice, body(*lines, result="%0"))
+
+
+def test_a_result_that_is_turned_twice_is_no_other_result_and_no_argument():
+    same(
+        simplify,
+        body("%0: f32[2,2] = aten.t.default(%x)", "%9: f32[2,2] = aten.t.default(%0)"),
+    )
+    x = torch.randn(2, 3)
+
+    @tg.function
+    def f(x):
+        y = x + 1
+        return y, y.t().t(), x.t().t()
+
+    y, z, again = f(x)
+    assert y is not z and again is not x
+    z[0] = 5.0
+    again[0] = 6.0
+    assert torch.equal(y, z) and torch.equal(again, x)
+
+
+def test_the_gradient_of_a_weight_is_not_copied():
+    layer = torch.nn.Linear(3, 4)
+    f = tg.function(lambda x: layer(x).tanh())
+    f(torch.randn(5, 3)).sum().backward()
+    assert layer.weight.grad.stride() == (3, 1)
+    (pair,) = f.concrete_functions[0].gradients.differentiable._pairs.values()
+    (program,) = pair._backwards.values()
+    made = [v.node.op for v in program.graph.outputs if v.type.shape == (4, 3)]
+    assert made == ["aten.mm.default"]
 
 
 def test_strides_that_somebody_looks_at():

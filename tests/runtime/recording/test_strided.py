@@ -38,3 +38,27 @@ def test_diagonals_of_views():
 
     x = torch.arange(12.0).reshape(3, 4)
     assert torch.equal(tg.function(f)(x), f(x))
+
+
+def test_gradients_of_what_lies_in_another_order():
+    """They go to the elements whose memory was shown: a short-time Fourier transform of columns shows frames of it."""
+
+    def read(x):
+        return x.as_strided((5, 8), (1, 12)) * 1
+
+    def written(x):
+        y = x * 2
+        y.as_strided((5, 8), (1, 12)).mul_(3)
+        return y
+
+    def transformed(x):
+        return torch.stft(x, 8, 4, window=torch.ones(8), center=False, return_complex=True).abs()
+
+    for f in (read, written, transformed):
+        g, found = tg.function(f), []
+        for run in (g, g, f):
+            x = torch.linspace(1, 4, 120).sin().view(20, 6).t().requires_grad_()
+            y = run(x)
+            weights = torch.arange(float(y.numel())).view(y.shape)
+            found.append(torch.autograd.grad((y * weights).sum(), x)[0])
+        torch.testing.assert_close(found[:2], [found[2]] * 2)

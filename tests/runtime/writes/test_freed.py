@@ -252,3 +252,65 @@ def test_a_leaf_made_of_what_is_freed_has_a_gradient(program):
 
     for n in (2, 0, 1):
         torch.testing.assert_close(outcome(f, n), outcome(program, n))
+
+
+def item_that_is_not_freed(x, n):
+    v = x * 2
+    xs, i, g = [v], 0, x * 0
+    while i < n:
+        i = i + 1
+        xs.append(x)
+        (g,) = torch.autograd.grad((v**2).sum(), x)
+        v = xs[-1]
+    return g
+
+
+def item_that_is_freed(x, n):
+    v = x * 2
+    xs, i, g = [v], 0, x * 0
+    while i < n:
+        i = i + 1
+        xs.append(x)
+        (g,) = torch.autograd.grad((v**2).sum(), x)
+        v = xs[0]
+    return g
+
+
+def test_an_item_is_not_freed_with_another_one_of_its_list():
+    x, staged = torch.tensor([0.5, -0.3], requires_grad=True), tg.function(item_that_is_not_freed)
+    for n in (3, 1, 2):
+        torch.testing.assert_close(staged(x, torch.tensor(n)), item_that_is_not_freed(x, torch.tensor(n)))  # fmt: skip
+
+
+def test_a_gradient_by_a_freed_item_is_an_error():
+    x = torch.tensor([0.5, -0.3], requires_grad=True)
+    with pytest.raises(tg.errors.GradientError, match="an item of a list"):
+        tg.function(item_that_is_freed)(x, torch.tensor(2))
+
+
+def all_of_some_that_are_freed(w, x, n):
+    y = (w * x).sin()
+    found = [y]
+    while len(found) < n:
+        found.append((w * x).cos())
+    w.grad = None
+    y.sum().backward()
+    return torch.stack(found).sum()
+
+
+def one_of_some_that_are_freed(w, x, n):
+    y = (w * x).sin()
+    found = [y]
+    while len(found) < n:
+        found.append((w * x).cos())
+    y.sum().backward()
+    return found[-1].sum(), found[0].sum() * 0
+
+
+@pytest.mark.parametrize("case, picks", [(all_of_some_that_are_freed, (0,)), (one_of_some_that_are_freed, (0,))])  # fmt: skip
+def test_lists_of_which_items_are_freed_as_in_eager(case, picks):
+    f = tg.function(case)
+    for pick in picks:
+        (got, *left), (told, *expected) = (run(g, torch.tensor(3), pick) for g in (f, case))
+        assert str(got) == str(told)
+        torch.testing.assert_close(left, expected)

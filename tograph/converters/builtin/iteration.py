@@ -10,10 +10,12 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable
+from operator import length_hint
 from typing import Any
 
+from ...errors import StagingError
 from ...runtime.inference.shapes import SYMBOLS
-from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.values.growing import StagedList
 from .. import union
 from ..calls import call
@@ -209,7 +211,28 @@ def islice_(items, *bounds):
     start, step = 0 if start is None else start, 1 if step is None else step
     if _unbegun(items):
         return call(meanings.sliced_one_by_one, items, start, stop, step)
-    return call(meanings.sliced, _items(items), start, stop, step)
+    if isinstance(items, Counting) and stop is not None:
+        left = items.rest()
+        return call(meanings.counted, left.start, left.step, start, stop, step)
+    return call(meanings.sliced, _items(_ending(items)), start, stop, step)
+
+
+LONGEST = 10_000  # of what does not tell how long it is
+
+
+def _ending(items: Any) -> Any:
+    """The items, in a list where they may have no end: StagingError where none comes."""
+    endless = isinstance(items, Counting)
+    if staged_source(items) is not None or (length_hint(items, -1) >= 0 and not endless):
+        return items
+    taken = list(itertools.islice(items, LONGEST + 1))
+    if len(taken) <= LONGEST:
+        return iter(taken)
+    raise StagingError(
+        f"an itertools.islice whose bounds are known only when the graph runs takes iterators of at most {LONGEST} items here: write it as a loop over "
+        "`range(n)` that makes the items",
+        user_location(),
+    )
 
 
 @handles(itertools.zip_longest)

@@ -154,6 +154,12 @@ def sliced(items, start, stop, step):
         yield items[i]
 
 
+def counted(first, by, start, stop, step):
+    """``islice`` of an ``itertools.count``."""
+    for i in range(start, stop, step):
+        yield first + by * i
+
+
 def chosen(items, selectors):
     for item, chosen in zip(items, selectors):
         if chosen:
@@ -200,6 +206,6 @@ def text(separator, items):
 
 
 FORMS = (longest, text, reduced, reduced_from_first, accumulated, accumulated_from, chained, cycled, taken, dropped, refused,
-         spread, pairs, sliced, chosen, repeated, product, combined, permuted,
+         spread, pairs, sliced, counted, chosen, repeated, product, combined, permuted,
          accumulated_one_by_one, pairs_one_by_one, sliced_one_by_one, cycled_one_by_one, grouped, each_once)  # fmt: skip
 DECIDING.update(FORMS)

@@ -1,4 +1,4 @@
-"""``torch.cov``, ``corrcoef``, ``kron``, ``multi_dot`` and ``rfft`` of tensors whose sizes, or weights, only the run knows: see ``runtime.open_forms``."""
+"""``torch.cov``, ``vander``, ``combinations``, ``gradient``, ``triu_indices`` and others of tensors whose sizes, or weights, only the run knows: see ``runtime.open_forms``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library import open_forms
 from ...runtime.symbols.products import is_open
 from ...runtime.symbols.symbolic import SymTensor
@@ -23,9 +24,12 @@ def _weighted(kwargs: dict[str, Any]) -> bool:
     return any(isinstance(kwargs.get(name), SymTensor) for name in ("fweights", "aweights"))
 
 
-def _where_open(function: Any, own: Any) -> Any:
+def _where_open(function: Any, own: Any, numbers: bool = False) -> Any:
+    """``own`` in the place of a function for tensors of open sizes; with ``numbers``, for those of the run too."""
+
     def run(args, kwargs):
-        staged = any(map(_open, (*args, *kwargs.values()))) or _weighted(kwargs)
+        given = (*args, *kwargs.values())
+        staged = any(map(_open, given)) or _weighted(kwargs) or (numbers and any(isinstance(x, SYMBOLS) for x in given))  # fmt: skip
         if "out" not in kwargs and staged:
             found = own(*args, **kwargs)
             if found is not None:
@@ -47,3 +51,14 @@ for _function, _own in (
     TENSOR_METHODS[_function.__name__] = _where_open(_function, _own)
 _where_open(torch.linalg.multi_dot, open_forms.multi_dot)
 _where_open(torch.fft.rfft, open_forms.rfft)
+for _function, _own in (
+    (torch.linalg.norm, open_forms.norm),
+    (torch.linalg.matrix_norm, open_forms.matrix_norm),
+    (torch.combinations, open_forms.combinations),
+    (torch.vander, open_forms.vander),
+    (torch.linalg.vander, open_forms.powers),
+    (torch.gradient, open_forms.gradient),
+    (torch.triu_indices, open_forms.triu_indices),
+    (torch.tril_indices, open_forms.tril_indices),
+):
+    _where_open(_function, _own, numbers=True)

@@ -61,7 +61,7 @@ def _ways(
     graph = current_graph()
     terms = Terms(graph.graph)
     ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
-    order = _sorted([node for node, _ in ends])
+    order = in_order([node for node, _ in ends])
     if not exact and not any(hasattr(n, "call") or iterations.is_state(n) for n in order):
         return True, [True] * len(inputs)
     reached = _reached(order, ends, terms, graph)
@@ -94,7 +94,7 @@ def _again(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
     graph = current_graph()
     terms = Terms(graph.graph)
     ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
-    reached = _reached(_sorted([node for node, _ in ends]), ends, terms, graph)
+    reached = _reached(in_order([node for node, _ in ends]), ends, terms, graph)
     way = terms.any([w for n in nodes for w in reached.get(n, {}).values()])
     if way is True:
         raise RuntimeError(freed.MESSAGE)
@@ -191,7 +191,7 @@ def _through(call: Call, places: Sequence[int]) -> list[Ways]:
     return through(call.node, places, known, Terms(call.graph.graph, True))
 
 
-def _sorted(roots: Sequence[Any]) -> list[Any]:
+def in_order(roots: Sequence[Any]) -> list[Any]:
     """The nodes that some lead to, each before those that it leads to."""
     done: dict[Any, None] = {}
     seen = set()

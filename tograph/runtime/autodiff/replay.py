@@ -178,6 +178,11 @@ def _view(x: torch.Tensor, size: Any) -> torch.Tensor:
     return x.reshape(size)
 
 
+def _strided(x: torch.Tensor, size: Any, stride: Any, offset: Any = None) -> torch.Tensor:
+    """The memory of an operand is in order, see ``recording.strided``, and what stands for one here may show another order."""
+    return torch.as_strided(x.contiguous(), size, stride, offset)
+
+
 def _scattered(op: Any) -> Callable[..., Any]:
     """torch has the formula for real numbers only: complex ones are pairs of these."""
 
@@ -199,6 +204,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "aten._linalg_det.default": determinants.with_factors,
     **open_sizes.FORMS,
     "aten.detach.default": _detach,
+    "aten.as_strided.default": _strided,
     "aten.copy.default": _copy,
     "aten.zero.default": _zero,
     "aten.select_scatter.default": _scattered(torch.ops.aten.select_scatter.default),

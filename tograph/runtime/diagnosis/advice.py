@@ -185,7 +185,8 @@ RULES: list[Rule] = [
     Rule((ZeroDivisionError,), r"", "the divisor came out as 0: test it first, or use tensors, which give inf"),
     Rule((RecursionError,), r"",
          "no call in this recursion returned: give it an end that Python can decide. One whose end depends on a tensor is taken where the call is "
-         "the last thing that the function does (`return f(...)`), else write it as a while loop, with a list as a stack if needed"),
+         "the last thing that the function does (`return f(...)`), else write it as a while loop, with a list as a stack if needed. "
+         "Hundreds of branches in each other (`elif`) need a thread with a larger stack, or a list that is looked up"),
     Rule((RuntimeError,), r"(dictionary|Set) changed size during iteration|dictionary keys changed", "go over a copy: `for x in list(...)`"),
     Rule((RuntimeError,), r"doesn't match the broadcast shape", "an in-place operation keeps the shape of its left side: write `y = y + x`"),
     Rule((RuntimeError,), r"grad can be implicitly created only for scalar outputs", "reduce it first (.sum(), .mean()), or pass a gradient of its shape"),

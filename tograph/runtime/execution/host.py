@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
+from ... import stacks
 from ..graph import ops
-from ..graph.ir import Graph, Node, Value, all_nodes, as_word, values_in
+from ..graph.ir import Graph, Node, Value, all_nodes, as_word, nesting, values_in
 from ..graph.ops import OpaqueObject
 from ..library import recursive_calls
 
@@ -318,7 +319,11 @@ def _last_uses(graph: Graph, keep: frozenset[Value]) -> dict[int, list[Value]]:
 
 def build(graph: Graph, writer: Writer | None = None) -> Program:
     """The host program of a graph: ``run(*inputs) -> outputs``; ``writer`` may put more into it (``probes``)."""
-    writer = writer or Writer()
+    with stacks.LIMIT.deep(nesting(graph)):
+        return _build(graph, writer or Writer())
+
+
+def _build(graph: Graph, writer: Writer) -> Program:
     writer.bound["set_grad"] = torch._C._set_grad_enabled
     writer.bound[_identifier(graph.name)] = None
     params = [writer.name(v) for v in graph.inputs]

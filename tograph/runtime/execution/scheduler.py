@@ -21,13 +21,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import collector, settings
+from ... import collector, settings, stacks
 from ...lazy import lazy_module
 from .. import passes
 from ..display import artifacts
 from ..gradients import transforms
 from ..graph import outside, prints
-from ..graph.ir import Graph, all_nodes
+from ..graph.ir import Graph, all_nodes, nesting
 from ..graph.rewrite import copied, count_nodes
 from ..graph.types import is_static
 from ..kernels.device import gpus_in
@@ -139,7 +139,8 @@ class Program:
     def run(self, *inputs: Any) -> list[Any]:
         """The outputs for run-time values of the inputs."""
         if self._left:
-            self._left = 0 if self._is_short() else self._left - 1
+            with stacks.LIMIT.deep(nesting(self._traced)):
+                self._left = 0 if self._is_short() else self._left - 1
             if self._left:
                 return self.run_early(*inputs)
             self._waiting = None
@@ -229,7 +230,8 @@ class Program:
         """Try to reach the native level now."""
         self._left = 0
         try:
-            self._compile()
+            with stacks.LIMIT.deep(nesting(self._traced)):
+                self._compile()
         finally:
             self._settled = True  # last: another thread may ask while this one compiles
 

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from ... import collector
+from ... import collector, stacks
 from ...errors import NotAFunctionError, SignatureError
 from ...lazy import lazy_module
 from .. import control_flow
@@ -370,7 +370,11 @@ class Function(Generic[P, R]):
             self.replaced |= known.checks.replaced(known.inputs(flat))
             self._openings.outer.learn(known.checks, known.written, known.inputs(flat))
         start = time.perf_counter()
-        with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
+        with (
+            artifacts.progress(f"tracing {self.label()!r}"),
+            collector.seldom(),
+            stacks.LIMIT.growing(),
+        ):
             trace = self._openings.trace(self, key, bound, flat)
         self.trace_count += 1
         self.traces.add(key, trace)

@@ -123,10 +123,30 @@ class Graph:
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
     """The nodes of a graph and of the regions in it, each before those of its regions."""
-    for node in graph.nodes:
-        yield node
-        for region in node.regions.values():
-            yield from all_nodes(region)
+    around: list[
+        Iterator[Node]
+    ] = []  # what is left of the graphs around, outermost first: regions may be deep
+    level = iter(graph.nodes)
+    while True:
+        for node in level:
+            yield node
+            if node.regions:
+                around.append(level)
+                level = (n for region in node.regions.values() for n in region.nodes)
+                break
+        else:
+            if not around:
+                return
+            level = around.pop()
+
+
+def nesting(graph: Graph) -> int:
+    """How many regions stand in each other, with the graph itself."""
+    levels, here = 0, [graph]
+    while here:
+        here = [r for g in here for n in g.nodes for r in n.regions.values()]
+        levels += 1
+    return levels
 
 
 def all_values(graph: Graph) -> Iterator[Value]:

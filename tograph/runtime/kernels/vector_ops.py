@@ -6,6 +6,7 @@ divided by -1 is a trap too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from . import llvm_math
@@ -44,6 +45,8 @@ def _extreme(word: str, propagate: bool) -> Callable[..., str]:
         if propagate and b == e.const(0, dtype):
             # Between f16 and f32 LLVM takes the strict comparison apart and loses the sign of a zero; this one it leaves alone.
             return e.select(e.compare("uge" if word == "gt" else "ule", dtype, a, b), dtype, a, b)
+        if b == e.const(math.nan, dtype):
+            return b if propagate else a
         best = e.select(e.compare("o" + word, dtype, b, a), dtype, b, a)
         if propagate:
             return best if b.startswith(("splat", "0x")) else e.select(e.compare("uno", dtype, b, b), dtype, b, best)  # fmt: skip

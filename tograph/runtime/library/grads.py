@@ -174,9 +174,13 @@ def grad(
     unused = bool(allow_unused) or materialize_grads
     found, beside = followed(outs, cotangents, wrt, keep, create_graph, unused)
     if materialize_grads:
+        optional_grads.check(WAYS(outs, wrt, beside)[0], "RuntimeError", optional_grads.UNREACHED)
         pairs = zip(found, wrt)
         return tuple(torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in pairs)  # fmt: skip
-    return _by_ways(found, WAYS(outs, wrt, beside)[1], unused)
+    some, ways = WAYS(outs, wrt, beside)
+    optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
+    BY_ITEMS(outs, wrt, found, ways)
+    return _by_ways(found, ways, unused)
 
 
 def _batched(outs, wrt, starts, retain_graph, create_graph, allow_unused, materialize_grads):
@@ -246,6 +250,7 @@ def backward(
         found, beside = followed(outs, cotangents, wrt, keep, create_graph, True, every, retained) if wrt else ([], NONE)  # fmt: skip
     some, ways = WAYS(outs, wrt, beside, every)
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
+    BY_ITEMS(outs, wrt, found, ways)
     for leaf, g, way in zip(wrt, found, ways):
         if g is not None:
             if not every or any(x is leaf for x, _ in current_graph().root.joined):
@@ -308,6 +313,10 @@ def WAYS(
 ) -> tuple[Any, list[Any]]:
     """Whether a gradient leads anywhere in a run, and to which inputs, which the tensors ``beside`` stand for, too; or to their ``.grad`` ``fields``. Set by ``autodiff``."""
     return True, [True] * len(inputs)
+
+
+def BY_ITEMS(outputs: Sequence[Any], inputs: Sequence[Any], found: Sequence[Any], ways: Sequence[Any]) -> None:  # fmt: skip
+    """An error of a run in which a gradient that is zeros may be None, by what a list holds. Set by ``autodiff``."""
 
 
 def OWN(x: Any) -> Any:

@@ -10,7 +10,7 @@ each gradient passes the hook once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -108,6 +108,24 @@ def refuse(x: Any, why: str) -> None:
 
 NAME = HOOK
 _UNREQUIRED = "cannot register a hook on a tensor that doesn't require gradient"
+
+
+def check_given(graph: FuncGraph, outputs: Sequence[Value]) -> None:
+    """An error for an argument that leaves a function which has registered a hook on it: as itself it has none, and with one it is another tensor."""
+    for v in outputs:
+        node, first = v.node, v
+        while first.node is not None and first.node.kwargs.get("name") == HOOK:
+            first = first.node.args[1]
+        if first.node is not None and first.node.op == "tg.read":
+            first = first.node.args[0]
+        if node is not None and node.kwargs.get("name") == HOOK and first in graph.graph.inputs:
+            raise GradientError(_GIVEN, node.location)
+
+
+_GIVEN = (
+    "a hook is registered on an argument, which the function returns or keeps: there the hook would stay for what is computed of it later. Register it outside of the function, "
+    "or return a tensor that is computed of the argument (`x * 1`)."
+)
 
 
 def _applied(hook: Callable[[Any], Any], g: Any) -> Any:

@@ -102,3 +102,105 @@ def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
         return None
     found = torch.fft.fft(input, n, dim, norm)
     return found.narrow(dim, 0, found.shape[dim] // 2 + 1)
+
+
+def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:  # fmt: skip
+    """``torch.linalg.matrix_norm``, and ``norm`` of a matrix, by the largest or smallest singular value; others ask for no size."""
+    whole = A.dim() == 2 if dim is None else [d % max(A.dim(), 1) for d in dim] == [A.dim() - 2, A.dim() - 1]  # fmt: skip
+    if isinstance(ord, (str, bool)) or ord not in (2, -2) or dtype is not None or not whole or not (A.is_floating_point() or A.is_complex()):  # fmt: skip
+        return None
+    values = torch.linalg.svdvals(A)
+    if ord > 0:  # of no values it is 0
+        below = torch.scalar_tensor(values.shape[-1], dtype=values.dtype, device=A.device).clamp(
+            max=1
+        )
+        values = torch.cat([values, -below.expand([*values.shape[:-1], 1])], -1)
+    found = values.amax(-1) if ord > 0 else values.amin(-1)
+    return found[..., None, None] if keepdim else found
+
+
+def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # fmt: skip
+    """``torch.linalg.norm``."""
+    vectors = isinstance(dim, int) or (dim is not None and len(dim) != 2)
+    return None if ord is None or vectors else matrix_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """``torch.combinations``: the elements at places that rise."""
+    if type(r) is not int or r < 1 or input.dim() != 1:
+        return None
+    n = input.shape[0]
+    places = torch.arange(n, device=input.device)
+    chosen = torch.ones((n,) * r, dtype=torch.bool, device=input.device)
+    for k in range(r - 1):
+        first, second = (places.reshape([-1 if d == i else 1 for d in range(r)]) for i in (k, k + 1))  # fmt: skip
+        chosen = chosen & (first <= second if with_replacement else first < second)
+    return input[chosen.nonzero().clone(memory_format=torch.contiguous_format)]
+
+
+def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+    """``torch.vander``: products of 1 and more and more factors, the highest power first.
+
+    RuntimeError, when the graph runs, for fewer than no powers.
+    """
+    if x.dim() != 1:
+        return None
+    n = x.shape[0] if N is None else N
+    require(n >= 0, RuntimeError("N must be non-negative."))
+    x = x.to(torch.promote_types(x.dtype, torch.long))
+    factors = torch.where(
+        torch.arange(n, device=x.device) == 0, torch.ones_like(x)[:, None], x[:, None]
+    )
+    return factors.cumprod(-1) if increasing else factors.cumprod(-1).flip(-1)
+
+
+def powers(x: Any, *, N: Any = None) -> Any:
+    """``torch.linalg.vander``.
+
+    RuntimeError, when the graph runs, for fewer than two powers.
+    """
+    n = x.shape[-1] if N is None else N
+    require(n > 1, RuntimeError("N must be greater than 1."))
+    found = x.unsqueeze(-1).expand([*x.shape, n - 1]).cumprod(-1)
+    return torch.cat([found.new_ones([*x.shape, 1]), found], -1)
+
+
+def triu_indices(row: Any, col: Any, offset: Any = 0, *, dtype: Any = torch.long, device: Any = None, layout: Any = torch.strided) -> Any:  # fmt: skip
+    """``torch.triu_indices``."""
+    distance = torch.arange(col, device=device) - torch.arange(row, device=device).unsqueeze(1)
+    return (distance >= offset).nonzero().t().clone(memory_format=torch.contiguous_format).to(dtype)
+
+
+def tril_indices(row: Any, col: Any, offset: Any = 0, *, dtype: Any = torch.long, device: Any = None, layout: Any = torch.strided) -> Any:  # fmt: skip
+    """``torch.tril_indices``."""
+    distance = torch.arange(col, device=device) - torch.arange(row, device=device).unsqueeze(1)
+    return (distance <= offset).nonzero().t().clone(memory_format=torch.contiguous_format).to(dtype)
+
+
+def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
+    """``torch.gradient`` between points at one distance.
+
+    RuntimeError, when the graph runs, for fewer points than the ends take.
+    """
+    dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    if type(spacing) not in (int, float) or edge_order not in (1, 2) or input.dtype is torch.uint8:
+        return None
+    return tuple([_slope(input, spacing, d, edge_order) for d in dims])
+
+
+def _slope(x: Any, step: float, d: int, order: int) -> Any:
+    least = RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    require(x.shape[d] >= order + 1, least)
+
+    def item(k: int) -> Any:
+        return x.narrow(d, k, 1) if k >= 0 else x.narrow(d, x.shape[d] + k, 1)
+
+    inside = (x.narrow(d, 2, x.shape[d] - 2) - x.narrow(d, 0, x.shape[d] - 2)) / step / 2
+    if order == 1:
+        ends = [(item(1) - item(0)) / step, (item(-1) - item(-2)) / step]
+    else:
+        ends = [
+            -(3 * item(0) - 4 * item(1) + item(2)) / 2 / step,
+            (3 * item(-1) - 4 * item(-2) + item(-3)) / 2 / step,
+        ]
+    return torch.cat([ends[0], inside, ends[1]], d)

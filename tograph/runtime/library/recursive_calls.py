@@ -8,7 +8,6 @@ Invariants: a callee changes nothing that exists outside of a call of it but by 
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,11 +51,15 @@ class Callee:
     def call(self, args: Sequence[Any], captured: Sequence[Any] | None) -> list[Any]:
         """The outputs; ``captured``: what it reads from around it, None in a call by itself."""
         if captured is not None:
-            with _deep(), _stack.deeper(_ENTRY), self._open.entered(captured):
+            with (
+                stacks.LIMIT.raised(_FRAMES + 1),
+                _stack.deeper(_ENTRY),
+                self._open.entered(captured),
+            ):
                 return self._built()(*args, *captured)
         now, calls = self._open, _stack.calls + 1
         depth = now.depth
-        if depth >= _limit.plain:
+        if depth >= stacks.LIMIT.plain:
             raise RecursionError(TOO_DEEP)
         now.depth, _stack.calls = depth + 1, calls
         try:
@@ -111,32 +114,6 @@ class _Stack(threading.local):
 
 
 _stack = _Stack()
-
-
-class _Limit:
-    """Python's limit while callees run, which take several frames for each call: it is one for all threads. ``plain``: how many calls may nest."""
-
-    def __init__(self) -> None:
-        self.lock, self.users, self.plain = threading.Lock(), 0, 0
-
-
-_limit = _Limit()
-
-
-@contextmanager
-def _deep() -> Iterator[None]:
-    with _limit.lock:
-        if not _limit.users:
-            _limit.plain = sys.getrecursionlimit()
-            sys.setrecursionlimit(_limit.plain * (_FRAMES + 1))
-        _limit.users += 1
-    try:
-        yield
-    finally:
-        with _limit.lock:
-            _limit.users -= 1
-            if not _limit.users:
-                sys.setrecursionlimit(_limit.plain)
 
 
 def emit(

@@ -8,10 +8,10 @@
   ``micro_kernels`` (``matrices``, ``tiling``, ``packed``), ``stacked``, ``tall``, ``blas`` (``fortran``), ``joined``, ``masked``,
   ``looks``, ``followed``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``, ``list_splices``, ``list_functions``, ``list_sums``), random numbers (``draws``, ``drawing``, ``generator``), matrices
   (``lapack``), sorts (``sorting``), prints (``telling``), numbers of Python's (``outside``), texts
-  (``texts``, ``text_types``, ``text_code``, ``text_pool`` (``text_records``), ``text_sweeps``), complex tensors (``complex_parts``); the others are ``calls`` of torch (``callees``).
+  (``texts``, ``text_types``, ``text_code``, ``text_pool`` (``text_records``), ``text_sweeps``), complex tensors (``complex_parts``); the others are ``calls`` of torch (``callees``, on tensors ``over_memory``).
 * Branches and loops: ``control``, loops over elements (``blocks``, ``block_parts``, ``block_code``), functions that call themselves (``recursion``, ``stack``), what loops carry (``carry_modes``, ``carries``, ``grown``), variables in their own memory (``direct``), signals
   (``polling``), torch's threads (``threading``).
 * Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results``, ``rows`` and ``pool`` make its values, ``plans`` keep
   code for other processes.
-* The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``, ``entry_left``), ``recycling``, ``layout``.
+* The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``, ``entry_left``), ``recycling``, ``layout``, ``tiers``.
 """

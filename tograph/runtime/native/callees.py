@@ -8,6 +8,7 @@ memory for it beside torch's.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 from collections.abc import Sequence
@@ -17,11 +18,11 @@ from typing import Any
 import torch
 
 from ..graph import ops
-from ..graph.ir import Node, Value, map_values
+from ..graph.ir import Node, Value, map_values, values_in
 from ..graph.ordering import node_effects
 from ..graph.types import DTYPES
 from ..kernels.loop_ir import Open
-from .code import SIZE
+from .over_memory import over
 from .values import NO_OWNERS, Mem, Span, alike, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
@@ -53,6 +54,7 @@ class Call:
         self.copied = any(type(x) is Later for x in results)
         self._owned: list[torch.Tensor | None] = []
         self._views: dict[Any, torch.Tensor] = {}
+        self._laid: dict[bytes, Any] = {}  # how operands and results lie, by the open sizes
         self._known: dict[Any, Any] = {}  # what the operands are, and the places of the results
 
     def __reduce__(self) -> Any:
@@ -101,41 +103,71 @@ class Call:
 
     def _read(self, given: bytes) -> Any:
         """(args, kwargs, places of the results) for the slots of the operands and open sizes."""
+        count = len(self._operands)
         slots = struct.unpack(f"{len(given) // 8}q", given)
-        sizes = dict(zip(self.opened, slots[len(self._operands) :]))
-        values = [self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)]
-        env = dict(zip(self._inputs, values))
-        args = map_values(env.__getitem__, self.node.args)
-        kwargs = map_values(env.__getitem__, self.node.kwargs)
-        taken = frozenset(bits for x, bits in zip(self._operands, slots) if isinstance(x, Mem))
-        places = [
-            x.place(taken)
-            if isinstance(x, Later)
-            else _Place(x.dtype, *laid(x, sizes), exact, x.open)
-            for x, exact in zip(self._results, self._exact)
-        ]
+        opened = given[8 * count :]
+        forms, places = self._laid.get(opened) or self._lie(opened, slots[count:])
+        values = [self._value(x, bits, form) for x, bits, form in zip(self._operands, slots, forms)]
+        flat = self._flat
+        if flat is not None:
+            args: Any = [values[x] if known else x for known, x in flat]
+            kwargs = self.node.kwargs
+        else:
+            env = dict(zip(self._inputs, values))
+            args = map_values(env.__getitem__, self.node.args)
+            kwargs = map_values(env.__getitem__, self.node.kwargs)
+        if self.later:
+            taken = frozenset(bits for form, bits in zip(forms, slots) if form is not None)
+            places = [x.place(taken) if isinstance(x, Later) else p for x, p in zip(self._results, places)]  # fmt: skip
         if len(self._known) >= KEPT:
             self._known.clear()
         self._known[given] = args, kwargs, places
         return args, kwargs, places
 
-    def _value(self, x: Any, bits: int, sizes: dict[Open, int]) -> Any:
-        if isinstance(x, Mem):
-            return self._view(x, bits, sizes)
+    def _lie(self, opened: bytes, numbers: Sequence[int]) -> Any:
+        """(dtype, size and strides of each operand that is a tensor, the place of each result) with the open sizes known."""
+        sizes = dict(zip(self.opened, numbers))
+        forms = [lies(x, sizes) for x in self._operands]
+        pairs = zip(self._results, self._exact)
+        places = [None if isinstance(x, Later) else _Place(*lies(x, sizes), exact, x.open) for x, exact in pairs]  # fmt: skip
+        if len(self._laid) >= KEPT:
+            self._laid.clear()
+        self._laid[opened] = forms, places
+        return forms, places
+
+    @functools.cached_property
+    def _flat(self) -> list[tuple[bool, Any]] | None:
+        """The arguments where none is in another: for each whether it is an operand, and its number or itself."""
+        args = self.node.args
+        nested = [x for x in (*args, self.node.kwargs) if not isinstance(x, Value)]
+        if next(values_in(nested), None) is not None:
+            return None
+        number = {v: k for k, v in enumerate(self._inputs)}
+        return [(isinstance(x, Value), number[x] if isinstance(x, Value) else x) for x in args]
+
+    def _value(self, x: Any, bits: int, form: Any) -> Any:
+        """What a slot says. ``form``: how a tensor lies, None for a number."""
+        if form is not None:
+            return self._view(bits, form)
         if x.dtype == "text":
             return ctypes.cast(bits, ctypes.py_object).value
         if x.dtype == "f64":
             return ctypes.c_double.from_buffer(ctypes.c_int64(bits)).value
         return bool(bits & 1) if x.dtype == "bool" else bits
 
-    def _view(self, x: Mem, address: int, sizes: dict[Open, int]) -> torch.Tensor:
-        key = (address, x.dtype, *laid(x, sizes))
+    def _view(self, address: int, form: Any) -> torch.Tensor:
+        key = (address, form)
         found = self._views.get(key)
         if found is None:
             if len(self._views) >= KEPT:
                 self._views.clear()
-            found = self._views[key] = _viewed(*key)
+            found = self._views[key] = over(address, *form)
         return found
+
+
+def lies(x: Any, sizes: dict[Open, int]) -> Any:
+    """(dtype, size, strides) of a tensor; None for a number."""
+    return (DTYPES[x.dtype], *laid(x, sizes)) if isinstance(x, Mem) else None
 
 
 def opened(x: Mem) -> list[Open]:
@@ -149,15 +181,6 @@ def laid(x: Mem, sizes: dict[Open, int]) -> tuple[tuple[int, ...], tuple[int, ..
     """The size and the strides of a tensor, with the open sizes known."""
     size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
     return size, tuple(s.value(sizes) if isinstance(s, Span) else s for s in x.stride)
-
-
-def _viewed(address: int, dtype: str, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:  # fmt: skip
-    """A tensor over memory."""
-    if 0 in size:
-        return torch.empty(size, dtype=DTYPES[dtype])
-    length = 1 + sum((n - 1) * s for n, s in zip(size, stride))
-    memory = (ctypes.c_char * (length * SIZE[dtype])).from_address(address)
-    return torch.frombuffer(memory, dtype=DTYPES[dtype]).as_strided(size, stride)
 
 
 @dataclass(frozen=True)
@@ -245,16 +268,15 @@ class _Owned(_Kept):
 class _Place:
     """What a result has to be: its type and its strides; any strides where they are not ``exact``."""
 
-    __slots__ = ("dtype", "exact", "nbytes", "shape", "stride", "view")
+    __slots__ = ("dtype", "exact", "nbytes", "shape", "stride")
 
-    def __init__(self, dtype: str, size: tuple[int, ...], stride: tuple[int, ...], exact: bool, opened: bool):  # fmt: skip
+    def __init__(self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], exact: bool, opened: bool):  # fmt: skip
         # What is laid out for an open size has other strides than eager PyTorch's tensor, which is contiguous.
         self.exact = (strides(size) if opened else stride) if exact else None
-        self.dtype, self.shape, self.stride = DTYPES[dtype], torch.Size(size), stride
-        self.nbytes = math.prod(size) * SIZE[dtype]
+        self.dtype, self.shape, self.stride = dtype, torch.Size(size), stride
+        self.nbytes = math.prod(size) * dtype.itemsize
         if self.nbytes > LARGE or not without_gaps(size, stride):
             self.nbytes = -1
-        self.view = lambda address: _viewed(address, dtype, size, stride)
 
     def put(self, x: torch.Tensor | None, address: int) -> bool:
         """Copy a result to its address; whether it is what it has to be."""
@@ -266,7 +288,7 @@ class _Place:
             return True
         if self.exact is not None and not alike(self.shape, x.stride(), self.exact):
             return False
-        self.view(address).copy_(x)
+        over(address, self.dtype, self.shape, self.stride).copy_(x)
         return True
 
 

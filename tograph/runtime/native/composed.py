@@ -248,7 +248,7 @@ def _trace(f: Formula, x: Value) -> Value:
 def _dims(x: Value, dim: Any, keepdim: bool) -> tuple[list[int], tuple[int, ...]]:
     """The dims of a fold, and the shape of what it gives."""
     shape = x.type.shape
-    dims = list(range(len(shape))) if dim in (None, []) else [d % len(shape) for d in ([dim] if isinstance(dim, int) else dim)]  # fmt: skip
+    dims = list(range(len(shape))) if dim in (None, []) else [d % max(len(shape), 1) for d in ([dim] if isinstance(dim, int) else dim)]  # fmt: skip
     return dims, tuple(1 if d in dims else n for d, n in enumerate(shape) if keepdim or d not in dims)  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from ..graph import outside
 from ..graph.ir import Node, Value, map_values
 from ..graph.ops import plain
 from . import calls
-from .callees import Call
+from .callees import Call, lies
 from .values import Reg
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Computed(Call):
         if not self._operands:
             return self.node.args[self.first :]
         slots = self.slots(ctypes.string_at(address, 8 * self.words))
-        known = {v: self._value(x, bits, {}) for v, x, bits in zip(self._inputs, self._operands, slots)}  # fmt: skip
+        known = {v: self._value(x, bits, lies(x, {})) for v, x, bits in zip(self._inputs, self._operands, slots)}  # fmt: skip
         return map_values(known.__getitem__, self.node.args[self.first :])
 
 

@@ -18,7 +18,7 @@ from ..graph.ir import Node, Value, map_values
 from ..graph.ordering import node_effects
 from ..graph.types import ObjectType
 from . import calls
-from .callees import Call
+from .callees import Call, lies
 from .values import NO_OWNERS, Decline, Listed, Mem
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Told(Call):
         """What the node gives; ``FAILED`` where it raises."""
         slots = self.slots(ctypes.string_at(address, 8 * self.words))
         sizes = dict(zip(self.opened, slots[len(self._operands) :]))
-        known = {x: self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)}
+        known = {x: self._value(x, bits, lies(x, sizes)) for x, bits in zip(self._operands, slots)}
         try:
             return self._made(self.node, self.held, known)
         except Exception:  # of formatting, or of the file that is printed to: the host runs the call again and raises it

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ... import collector, settings
+from ... import collector, settings, stacks
 from ...errors import VerifyError
-from ..graph.ir import Graph
+from ..graph.ir import Graph, nesting
 from ..graph.ordering import set_control_inputs
 from ..graph.rewrite import copied, count_nodes
 from ..graph.text import show
@@ -138,7 +138,7 @@ def write_in_place(graph: Graph) -> Graph:
 
 
 def _run(steps: list[Pass], graph: Graph) -> Graph:
-    with collector.seldom():
+    with collector.seldom(), stacks.LIMIT.deep(nesting(graph)):
         return _run_on(steps, copied(graph))
 
 

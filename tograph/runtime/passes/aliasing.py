@@ -112,9 +112,13 @@ class Storages:
             if not view:
                 self._objects.join(a, b)
 
-    def merge(self, old: Value, new: Value) -> bool:
-        """Whether ``new`` may stand in the place of ``old``; if so they are one class from now on."""
-        if self.returned(old) and (self.returned(new) or self.given(new)):
+    def merge(self, old: Value, new: Value, shown: bool = False) -> bool:
+        """Whether ``new`` may stand in the place of ``old``; if so they are one class from now on.
+
+        ``shown``: ``old`` is a view of ``new``. They share storage anyway, and only whoever gets both sees one object.
+        """
+        classes = self._objects if shown else self._storages
+        if holds_tensors(old.type) and classes.marked(old, _RETURNED) and any(classes.marked(new, kind) for kind in (_RETURNED, _GIVEN)):  # fmt: skip
             return False
         self.join(old, new)
         return True

@@ -108,9 +108,18 @@ def _regions(
         _forward(region, inside[name], storages, regions)
 
 
-def forward_reads(graph: Graph, assigned: frozenset[Value] = frozenset()) -> None:
+def forward_reads(graph: Graph) -> None:
     """A read of an input that nothing in the graph writes is that input itself."""
-    assigned = assigned | _assigned_inputs(graph)
+    known: dict[Graph, frozenset[Value]] = {}
+    _assigned_inputs(graph, known)
+    _forward_reads(graph, frozenset(), known)
+
+
+def _forward_reads(
+    graph: Graph, assigned: frozenset[Value], known: dict[Graph, frozenset[Value]]
+) -> None:
+    """``assigned``: inputs that a graph around assigns; ``known``: those that each graph does."""
+    assigned = assigned | known[graph]
     replaced: dict[Value, Value] = {}
     before, nodes = graph.nodes, list[Node]()
     for node in before:
@@ -122,24 +131,27 @@ def forward_reads(graph: Graph, assigned: frozenset[Value] = frozenset()) -> Non
         for name, region in node.regions.items():
             skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
             outer = dict(zip(region.inputs, node.args[skip:]))
-            forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
+            given = frozenset(v for v, o in outer.items() if o in assigned)
+            _forward_reads(region, given, known)
         nodes.append(node)
     graph.nodes = nodes
     graph.over = tuple(replaced.get(v, v) for v in graph.over)
     graph.outputs = [replaced.get(v, v) for v in graph.outputs]
 
 
-def _assigned_inputs(graph: Graph) -> frozenset[Value]:
+def _assigned_inputs(graph: Graph, known: dict[Graph, frozenset[Value]]) -> frozenset[Value]:
+    """The values that a graph assigns; ``known`` takes them for it and the regions in it."""
     found: set[Value] = set()
     for node in graph.nodes:
         if node.op == "tg.assign":
             found.add(node.args[0])
         for name, region in node.regions.items():
             skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
-            inner = _assigned_inputs(region)
+            inner = _assigned_inputs(region, known)
             found |= {
                 o
                 for v, o in zip(region.inputs, node.args[skip:])
                 if v in inner and isinstance(o, Value)
             }
-    return frozenset(found)
+    known[graph] = frozenset(found)
+    return known[graph]

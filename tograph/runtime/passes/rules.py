@@ -39,6 +39,9 @@ class Rule(NamedTuple):
     layout: bool = False  # the right side may have other strides
     apart: bool = False  # the left side is a view, and the right side none of the same tensor
     elementwise: bool = False  # it may where it has gaps
+    shown: bool = (
+        False  # the left side shows the memory of the right side, and all of it in the same way
+    )
     where: tuple[str, Callable[[Type, Type], bool]] | None = (
         None  # for the types of a variable and of the result
     )
@@ -76,6 +79,11 @@ def negated_alike(kind: Type, result: Type) -> bool:
     return floats(kind) or (isinstance(kind, TensorType) and kind.dtype == result.dtype)
 
 
+def of_its_dtype(kind: Type, result: Type) -> bool:
+    """Tensors of the dtype of the result: a number has not promoted them."""
+    return isinstance(kind, TensorType) and kind.dtype == result.dtype
+
+
 def tests(kind: Type, result: Type) -> bool:
     """Tensors of bools."""
     return isinstance(kind, TensorType) and truths(kind)
@@ -91,7 +99,7 @@ RULES = [
     Rule(("aten.div.Tensor", "x", 1), "x", floats, elementwise=True),
     Rule(("aten.pow.Tensor_Scalar", "x", 1), "x", elementwise=True),
     # x ** 2 = x * x: torch computes it so
-    Rule(("aten.pow.Tensor_Scalar", "x", 2), ("aten.mul.Tensor", "x", "x"), floats),
+    Rule(("aten.pow.Tensor_Scalar", "x", 2), ("aten.mul.Tensor", "x", "x"), floats, where=("x", of_its_dtype)),  # not i ** 2.0
     # x - 0 = x;  x + 0 = x for integers only
     Rule(("aten.sub.Tensor", "x", 0), "x", elementwise=True),
     Rule(("aten.add.Tensor", "x", 0), "x", integers, elementwise=True),
@@ -118,12 +126,12 @@ RULES = [
     # a write that autograd did not see
     Rule(("tg.written", ANY, "x"), "x"),
     # views of views
-    Rule(("aten.alias.default", "x"), "x"),
+    Rule(("aten.alias.default", "x"), "x", shown=True),
     Rule(("aten.view.default", "x", ANY), "x", is_static),
     Rule(("aten.view.default", ("aten.view.default", "x", ANY), "s"), ("aten.view.default", "x", "s")),
-    Rule(("aten.t.default", ("aten.t.default", "x")), "x"),
-    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "a", "b"), "x"),
-    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "b", "a"), "x"),
+    Rule(("aten.t.default", ("aten.t.default", "x")), "x", shown=True),
+    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "a", "b"), "x", shown=True),
+    Rule(("aten.transpose.int", ("aten.transpose.int", "x", "a", "b"), "b", "a"), "x", shown=True),
     Rule(("aten.expand.default", "x", ANY), "x", is_static),
     # what was written in a place is what a look there shows
     Rule(("aten.select.int", ("aten.select_scatter.default", "x", "v", "d", "i"), "d", "i"), "v", apart=True),

@@ -103,14 +103,14 @@ def _rewritten(node: Node, storages: Storages, layouts: Layouts) -> tuple[Any] |
         result = found[rule.right] if isinstance(rule.right, str) else rule.right
         if not layouts.may_differ(rule, node.outputs[0], result, storages):
             continue
-        if _may_stand(node.outputs[0], result, storages):
+        if _may_stand(node.outputs[0], result, storages, rule.shown):
             return (result,)
     return None
 
 
-def _may_stand(old: Value, new: Any, storages: Storages) -> bool:
+def _may_stand(old: Value, new: Any, storages: Storages, shown: bool) -> bool:
     if isinstance(new, Value):
-        return new.type == old.type and storages.merge(old, new)
+        return new.type == old.type and storages.merge(old, new, shown)
     return type(new) is getattr(old.type, "kind", None)
 
 

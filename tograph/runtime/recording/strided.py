@@ -13,7 +13,7 @@ import torch
 
 from ...errors import UnsupportedOpError
 from ..inference.shapes import contiguous
-from ..symbols.funcgraph import user_location
+from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic
 
 aten = torch.ops.aten
@@ -27,6 +27,7 @@ def of_memory(record: Callable[..., Any]) -> Callable[..., Any]:
         at = x.meta.offset if storage_offset is None else storage_offset
         if x.chain and type(at) is int and _is_memory(x):
             x, storage_offset = SymTensor(x.storage_.meta, x.storage_), at
+        x = _in_order(x, record)
         return record(aten.as_strided.default, (x, size, stride, _from_the_first(x, storage_offset)), {}, view=True)  # fmt: skip
 
     return form
@@ -40,6 +41,19 @@ def written(record: Callable[..., Any]) -> Callable[..., Any]:
         return record(aten.as_strided_scatter.default, (x, source, size, stride, _from_the_first(x, storage_offset)), {})  # fmt: skip
 
     return form
+
+
+def _in_order(x: SymTensor, record: Callable[..., Any]) -> SymTensor:
+    """A tensor whose dims are in another order than in memory, in that order: a gradient is laid out by what it shows then, whatever its own graph makes of it."""
+    whole = x.meta
+    if x.chain or not whole.static or not whole.laid_out:
+        return x
+    order = sorted(range(len(whole.size)), key=lambda d: (-whole.stride[d], -whole.size[d]))
+    size, stride = ([part[d] for d in order] for part in (whole.size, whole.stride))
+    if whole.stride == contiguous(whole.dtype, whole.size, whole.device).stride or tuple(stride) != tuple(contiguous(whole.dtype, size, whole.device).stride):  # fmt: skip
+        return x
+    current_graph().root.laid_out = True
+    return as_symbolic(record(aten.permute.default, (x, order), {}, view=True))
 
 
 def _from_the_first(x: SymTensor, at: Any) -> Any:

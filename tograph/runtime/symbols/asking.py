@@ -8,8 +8,10 @@ import sys
 
 import torch
 
-from .funcgraph import USER_CODE
+from .funcgraph import USER_CODE, current_graph, is_tracing
 
+_SYMBOLS = os.path.dirname(__file__) + os.sep
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 
 
@@ -48,3 +50,14 @@ def asked_by(frame) -> str:
         "Here the code runs as plain Python: it was not converted (tg.do_not_convert, autograph=False, or a library "
         "that is left alone)."
     )
+
+
+def refusal(error: Exception) -> Exception:
+    """The error, noted where code of others asked for a value: code that is not converted may handle it and go on, with another result than in Python."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (frame.f_code.co_filename.startswith(_SYMBOLS) or frame.f_code.co_filename == torch.__file__):  # fmt: skip
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    if is_tracing() and not file.startswith((_LIBRARY, _TORCH)):
+        current_graph().root.refusals.append(error)
+    return error

@@ -115,6 +115,7 @@ class Root:
     raised: list[Any] = field(default_factory=list)  # see ``control_flow.raising``
     # The code of the bodies of ``try`` statements that were staged.
     tries: set[pytypes.CodeType | None] = field(default_factory=set)
+    refusals: list[Exception] = field(default_factory=list)  # see ``asking.refusal``
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``

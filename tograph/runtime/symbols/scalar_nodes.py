@@ -19,7 +19,7 @@ from ..graph.ir import Value
 from ..graph.ops import COMPARISONS, PYTHON
 from ..graph.types import ScalarType
 from ..inference.meta_kernel import rules
-from .asking import number_asked
+from .asking import number_asked, refusal
 from .assumptions import assume, assumed, exactly, of_one_item, settled
 from .contents import asked_for
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
@@ -125,7 +125,7 @@ class ScalarNode:
                 user_location(),
             )
             error.formula = torch._C._current_autograd_node()
-            raise error
+            raise refusal(error)
         current_graph().root.guards.append((self.expr, self.hint))
         return self.hint
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import GraphBoolError, SymbolicValueError, UnsupportedOpError
 from ..inference.infer import tensor_type
-from .asking import asked_by
+from .asking import asked_by, refusal
 from .funcgraph import user_location
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ class Valueless:
     meta: Meta
 
     def _no_value(self, what: str, depth: int = 2):
-        raise GraphBoolError(
+        error = GraphBoolError(
             f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
             f"graph runs. {asked_by(sys._getframe(depth))}",
             user_location(),
         )
+        raise refusal(error)
 
     def _number(self, kind: type):
         """The number that a tensor of one element is, where C code of torch or numpy may ask for what is known (``contents``)."""
@@ -85,11 +86,12 @@ class Valueless:
         made = ARRAY(self, shares)
         if made is not None:
             return made
-        raise SymbolicValueError(
+        error = SymbolicValueError(
             f"Cannot convert a symbolic torch.Tensor ({tensor_type(self.meta)}) to a numpy array: numpy() needs the "
             "value, which is known only when the graph runs. Use torch functions, or tg.py_function.",
             user_location(),
         )
+        raise refusal(error)
 
     def __reduce_ex__(self, protocol):
         raise SymbolicValueError(

@@ -11,6 +11,7 @@ from .. import autodiff, passes
 from ..graph.ir import Graph
 from ..graph.ordering import set_control_inputs
 from ..guarding import reads
+from ..library import hooks
 from ..passes.forward import forward_reads
 from ..recording.tracing import recording
 from ..symbols.funcgraph import FuncGraph, Storage
@@ -55,6 +56,7 @@ def finish(
             outputs += flatten(content, inner, root)
         identities = Identities(outputs, shown)
         hooked.check(root, outputs)
+        hooks.check_given(root, outputs)
         outputs = freed.leaving(root, outputs)
     graph = root.graph
     identities.made = _made_leaves(seen, root, outputs)

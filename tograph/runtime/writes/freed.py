@@ -20,7 +20,8 @@ from typing import Any
 
 import torch
 
-from ..graph.ir import Graph, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import ListType
 from ..symbols.funcgraph import FuncGraph, current_graph
 
 Edge = tuple[Any, int]  # a node of torch's autograd and one of its outputs
@@ -159,7 +160,7 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
         x = graph.sources.get(v)
         if x is None or v.node is None or getattr(x, "mixed_", ""):  # a leaf has nothing to free
             continue
-        if any(_refuses(*e, graph) for e in _history(x, past=False)):
+        if _over(x, graph, _begin(v, graph, outputs)):
             made[v] = graph.emit("tg.identity", v, True, type=v.type)
     return [made.get(v, v) for v in outputs]
 
@@ -167,8 +168,83 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
 def is_over(value: Value, graph: FuncGraph) -> bool:
     """Whether the history of a value is freed, here or in all regions that may give it."""
     x = graph.sources.get(value)
-    here = x is not None and any(_refuses(*e, graph) for e in _history(x, past=False))
+    here = x is not None and _over(x, graph)
     return here or _is_freed_within(value)
+
+
+def _over(x: torch.Tensor, graph: FuncGraph, begin: Value | None = None) -> bool:
+    """Whether the history of a tensor is freed in some place that it surely leads to; of a list, that of each of its items.
+
+    ``begin``: the list with which an iteration begins that leaves ``x`` for the next. Of its items it is so if it was before the loop.
+    """
+    known: dict[Edge, tuple[bool, bool]] = {}  # of a list: of each item, of some
+    todo = [((x.grad_fn, x.output_nr), False)]
+    while todo:
+        edge, done = todo.pop()
+        if edge[0] is None or (edge in known and not done):
+            continue
+        behind = _behind_edge(edge)
+        if not done:
+            known[edge] = False, False
+            todo += [(edge, True), *((e, False) for e in behind)]
+        else:
+            taken = [known.get(e, (False, False))[1] for e in edge[0].next_functions]
+            known[edge] = _over_here(edge, [known[e] for e in behind], taken, graph, begin)
+    return all(known.get((x.grad_fn, x.output_nr), (False, False)))
+
+
+_PUTS = ("tg.list_of", "tg.list_push", "tg.list_insert", "tg.list_extend")  # they leave all that was in a list  # fmt: skip
+_WHOLE = ("tg.list_stack", "tg.list_concat")
+
+
+def _only_puts(node: Node) -> bool:
+    """Whether a node leaves all that was in lists."""
+    if not node.regions:
+        return node.op in _PUTS or not any(isinstance(v.type, ListType) for v in node.outputs)
+    return all(_only_puts(n) for r in node.regions.values() for n in r.nodes)
+
+
+def _over_here(
+    edge: Edge, behind: Sequence[tuple[bool, bool]], taken: Sequence[bool], graph: FuncGraph, begin: Value | None
+) -> tuple[bool, bool]:  # fmt: skip
+    """As of ``known``, from that of the edges ``behind``; ``taken``: for all edges of the node whether something is freed."""
+    node, output = edge
+    each, some = all(e for e, _ in behind), any(s for _, s in behind)
+    if _refuses(node, output, graph):
+        return True, True
+    if hasattr(node, "items_of"):
+        return (node.items_of is begin and each), some
+    call = getattr(node, "call", None)
+    if call is not None and isinstance(call.node.outputs[node.indices[output]].type, ListType):
+        if call.node.regions:  # lists that it takes are in what it gives
+            lists = [isinstance(call.inputs[i].type, ListType) for i in call.tensors]
+            some = any(s for s, of_list in zip(taken, lists) if of_list)
+        return each, (some if _only_puts(call.node) else each)
+    if call is not None and call.node.op in _WHOLE:
+        return some, some
+    return (any(e and s for e, s in behind),) * 2
+
+
+def _behind_edge(edge: Edge) -> Sequence[Edge]:
+    """The edges that the history of an output of a node goes on by in this iteration."""
+    node, output = edge
+    if hasattr(node, "told"):
+        return ()
+    if hasattr(node, "items_of"):
+        return [e for e in node.next_functions if not _is_past(e[0])]
+    call = getattr(node, "call", None)
+    if call is None or not node.indices:
+        return [e for e in node.next_functions if e[0] is not None]
+    open_ = call.behind(node.indices[output])
+    return [e for e, some in zip(node.next_functions, open_, strict=True) if some]
+
+
+def _begin(value: Value, graph: FuncGraph, outputs: Sequence[Value]) -> Value | None:
+    """What an iteration begins with for what it leaves as ``value``."""
+    places = [i for i, v in enumerate(outputs) if v is value]
+    if not graph.repeats or len(places) != 1 or places[0] >= len(graph.graph.inputs):
+        return None
+    return graph.graph.inputs[places[0]]
 
 
 def _is_freed_within(value: Value) -> bool:

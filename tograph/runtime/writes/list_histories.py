@@ -40,7 +40,7 @@ class _Begun(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Value, graph: FuncGraph, *behind: torch.Tensor) -> Any:
         ctx.set_materialize_grads(False)
-        ctx.count, ctx.looked = len(behind), False
+        ctx.count, ctx.looked, ctx.items_of = len(behind), False, value
         return carrier(value, graph)
 
     @staticmethod

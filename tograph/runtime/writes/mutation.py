@@ -6,14 +6,13 @@ view by view, outwards. Other views of the same storage see it because they repl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...errors import UnsupportedOpError
-from ..graph.ir import Value
+from ..graph.ir import Node, Value
 from ..graph.ops import NONE, REGION_OPS, exists, lookup, overload, overload_name, overload_packet
 from ..inference.infer import Facts, facts_of, tensor_type
 from ..inference.shapes import RULES, same_shape
@@ -21,7 +20,7 @@ from ..symbols import open_layouts, switched
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
-from . import histories, out_arguments, overlap, stale, torn, twins
+from . import histories, out_arguments, overlap, stale, torn, turned, twins
 from .view_writes import scatter, scatter_by_index, steps
 
 aten = torch.ops.aten
@@ -86,6 +85,7 @@ def write_in_place(
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args):
         return _reshape(func, args, kwargs, record)
+    args = turned.operands(func, args, record)
     form = functional_form(func)
     places, targets = _targets(facts, args, kwargs)
     overlap.check(func, targets, (*args, *kwargs.values()))
@@ -101,7 +101,9 @@ def write_in_place(
     seen = overload_name(func) not in _FUNCTIONAL
     over = stale.replaced(targets) if seen else ()
     results = _recorded(func, form, _with_defaults(func, form, args, rest), rest, record)
-    made = next((n for n in nodes[mark:] if n.op != "tg.read"), None)  # reads of operands go
+    made = _made(nodes[mark:], overload_name(form))
+    if func is aten.copy_.default and made is not None and turned.is_turned(*args[:2]):
+        made.args = (*made.args[:2], *turned.KEPT)
     if over and made is not None:
         made.over, current_graph().root.wrote = over, True
     flat = list(results) if isinstance(results, (list, tuple)) else [results]
@@ -119,6 +121,12 @@ def write_in_place(
         return targets[0] if lone else tuple(targets)
     kept = flat[: len(returns)]
     return kept[0] if len(kept) == 1 else tuple(kept) if kept else None
+
+
+def _made(nodes: list[Node], op: str) -> Node | None:
+    """What an in-place op was recorded as, behind reads and views of its operands: the node of its functional form, or the first of others."""
+    others = (n for n in nodes if n.op != "tg.read")
+    return next((n for n in nodes if n.op == op), None) or next(others, None)
 
 
 def _give(target: Any, result: Any, seen: bool, operands: tuple, record: Callable[..., Any]) -> None:  # fmt: skip
@@ -234,7 +242,11 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     open_layouts.check(x.chain, "changed in place")
     y = as_symbolic(result)
     value = value_of(y, graph)
-    if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta) or _lies_otherwise(x, y):
+    if (
+        y.meta.dtype != x.meta.dtype
+        or not same_shape(x.meta, y.meta)
+        or turned.lies_otherwise(x, y)
+    ):
         value = _converted(graph, x, y, value)
     if x.storage_.reshaped:
         graph.root.laid_out = True
@@ -266,18 +278,6 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
 
 def REFUSE(target: torch.Tensor) -> None:
     """An error of the run where a write that autograd sees is one to a leaf which the code made. Set by ``library``."""
-
-
-def _lies_otherwise(x: SymTensor, y: SymTensor) -> bool:
-    """Whether what is written to all of a storage has other strides than ``x``, which keeps its own."""
-    one, two = x.meta, y.meta
-    if not (one.static and one.laid_out and two.laid_out) or one.stride == two.stride:
-        return False
-    return (
-        math.prod(one.size) == math.prod(x.storage_.meta.size)
-        and overlap.is_dense(one)
-        and any(n > 1 and s != t for n, s, t in zip(one.size, one.stride, two.stride))
-    )
 
 
 def _unseen(x: SymTensor) -> bool:
@@ -385,4 +385,5 @@ def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Va
         )
     RULES["copy"](x.meta, y.meta)  # raises where it does not fit, also where nobody reads it
     kind = tensor_type(x.meta)
-    return graph.emit("aten.copy.default", value_of(x, graph), value, type=kind)
+    kept = turned.KEPT if turned.lies_otherwise(x, y) else ()
+    return graph.emit("aten.copy.default", value_of(x, graph), value, *kept, type=kind)
