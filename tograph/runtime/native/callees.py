@@ -129,7 +129,7 @@ class Call:
         sizes = dict(zip(self.opened, numbers))
         forms = [lies(x, sizes) for x in self._operands]
         pairs = zip(self._results, self._exact)
-        places = [None if isinstance(x, Later) else _Place(*lies(x, sizes), exact, x.open) for x, exact in pairs]  # fmt: skip
+        places = [None if isinstance(x, Later) else _Place(lies(x, sizes), exact, x.open) for x, exact in pairs]  # fmt: skip
         if len(self._laid) >= KEPT:
             self._laid.clear()
         self._laid[opened] = forms, places
@@ -270,7 +270,8 @@ class _Place:
 
     __slots__ = ("dtype", "exact", "nbytes", "shape", "stride")
 
-    def __init__(self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], exact: bool, opened: bool):  # fmt: skip
+    def __init__(self, form: Any, exact: bool, opened: bool):
+        dtype, size, stride = form
         # What is laid out for an open size has other strides than eager PyTorch's tensor, which is contiguous.
         self.exact = (strides(size) if opened else stride) if exact else None
         self.dtype, self.shape, self.stride = dtype, torch.Size(size), stride
