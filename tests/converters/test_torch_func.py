@@ -427,3 +427,32 @@ def test_jacobians_of_forward_mode_lie_in_memory_as_in_torch():
     torch.testing.assert_close(found, expected)
     leaves = torch.utils._pytree.tree_leaves
     assert [y.stride() for y in leaves(found)] == [y.stride() for y in leaves(expected)]
+
+
+TRANSFORMED = {
+    "grad": lambda p: grad(lambda v: v.exp().sum())(p),
+    "vjp": lambda p: vjp(torch.exp, p)[1](p)[0],
+    "jvp": lambda p: jvp(torch.exp, (p,), (p,))[1],
+    "jacobian": lambda p: jacrev(torch.exp)(p).sum(0),
+    "jacfwd": lambda p: jacfwd(torch.exp)(p).sum(0),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_what_is_computed_of_a_differentiated_tensor_of_the_code_requires_no_gradient(name):
+    def straight(x):
+        p = torch.ones(3)
+        return p + TRANSFORMED[name](p), p * 2
+
+    def looped(x):
+        p, k = torch.ones(3), 0
+        while k < 3:
+            p = p + TRANSFORMED[name](p) * 0.1
+            k += 2 if p[0] > x[0] else 1
+        return p, p * 2
+
+    for f in (straight, looped):
+        x = torch.ones(3)
+        for got, expected in zip(tg.function(f)(x), f(x)):
+            assert not got.requires_grad
+            torch.testing.assert_close(got, expected)

@@ -329,3 +329,60 @@ def test_views_of_an_argument_that_branches_turn_around():
     y = torch.arange(6.0).view(2, 3)
     for x in (torch.ones(2), -torch.ones(2), torch.full((2,), -1.5)):
         assert torch.equal(tg.function(f)(x, y), f(x, y))
+
+
+def best_row(x, i):
+    return x[x.sum(1).argmax()], (x * 2).sum()
+
+
+def parts_at_places_of_the_run(x, i):
+    return x[i], x[i:, 1:], x[:, i], x[0, i], x.unsqueeze(-1)[i], (x * 2).sum()
+
+
+def known_parts(x, i):
+    return x[0], x.t(), x.split(2)[1], x.unbind(1)[2], x[:1].expand(3, 4), (x * 2).sum()
+
+
+def behind_a_loop(x, i):
+    while x[i].sum() < 30:
+        i = i + 1
+    return x[i], i
+
+
+@pytest.mark.parametrize("f", [best_row, parts_at_places_of_the_run, known_parts, behind_a_loop])
+def test_views_of_an_argument_are_taken_of_it_behind_native_code(f):
+    x = torch.arange(20.0).reshape(5, 4)
+    for given in (x, x.t().contiguous().t()):
+        g = tg.function(f)
+        for at in (2, 0, 1, 3):
+            got, expected = (h(given, torch.tensor(at)) for h in (g, f))
+            for y, z in zip(got, expected):
+                torch.testing.assert_close(y, z, rtol=0, atol=0)
+                assert y.stride() == z.stride()
+                assert z.dim() == 0 or y.data_ptr() == z.data_ptr()
+        (cf,) = g.concrete_functions
+        assert (cf.scheduled.level, cf.scheduled.declined) == ("native", 0)
+
+
+def test_a_view_of_an_argument_at_a_place_that_is_not_there_is_an_error_of_the_line():
+    g = tg.function(lambda x, i: (x[i], (x * 2).sum()))
+    x = torch.arange(20.0).reshape(5, 4)
+    for at in (1, 7, 2, -6, 7):
+        if -5 <= at < 5:
+            assert g(x, torch.tensor(at))[0].data_ptr() == x[at].data_ptr()
+        else:
+            with pytest.raises(IndexError, match=r"(?s)out of bounds.*test_results\.py"):
+                g(x, torch.tensor(at))
+
+
+def test_a_view_of_an_argument_that_is_written_is_none_of_what_was_there():
+    def f(x, i):
+        y = x[i].clone()
+        x.mul_(2)
+        return y, x[0], x.sum()
+
+    g = tg.function(f)
+    for _ in range(4):
+        x, z = torch.arange(8.0).reshape(2, 4), torch.arange(8.0).reshape(2, 4)
+        for got, expected in zip(g(x, torch.tensor(1)), f(z, torch.tensor(1))):
+            torch.testing.assert_close(got, expected)

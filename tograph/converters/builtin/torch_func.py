@@ -73,11 +73,14 @@ def _fresh(x: Any) -> Any:
     if not (x.is_floating_point() or x.is_complex()):
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
     with torch.enable_grad():  # a captured tensor is real here, and has its history itself
-        return (
-            histories.alias(x)
-            if x.requires_grad
-            else torch.Tensor.requires_grad_(accumulated.own(as_symbolic(x)))
-        )  # no leaf of the code's
+        return histories.alias(x) if x.requires_grad else _begun(as_symbolic(x))
+
+
+def _begun(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same value that autograd differentiates by: no leaf of the code's, which is why what is computed of ``x`` itself requires no gradient."""
+    made: Any = torch.Tensor.requires_grad_(accumulated.own(x))
+    made.token_ = None
+    return made
 
 
 def _called(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

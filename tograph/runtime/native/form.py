@@ -59,7 +59,10 @@ def form_of(
         [v.type for v in computed.outputs],
         given,
         [places[views[v].base if v in views else v] for v in whole.outputs],
-        [([i for i, o in enumerate(whole.outputs) if o is v], x.steps) for v, x in views.items()],
+        [
+            ([i for i, o in enumerate(whole.outputs) if o is v], x.steps(places))
+            for v, x in views.items()
+        ],
         whole.outputs == computed.outputs,
         sorted({position[n.args[0]] for n in computed.nodes if n.op == "tg.assign"}),
         frozenset(i for i, v in enumerate(computed.outputs) if v not in seen),

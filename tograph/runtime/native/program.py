@@ -219,7 +219,7 @@ class Native:
         known = [*inputs, *made]
         out = [known[i] for i in self._results]
         for places, steps in self._views:
-            made = results.view(out[places[0]], steps)
+            made = results.view(out[places[0]], steps, known)
             for i in places:
                 out[i] = made
         return out

@@ -1,21 +1,24 @@
 """Results that are views: made from the tensor they are views of, as eager PyTorch makes them.
 
 Native code gives tensors of their own. Where two results share memory (``return y, y[0]``), or one has other strides than a new tensor
-(``return y.t()``), the code gives the tensor behind them, and the views are taken of it afterwards. A view whose place only the run
-knows is not among these.
+(``return y.t()``), the code gives the tensor behind them, and the views are taken of it afterwards. So are views of an input that the code does not
+write (``return x[0]``): at a place that only the run knows (``return x[scores.argmax()]``) the code gives the numbers that say which. Of another tensor, a view
+at such a place is not among these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ..graph import ops
-from ..graph.ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ordering import node_effects
 from ..graph.rewrite import carried, passed
+from ..graph.types import INT
 from .groups import CLONE
 from .views import VIEWS
 
@@ -33,43 +36,82 @@ class View:
     base: Value
     values: tuple[Value, ...]
 
-    @property
-    def steps(self) -> Steps:
-        """The ops that make it, each with what it takes besides the tensor, and which of its outputs counts."""
+    def steps(self, places: Mapping[Value, int]) -> Steps:
+        """The ops that make it, each with what it takes besides the tensor, and which of its outputs counts; numbers of the run by their places."""
         made = [(v.node, v) for v in self.values]
-        return tuple((n.op, n.args[1:], n.kwargs, n.outputs.index(v)) for n, v in made if n)
+        return tuple(
+            (n.op, map_values(lambda x: Place(places[x]), n.args[1:]), n.kwargs, n.outputs.index(v))
+            for n, v in made if n
+        )  # fmt: skip
+
+    @property
+    def numbers(self) -> list[Value]:
+        """Those that say where it is, which only the run knows."""
+        return [x for v in self.values if v.node for x in v.node.inputs[1:]]
 
 
-def view(x: torch.Tensor, steps: Steps) -> Any:
-    """The view of a tensor."""
+@dataclass(frozen=True)
+class Place:
+    """Where a number of the run is among the inputs and outputs of the code."""
+
+    at: int
+
+
+def view(x: torch.Tensor, steps: Steps, known: Sequence[Any]) -> Any:
+    """The view of a tensor. ``known``: the inputs and outputs of the code."""
     for op, args, kwargs, i in steps:
-        made = ops.lookup(op).run(x, *args, **kwargs)
+        made = ops.lookup(op).run(x, *(_filled(a, known) for a in args), **kwargs)
         x = made if isinstance(made, torch.Tensor) else made[i]
     return x
 
 
+def _filled(arg: Any, known: Sequence[Any]) -> Any:
+    if isinstance(arg, Place):
+        return known[arg.at]
+    return [_filled(a, known) for a in arg] if isinstance(arg, list) else arg
+
+
 def taken(graph: Graph, count: int | None, everywhere: bool = False) -> dict[Value, View]:
-    """The results among the first ``count`` that share memory with another one, as views; all that can be with ``everywhere``."""
-    found = {v: _view(v) for v in dict.fromkeys(graph.outputs[:count])}
-    inputs, users = set(graph.inputs), dict[Value, int]()
+    """The results among the first ``count`` that share memory with another one or with an input, as views; all that can be with ``everywhere``."""
+    inputs, written = set(graph.inputs), _written(graph)
+    found = {v: _view(v, inputs - written) for v in dict.fromkeys(graph.outputs[:count])}
+    users = dict[Value, int]()
     for x in found.values():
         users[x.base] = users.get(x.base, 0) + 1
     return {
         v: x for v, x in found.items()
-        if x.values and x.base not in inputs and (everywhere or users[x.base] > 1)
+        if x.values and x.base not in written and (everywhere or users[x.base] > 1 or x.base in inputs)
     }  # fmt: skip
 
 
-def _view(v: Value) -> View:
-    """``v`` as a view of what it is taken of; of itself where it is none."""
+def _written(graph: Graph) -> set[Value]:
+    """The inputs that the graph writes: what is left in them is another value than what it has taken."""
+    if all(n.op == "tg.assign" or not node_effects(n).writes for n in graph.nodes):
+        return {n.args[0] for n in graph.nodes if n.op == "tg.assign"}
+    return set(graph.inputs)
+
+
+def _view(v: Value, inputs: Container[Value]) -> View:
+    """``v`` as a view of what it is taken of, at a known place unless that is one of ``inputs``; of itself where it is none."""
     values: list[Value] = []
+    known = View(v, ())
+    fixed = True
     while v.node is not None and v.node.op in _VIEWS:
         node = v.node
-        if node.inputs != [node.args[0]]:
+        if node.inputs[0] is not node.args[0] or not _is_placed(node):
             break
+        fixed = fixed and len(node.inputs) == 1
         values.append(v)
         v = node.args[0]
-    return View(v, tuple(reversed(values)))
+        if fixed or v in inputs:
+            known = View(v, tuple(reversed(values)))
+    return known
+
+
+def _is_placed(node: Node) -> bool:
+    """Whether what a view takes besides its tensor are integers."""
+    more = node.inputs[1:]
+    return not more or (not node.kwargs and all(x.type == INT for x in more))
 
 
 def laid_out(
@@ -162,4 +204,5 @@ def is_lost(v: Value) -> bool:
 
 def without(outputs: Sequence[Value], views: Mapping[Value, View]) -> list[Value]:
     """The values that the code is to give."""
-    return list(dict.fromkeys(views[v].base if v in views else v for v in outputs))
+    given = [views[v].base if v in views else v for v in outputs]
+    return list(dict.fromkeys([*given, *(n for v in outputs if v in views for n in views[v].numbers)]))  # fmt: skip
