@@ -206,11 +206,6 @@ def compile_module(
         return _link(last, functions, known)
 
 
-def is_kept(text: str, level: int, selection: int) -> bool:
-    """Whether the object of a module is on the disk."""
-    return host() is not None and disk.load(f"{_digest(text, level, selection)}.o") is not None
-
-
 def target() -> tuple[str, ...]:
     """What code depends on besides its text: the CPU, and the versions of all that makes it."""
     cpu = host()

@@ -13,5 +13,5 @@
   (``polling``), torch's threads (``threading``).
 * Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results``, ``rows`` and ``pool`` make its values, ``plans`` keep
   code for other processes.
-* The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``, ``entry_left``), ``recycling``, ``layout``, ``tiers``.
+* The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``, ``entry_left``), ``recycling``, ``layout``.
 """

@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..kernels import jit
-from . import tiers
-from .tiers import Method
 
 EAGER = ctypes.c_int8(0)  # not 0: every call goes to Python
 _kept: list[Any] = []  # what the code refers to lives as long as the process
@@ -171,6 +169,17 @@ _ATTEMPT = """attempt{k}:
 _FASTCALL_KEYWORDS = 0x80 | 0x02
 
 
+class Method(ctypes.Structure):
+    """A ``PyMethodDef``."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
 def install(cls: type, slots: Sequence[tuple[str, str, str]], miss: object) -> bool:
     """Give ``cls`` a ``__call__`` in machine code; ``slots`` names those of each entry, its check and its calls. Whether it was done."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or jit.host() is None:
@@ -178,7 +187,7 @@ def install(cls: type, slots: Sequence[tuple[str, str, str]], miss: object) -> b
     found, places = _symbols(), [tuple(slot_offset(cls, s) for s in names) for names in slots]
     if found is None or any(None in p for p in places):
         return False
-    python, method = cls.__call__, Method(b"__call__", None, _FASTCALL_KEYWORDS, None)
+    python = cls.__call__
     _kept.extend((cls, python, miss))
     imports = {
         **found,
@@ -189,10 +198,16 @@ def install(cls: type, slots: Sequence[tuple[str, str, str]], miss: object) -> b
         "python_call": id(python),
     }
     try:
-        tiers.compiled(_text(places), ["call"], imports, method)
+        code = jit.compile_module(
+            _text(places),
+            ["call"],
+            imports,
+            level=0,
+        )["call"]
     except RuntimeError as error:
         jit.warn_once(f"tograph: the call path does not compile, calls take the slower one: {error}")  # fmt: skip
         return False
+    method = Method(b"__call__", code, _FASTCALL_KEYWORDS, None)
     _kept.append(method)
     new = ctypes.pythonapi.PyDescr_NewMethod
     new.restype, new.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]

@@ -29,11 +29,11 @@ from torch.autograd import forward_ad
 from ..graph.types import ListType, ScalarType, TensorType, Type, is_static
 from ..kernels import jit
 from ..recording.variables import Variable
-from . import entry_text, pool, recycling, rows, tiers
+from . import entry_text, pool, recycling, rows
 from .caller import Method
 from .entry_text import ANY, BLOCK, HEAD, KINDS, LEFT, NONE, RECORD, RESULT, THOSE, WATCHED, WORDS
 from .form import Form
-from .layout import DTYPES, MAX_RANK, Layout, layout
+from .layout import DTYPES, MAX_RANK, layout
 from .list_items import inside, listed
 from .pool import Pool
 from .values import extent, numel, strides
@@ -322,31 +322,16 @@ def _method() -> tuple[Method, recycling.Offsets | None] | None:
     known = {**symbols, **{name: id(x) for name, x in _OBJECTS.items()}}
     kept, lists = recycling.offsets(), pool.offsets() or (0, 0)
     try:
-        method, code = _compiled(found, kept, lists, known)
-        if kept is not None and not recycling.noticed(kept, code):
-            kept = None
-            method, _ = _compiled(found, None, lists, known)
+        if kept is not None:
+            code = jit.compile_module(entry_text.text(found, kept, lists), ["call", "note", "untouched"], known, 0)  # fmt: skip
+            kept = kept if recycling.noticed(kept, code) else None
+        if kept is None:
+            code = jit.compile_module(entry_text.text(found, None, lists), ["call"], known, 0)
     except RuntimeError as error:
         jit.warn_once(f"tograph: entries do not compile, calls take the slower path: {error}")
         return None
-    _kept.append(method)
-    return method, kept
-
-
-def _compiled(
-    at: Layout,
-    kept: recycling.Offsets | None,
-    lists: tuple[int, int],
-    imports: Mapping[str, int],
-) -> tuple[Method, Mapping[str, int]]:
-    """The definition of the function, in which better code comes later, and the addresses of now."""
-    text, names = (
-        entry_text.text(at, kept, lists),
-        ["call", *(["note", "untouched"] if kept else [])],
-    )
-    method = Method(b"tograph_entry", None, _FASTCALL, None)
-    code = tiers.compiled(text, names, imports, method, entry_text.START)
-    return method, code
+    _kept.append(Method(b"tograph_entry", code["call"], _FASTCALL, None))
+    return _kept[-1], kept
 
 
 def _symbols() -> dict[str, int] | None:

@@ -12,7 +12,7 @@ sizes, strides, and of what a call leaves in buffers the block that tells where 
 end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 
 ``$name`` in the text is a number of this process's torch or Python. Loops count on the stack: the text is compiled without
-optimisation, which would gain nothing that can be measured (``tiers`` says how instructions are chosen).
+optimisation, which would gain nothing that can be measured.
 """
 
 from __future__ import annotations
@@ -104,10 +104,11 @@ define internal ptr @pointer(ptr %table, i64 %i) alwaysinline {
 }
 """
 
-START = "define ptr @call(ptr %self, ptr %args, i64 %count) {\nentry:\n  %k = alloca i64\n"
-_CALL = (
-    f"\n{START}"
-    """  %table = getelementptr i8, ptr %self, i64 $TABLE
+_CALL = """
+define ptr @call(ptr %self, ptr %args, i64 %count) {
+entry:
+  %k = alloca i64
+  %table = getelementptr i8, ptr %self, i64 $TABLE
   %given = call i64 @word(ptr %table, i64 $given)
   %complete = icmp eq i64 %count, %given
   br i1 %complete, label %between, label %miss
@@ -299,7 +300,6 @@ miss:
   ret ptr @miss_object
 }
 """
-)
 
 
 def text(at: Layout, kept: recycling.Offsets | None, listed: tuple[int, int]) -> str:
