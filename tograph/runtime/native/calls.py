@@ -181,7 +181,7 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Strid
         return [stride if without_gaps(size, stride) else False]
     if node.op in IN_A_ROW:
         return [None]
-    if not all(x.dense for x in operands):
+    if not all(x.dense and not (isinstance(x, Mem) and x.excused) for x in operands):
         return [None if in_a_row(getattr(v.type, "shape", ())) else False for v in node.outputs]
     if not node.outputs:
         return []

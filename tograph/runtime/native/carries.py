@@ -62,8 +62,9 @@ class Carry:
             return x
         if self.order or self.mode == "in place" or not (isinstance(x, Mem) and x.contiguous):
             low.copy(x, first)
-            dense = x.dense if self.order else x.plain
-            return Mem(first.pointer, dtype, size, first.stride, first.owners, dense, x.alias)
+            shown = not self.order and _shows_in_order(x)
+            dense = x.dense if self.order else x.plain or shown
+            return Mem(first.pointer, dtype, size, first.stride, first.owners, dense, x.alias, gaps=shown, excused=shown)  # fmt: skip
         return x
 
     def _turned(self, x: Operand) -> tuple[int, ...] | None:
@@ -98,7 +99,8 @@ class Carry:
         owners = low.arena.either(x.owners, self.places[0].owners, self.places[1].owners)
         dense = x.dense and self.value not in low.strided
         stride = self.places[0].stride if self.order else strides(x.size)
-        return Mem(name, x.dtype, x.size, stride, owners, dense, self.alias)
+        begun = {"gaps": x.gaps, "excused": x.excused} if isinstance(x, Mem) else {}
+        return Mem(name, x.dtype, x.size, stride, owners, dense, self.alias, **begun)
 
     def dest(self) -> Mem | None:
         """Where the body is to compute the next value; where its dims have another order it is copied there."""
@@ -121,10 +123,16 @@ class Carry:
             self.result = typed(self.value, self.low.register(x))
             return
         self.result = x
-        self.expect(x.plain if self.order is None else self._stays(x))
+        self.expect(x.plain or self._leaves_begun(x) if self.order is None else self._stays(x))
         dest = self._next()
         if getattr(x, "pointer", None) != dest.pointer:
             self.low.copy(x, dest)
+
+    def _leaves_begun(self, x: Operand) -> bool:
+        """Whether a result may be what the loop began with, and lies as that does where it is."""
+        return (
+            isinstance(x, Mem) and x.excused and x.dense and getattr(self.start, "excused", False)
+        )
 
     def _stays(self, x: Operand) -> bool:
         """Whether a result lies in memory as the tensor that the loop began with."""
@@ -175,6 +183,11 @@ class Carry:
     def finish(self) -> None:
         for p in self.places:
             self.low.arena.release(p.owners)
+
+
+def _shows_in_order(x: Operand) -> bool:
+    """Whether a tensor is a view of the caller's whose elements an op takes in the order of a contiguous tensor, but for gaps and repetitions."""
+    return isinstance(x, Mem) and not x.open and not x.plain and x.ordered and x.alias == "true"
 
 
 class ListCarry(Carry):

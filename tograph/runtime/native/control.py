@@ -161,7 +161,8 @@ def _merge(low: Lowering, v: Value, found: list[tuple[Operand, str]]) -> Operand
     places = {x.place for x, _ in found}
     made = laid_out(pointer, first.dtype, size, owners, places.pop() if len(places) == 1 else "")
     dense = all(x.dense for x, _ in found)
-    return replace(made, dense=dense, alias=alias, gaps=any(x.gaps for x, _ in found))
+    gaps, excused = any(x.gaps for x, _ in found), all(x.excused or x.settled for x, _ in found)
+    return replace(made, dense=dense, alias=alias, gaps=gaps, excused=gaps and excused)
 
 
 def _merged_size(low: Lowering, v: Value, found: list[tuple[Mem, str]]) -> tuple:

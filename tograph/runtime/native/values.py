@@ -53,7 +53,8 @@ class Mem:
 
     ``place``: the buffer (see ``buffers``) that it begins, if it does. Where an endless dimension that is not the first one is laid
     out first, ``lead`` is (its stride, the stride that it has in eager PyTorch). ``gaps``: whether eager PyTorch's tensor has such, as
-    a part of the inner dimensions of another one, where the strides here do not tell.
+    a part of the inner dimensions of another one, where the strides here do not tell. ``excused``: whether it has them only where ``alias`` is
+    true, as the state of a loop that begins with a view.
     """
 
     pointer: str
@@ -66,6 +67,7 @@ class Mem:
     place: str = ""
     lead: tuple[int, int] | None = None
     gaps: bool = False
+    excused: bool = False
 
     @property
     def open(self) -> bool:
@@ -97,7 +99,7 @@ class Mem:
     @property
     def order(self) -> tuple[int, ...] | None:
         """The order of dims in which the elements follow each other without gaps, here and in eager PyTorch; None where there is none."""
-        if not self.dense or self.open:
+        if not self.dense or self.open or self.gaps:
             return None
         order = sorted(range(len(self.size)), key=lambda d: -self.step(self.stride[d]))
         turned = replace(self, size=tuple(self.size[d] for d in order), stride=tuple(self.stride[d] for d in order))  # fmt: skip
@@ -106,7 +108,7 @@ class Mem:
     @property
     def within(self) -> tuple[int, ...] | None:
         """The size of a contiguous tensor that has these strides, of which this is the first part; None where there is none."""
-        if not self.dense or self.open or self.stride[-1:] != (1,):
+        if not self.dense or self.open or self.gaps or self.stride[-1:] != (1,):
             return None
         pairs = list(zip(self.stride, self.stride[1:], self.size[1:]))
         if any(s <= 0 or outer % s or outer // s < n for outer, s, n in pairs):
