@@ -2,7 +2,7 @@
 
 `generate(seed)` gives the text of `f(s, v, w, n)` over `s` (scalar), `v` (vector of 3), `w` (3 by 3) and `n` (a trip count, a tensor). The first letter of a
 name tells its kind: s scalar, v vector, k counter, p leaf, l list of vectors. Gradients keep what they went through: where a branch or loop frees
-it is decided otherwise than in eager PyTorch, see `docs/limits.md`.
+it is decided otherwise than in eager PyTorch, see `docs/limits/gradients.md`.
 """
 
 from tests import gradient_programs

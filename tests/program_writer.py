@@ -5,7 +5,7 @@ set, a variable, a tensor, a counter that an inner function rebinds, a small cla
 manager, generators, printing, assertions, raising and catching. `Stateful` holds what a run can see afterwards.
 
 Invariants: loops end, numbers stay small, an attribute keeps its kind, lists of outer objects change their length outside of
-staged branches only (that is refused, see docs/limits.md).
+staged branches only (that is refused, see docs/limits/gradients.md).
 """
 
 import dataclasses

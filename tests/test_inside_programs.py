@@ -40,7 +40,7 @@ def outcome(f, args, orders):
 
 def close(a, b):
     if isinstance(a, torch.Tensor) and b is None:
-        return not a.any()  # zeros for None: by the state of loops, see docs/limits.md
+        return not a.any()  # zeros for None: by the state of loops, see docs/limits/gradients.md
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return a is b
     scale = 1 + b.abs().max().item()

@@ -71,7 +71,7 @@ def gradients(f, n):
     f(s, v, torch.tensor(n))
     return [
         torch.zeros_like(x) if x.grad is None else x.grad for x in (s, v)
-    ]  # which of them, see docs/limits.md
+    ]  # which of them, see docs/limits/state.md
 
 
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
