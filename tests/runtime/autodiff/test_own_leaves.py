@@ -401,3 +401,36 @@ def test_what_is_computed_of_a_leaf_while_it_is_none_requires_no_gradient(progra
     rows = [f(torch.ones(2)) for f in (tg.function(program), program)]
     assert [(y.requires_grad, y.is_leaf) for y in rows[0]] == [(y.requires_grad, y.is_leaf) for y in rows[1]]  # fmt: skip
     torch.testing.assert_close(*([y.detach() for y in row] for row in rows))
+
+
+def written_before_the_list(x, w, n):
+    with torch.no_grad():
+        x.mul_(2)
+    xs = [x]
+    for _ in range(n):
+        xs.append(w)
+        xs.append(x)
+    return xs
+
+
+def written_in_a_list(x, w, n):
+    xs = [x]
+    with torch.no_grad():
+        x.mul_(2)
+        w.add_(x)
+    if n > 0:
+        xs.append(w)
+    xs.append(x)
+    return xs
+
+
+@pytest.mark.parametrize("case", [written_before_the_list, written_in_a_list])
+def test_arguments_that_are_written_are_themselves_in_a_list(case):
+    f = tg.function(case)
+    for n in (2, 0, 1):
+        found = []
+        for g in (f, case):
+            x, w = (torch.tensor([k, 2.0], requires_grad=True) for k in (1.0, 3.0))
+            xs = g(x, w, torch.tensor(n))
+            found.append([(y is x, y is w, y.is_leaf, y.tolist()) for y in xs])
+        assert found[0] == found[1]

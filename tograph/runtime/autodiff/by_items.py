@@ -10,7 +10,7 @@ it ``surely`` was; of a list the last is that of all that it may hold. All of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +27,6 @@ from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import value_of
 from ..writes import iterations
 from .dependence import CELL, stops
-from .inside import in_order
 from .paths import Way
 
 _WHOLE = ("tg.list_stack", "tg.list_concat", "tg.list_push", "tg.list_insert", "tg.list_extend", "tg.list_reserve")  # what takes all that is in a list  # fmt: skip
@@ -72,9 +71,17 @@ def _not_zero(g: torch.Tensor, way: Way) -> None:
 def _doubtful(outputs: Sequence[torch.Tensor], x: torch.Tensor) -> bool:
     """Whether a gradient of ``outputs`` may come to ``x`` by an item of a list alone."""
     order = in_order([o.grad_fn for o in outputs if o.grad_fn is not None])
-    if x.grad_fn is None and not any(_is_leaf(node, x) for node in order):
-        return False
-    if not any(_takes_items(n.call.node) for n in order if hasattr(n, "call")):
+    if x.grad_fn is None:
+        return any(_is_leaf(node, x) for node in order) and by_items_alone(outputs, order, lambda node, _: _is_leaf(node, x))  # fmt: skip
+    own = (x.grad_fn, x.output_nr)
+    return by_items_alone(outputs, order, lambda *edge: edge == own)
+
+
+def by_items_alone(
+    outputs: Sequence[torch.Tensor], order: Sequence[Any], is_wanted: Callable[[Any, int], bool]
+) -> bool:
+    """Whether a gradient of ``outputs``, which lead to the nodes ``order``, may come to some of these by an item of a list alone."""
+    if not any(takes_items(node) for node in order):
         return False
     known: dict[tuple[Any, int], Led] = {}
     counts: dict[Any, int] = {o.grad_fn: 0 for o in outputs}
@@ -83,8 +90,8 @@ def _doubtful(outputs: Sequence[torch.Tensor], x: torch.Tensor) -> bool:
             counts[following] = max(counts.get(following, 0), n)
     for node in reversed(order):
         for n in range(max(counts[node], _place(node, outputs)) + 1):
-            known[node, n] = _of_node(node, n, x, known)
-    ends = [IS if o is x else known.get((o.grad_fn, o.output_nr), NOT) for o in outputs]
+            known[node, n] = _of_node(node, n, is_wanted, known)
+    ends = [known.get((o.grad_fn, o.output_nr), NOT) for o in outputs]
     return any(e.listed for e in ends) and not any(e.surely for e in ends)
 
 
@@ -97,9 +104,11 @@ def _is_leaf(node: Any, x: torch.Tensor) -> bool:
     return leaf is not None and getattr(leaf, "shown_", leaf) is x
 
 
-def _of_node(node: Any, n: int, x: torch.Tensor, known: Mapping[tuple[Any, int], Led]) -> Led:
+def _of_node(
+    node: Any, n: int, is_wanted: Callable[[Any, int], bool], known: Mapping[tuple[Any, int], Led]
+) -> Led:
     """An output of a node of autograd."""
-    if (node is x.grad_fn and n == x.output_nr) or _is_leaf(node, x):
+    if is_wanted(node, n):
         return IS
     before = [known.get(edge, NOT) for edge in node.next_functions]
     call = getattr(node, "call", None)
@@ -112,6 +121,27 @@ def _of_node(node: Any, n: int, x: torch.Tensor, known: Mapping[tuple[Any, int],
     if iterations.is_state(node) or iterations.past_of(node) is not None:
         return led._replace(surely=False)
     return led
+
+
+def takes_items(node: Any) -> bool:
+    """Whether a node of autograd takes items of lists."""
+    return hasattr(node, "call") and _takes_items(node.call.node)
+
+
+def in_order(roots: Sequence[Any]) -> list[Any]:
+    """The nodes that some lead to, each before those that it leads to."""
+    done: dict[Any, None] = {}
+    seen = set()
+    todo = [(node, False) for node in roots]
+    while todo:
+        node, left = todo.pop()
+        if left:
+            done[node] = None
+        elif node not in seen:
+            seen.add(node)
+            todo.append((node, True))
+            todo += [(n, False) for n, _ in node.next_functions if n is not None]
+    return list(done)[::-1]
 
 
 def _takes_items(node: Node) -> bool:

@@ -19,6 +19,8 @@ from ..library.beside import NONE, Beside
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..symbols.symbolic import value_of
 from ..writes import freed, iterations
+from . import freed_items
+from .by_items import in_order
 from .connect import Call
 from .paths import Terms, Way, Ways, through
 from .plain import lead_to_own
@@ -89,8 +91,10 @@ def _ways(
     return some, found
 
 
-def _again(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
+def _again(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> Sequence[Any]:
     """As of ``freed.AGAIN``."""
+    by_some = freed_items.by_items(outputs, nodes)
+    nodes = [n for n in nodes if n not in by_some]
     graph = current_graph()
     terms = Terms(graph.graph)
     ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
@@ -100,6 +104,7 @@ def _again(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
         raise RuntimeError(freed.MESSAGE)
     other = graph.emit("py.not", way, type=BOOL) if isinstance(way, Value) else True
     optional_grads.check(other, "RuntimeError", freed.MESSAGE)
+    return by_some
 
 
 def _reached(order: Sequence[Any], ends: Sequence[Any], terms: Terms, graph: FuncGraph) -> dict[Any, dict[int, Way]]:  # fmt: skip
@@ -189,22 +194,6 @@ def _ways_to(call: Call, output: int) -> Ways:
 def _through(call: Call, places: Sequence[int]) -> list[Ways]:
     known: dict[Any, Ways] = {call.inputs[i]: {i: True} for i in call.tensors}
     return through(call.node, places, known, Terms(call.graph.graph, True))
-
-
-def in_order(roots: Sequence[Any]) -> list[Any]:
-    """The nodes that some lead to, each before those that it leads to."""
-    done: dict[Any, None] = {}
-    seen = set()
-    todo = [(node, False) for node in roots]
-    while todo:
-        node, left = todo.pop()
-        if left:
-            done[node] = None
-        elif node not in seen:
-            seen.add(node)
-            todo.append((node, True))
-            todo += [(n, False) for n, _ in node.next_functions if n is not None]
-    return list(done)[::-1]
 
 
 grads.WAYS = ways

@@ -45,8 +45,17 @@ class OwnLeaves:
 
     @cached_property
     def tensors(self) -> list[torch.Tensor]:
-        """Those of them that it made outside of staged constructs."""
-        return [x for v, x in self.root.sources.items() if _is_made(x, v)]
+        """Those of them that it made outside of staged constructs, and arguments that are leaves and were written: in a list they are themselves."""
+        made = [x for v, x in self.root.sources.items() if _is_made(x, v)]
+        return [*made, *self.written]
+
+    @cached_property
+    def written(self) -> list[torch.Tensor]:
+        """The arguments that are leaves, and written."""
+        assigned = self.root.root.assigned
+        given = (x for x in self.root.sources.values() if isinstance(x, SymTensor) and x.given_)
+        found = (x for x in given if x.is_leaf and x.requires_grad and id(x.storage_) in assigned)
+        return list({id(x): x for x in found}.values())
 
     @cached_property
     def reads_items(self) -> bool:
@@ -57,6 +66,11 @@ class OwnLeaves:
     def any(self) -> bool:
         """Whether the code made one."""
         return bool(self.leaves)
+
+    @property
+    def in_lists(self) -> bool:
+        """Whether items of lists may be such leaves, or arguments that were written."""
+        return self.any or bool(self.written)
 
     @cached_property
     def _kept(self) -> bool:

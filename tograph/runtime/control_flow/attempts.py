@@ -33,6 +33,7 @@ class Attempt:
         self.settled = set(self.graph.root.settled)
         self.assumed = set(self.graph.assumed)
         self.freed = dict(self.graph.root.freed)
+        self.freed_by = dict(self.graph.root.freed_by)
         self.unordered = conditional_items.unordered()
         self.guards = journal.guards()
         self.error: BaseException | None = None  # what ended it
@@ -113,6 +114,7 @@ class Attempt:
         self.graph.known = self.known
         self.graph.assumed = self.assumed
         self.graph.root.freed = self.freed
+        self.graph.root.freed_by = self.freed_by
         journal.guard_only(self.guards)
         facts.forget(self.facts)
         conditional_items.reorder(self.unordered)

@@ -212,7 +212,7 @@ class Rounds:
             return False
         if stale_views.taken(self.loop.graph, [self.cond.graph], self.stale):
             return False
-        return not (self.history.unsettled(self.loop) or self.numbers.doubts(self.loop))
+        return not (self.numbers.doubts(self.loop) or self.history.unsettled(self.loop))
 
     def _guessed(self) -> bool:
         """Trace with the guesses; whether all of them hold."""

@@ -95,12 +95,13 @@ def followed(
     if here.hooked:
         hooked.check(here, [value_of(x, here) for x in outputs])
     nodes = freed.executed(outputs, inputs)
+    again = freed.refuse(nodes, outputs)
     if create and here.root.unrolled:
         rising.check_unrolled(nodes, here)
     stale.settle(nodes, False)
     beside = Beside(PASSING(outputs, inputs), TOKENS(inputs))
     some = unused or any(beside)
-    with broadcasts.checked(nodes):
+    with broadcasts.checked(nodes), freed.ARRIVING(nodes, outputs, again) as arrived:
         found = outer_gradients.run(outputs, grads, [*inputs, *beside.tensors], create, some)
     beside = beside._replace(told=told(found[len(inputs) + len(beside.passed) :]))
     found[: len(inputs)] = [seen.get(id(x), g) for x, g in zip(inputs, found)]
@@ -111,7 +112,7 @@ def followed(
     for g, x in zip(found, inputs):
         broadcasts.same_size(g, x)
     if not keep:
-        freed.free(nodes, outputs)
+        freed.free(nodes, outputs, arrived)
     return found, beside
 
 

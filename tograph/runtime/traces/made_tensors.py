@@ -158,7 +158,7 @@ def list_form(
     x: StagedList, root: FuncGraph, own: autodiff.OwnLeaves, leave: Callable[[Any], Any]
 ) -> Any:
     """The form of a list of the graph. ``leave`` gives that of a leaf in it."""
-    if x.handle is None or not own.any:
+    if x.handle is None or not own.in_lists:
         return x
     codes: dict[int, Handle] = {}
     for k, handle in enumerate(x.columns):
@@ -187,7 +187,9 @@ def form(
     if mixed or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
         return MadeLeaf(x, leave(grad_fields.left(x)))
     made = chosen(x)
-    if not own.any or not (x.is_floating_point() or x.is_complex()):
+    if not (own.any or (own.written and own.reads_items)) or not (
+        x.is_floating_point() or x.is_complex()
+    ):
         return made
     value = value_of(x, root)
     code = 0 if x.chain else autodiff.item_code(_begun(x, root), root, own)

@@ -14,7 +14,8 @@ Invariant: a trace in which no gradient was taken pays for none of this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,9 @@ from ..graph.types import ListType
 from ..symbols.funcgraph import FuncGraph, current_graph
 
 Edge = tuple[Any, int]  # a node of torch's autograd and one of its outputs
+Arrived = dict[
+    Any, list[tuple[int, torch.Tensor]]
+]  # by node the cotangents that came to its outputs
 MESSAGE = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
     "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(), here in the function itself. "
@@ -39,7 +43,7 @@ def is_freed(value: Value) -> bool:
 
 
 def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
-    """The nodes that a gradient of ``outputs`` with respect to ``inputs`` goes through; an error if one is freed."""
+    """The nodes that a gradient of ``outputs`` with respect to ``inputs`` goes through."""
     wanted = {(x.grad_fn, x.output_nr) for x in inputs if x.grad_fn is not None}
     leaves = {id(x) for x in inputs if x.grad_fn is None}
     found, leads, todo = [], {}, [(x.grad_fn, False) for x in outputs]
@@ -55,12 +59,9 @@ def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
         elif any(edge in wanted or leads.get(edge[0]) for edge in node.next_functions):
             leads[node] = True
             found.append(node)
-    here = current_graph()
     if any(map(_is_past, found)):
         comes = _behind(outputs)
         found = [node for node in found if node in comes or _is_past(node)]
-    if here.root.freed:
-        _refuse(found, outputs, here)
     return found
 
 
@@ -93,8 +94,11 @@ def _is_past(node: Any) -> bool:
     return hasattr(node, "earlier") and not hasattr(node, "told")
 
 
-def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGraph) -> None:
-    """An error where one of the nodes on the ways from ``outputs`` may be freed."""
+def refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Sequence[Any]:
+    """An error where one of the nodes on the ways from ``outputs`` may be freed; those of which the run tells by what comes to them."""
+    here = current_graph()
+    if not here.root.freed:
+        return ()
     branches: dict[Graph, list[Any]] = {}
     before = []
     for node in nodes:
@@ -105,32 +109,65 @@ def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGra
             before.append(node)
         elif graph is not None:
             branches.setdefault(graph.graph, []).append(node)
+    by_items: list[Any] = []
     for branch, freed in branches.items():
         reached = {node for x in outputs for node, _ in _history(x, branch)}
-        if not reached.isdisjoint(freed):
+        found = [node for node in freed if node in reached]
+        some = BY_ITEMS(outputs, found)
+        if len(some) < len(found):
             raise RuntimeError(MESSAGE)
-    if before:
-        AGAIN(outputs, before)
+        by_items += some
+    return [*by_items, *(AGAIN(outputs, before) if before else ())]
 
 
-def AGAIN(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
-    """An error of the runs in which a gradient of ``outputs`` comes to ``nodes``, which are freed. Set by ``autodiff``."""
+def BY_ITEMS(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> Sequence[Any]:
+    """Those of ``nodes`` that ``outputs`` lead to by items of lists only. Set by ``autodiff``."""
+    return ()
+
+
+def AGAIN(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> Sequence[Any]:
+    """An error of the runs in which a gradient of ``outputs`` comes to ``nodes``, which are freed, and those of them that it comes to by items of lists. Set by ``autodiff``."""
     raise RuntimeError(MESSAGE)
 
 
-def free(nodes: Collection[Any], outputs: Sequence[torch.Tensor]) -> None:
-    """Note that a gradient of ``outputs`` has gone through ``nodes`` and kept nothing."""
+@contextmanager
+def ARRIVING(
+    nodes: Sequence[Any], outputs: Sequence[torch.Tensor], again: Sequence[Any]
+) -> Iterator[Arrived]:
+    """While torch's engine goes through ``nodes``: what comes to those that items of lists lead to, an error of the run where it is one of ``again``. Set by ``autodiff``."""
+    yield {}
+
+
+def ONCE(outputs: Sequence[torch.Tensor], by_items: bool, body: FuncGraph) -> bool:
+    """Whether each iteration of a loop comes to other nodes from before the loop, which are reached ``by_items`` of lists only; an error where that is not known. Set by ``autodiff``."""
+    return False
+
+
+def free(
+    nodes: Collection[Any],
+    outputs: Sequence[torch.Tensor],
+    arrived: Mapping[Any, Sequence[tuple[int, torch.Tensor]]],
+) -> None:
+    """Note that a gradient of ``outputs`` has gone through ``nodes`` and kept nothing; as of ``arrived`` in those runs where that is not zero."""
     here = current_graph()
     graph: FuncGraph | None = here
     while graph is not None:
         if graph.repeats:
             outside = {node for x in _captured(graph) for node, _ in _history(x)}
-            if any(node in outside and saves(node) for node in _direct(nodes, outputs, graph)):
+            again = [n for n in _direct(nodes, outputs, graph) if n in outside and saves(n)]
+            if again and not ONCE(outputs, all(n in arrived for n in again), graph):
                 if graph.settled:
                     raise RuntimeError(MESSAGE)
                 graph.frees = True
         graph = graph.outer
-    here.root.freed.update(dict.fromkeys(nodes, here))
+    root = here.root
+    for node in nodes:
+        partly = node in arrived and (node not in root.freed or node in root.freed_by)
+        if partly and root.freed.get(node, here) is here:
+            root.freed_by[node] = [*root.freed_by.get(node, ()), *arrived[node]]
+        else:
+            root.freed_by.pop(node, None)
+        root.freed[node] = here
 
 
 def _direct(

@@ -21,6 +21,7 @@ from ..symbols.carrier import carrier
 from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from ..symbols.symbolic import value_of
 
+_END = 2**63 - 1
 _REFUSED = (
     "a gradient that is taken inside of a staged loop goes through items of a list that were put in before this iteration. "
     "Take it after the loop, or detach() what is put in the list."
@@ -65,24 +66,44 @@ def _refuse(cotangent: Value) -> bool:
     if torch.is_grad_enabled():
         raise GradientError(_REFUSED, user_location())
     graph = current_graph()
-    past = graph.emit("py.not", _look(cotangent, graph), type=BOOL)
+    past = graph.emit("py.not", look(cotangent, graph), type=BOOL)
     node = graph.add("tg.assert", (past, "tg.GradientError", (_REFUSED,)))
     node.location = node.location or user_location()
     return True
 
 
-def _look(cotangent: Value, graph: FuncGraph) -> Value:
+def look(cotangent: Value, graph: FuncGraph) -> Value:
     """Whether a run has a number in a cotangent that is not zero."""
     item = getattr(cotangent.type, "element", None)
     if not isinstance(item, TensorType) or None in item.shape:
         return graph.emit("tg.handle_any", cotangent, type=BOOL)
+    there, some = _there(cotangent, item, graph), TensorType(torch.bool, (), item.device)
+    return graph.emit("py.bool", graph.emit("aten.any.default", there, type=some), type=BOOL)
+
+
+def both(a: Value, b: Value, first: Value, graph: FuncGraph) -> Value | None:
+    """Whether a run has numbers that are not zero at one place, from ``first`` on, of two cotangents of a list; None where it is not asked."""
+    item = getattr(a.type, "element", None)
+    if not isinstance(item, TensorType) or None in item.shape:
+        return None
+    some = TensorType(torch.bool, (), item.device)
+    rows = TensorType(torch.bool, (None,), item.device)
+    found = [_there(x, item, graph) for x in (a, b)]
+    if item.shape:
+        dims = list(range(1, len(item.shape) + 1))
+        found = [graph.emit("aten.any.dims", x, dims, type=rows) for x in found]
+    same = graph.emit("aten.logical_and.default", *found, type=rows)
+    same = graph.emit("aten.slice.Tensor", same, 0, first, _END, type=rows)
+    return graph.emit("py.bool", graph.emit("aten.any.default", same, type=some), type=BOOL)
+
+
+def _there(cotangent: Value, item: TensorType, graph: FuncGraph) -> Value:
+    """For each number of the items whether it is not zero."""
     rows = TensorType(item.dtype, (None, *item.shape), item.device)
     device = torch.device(item.device)
     whole = graph.emit("tg.list_stack", cotangent, item.dtype, item.shape, device, type=rows)
     flags = TensorType(torch.bool, rows.shape, item.device)
-    some = TensorType(torch.bool, (), item.device)
-    there = graph.emit("aten.ne.Scalar", whole, 0, type=flags)
-    return graph.emit("py.bool", graph.emit("aten.any.default", there, type=some), type=BOOL)
+    return graph.emit("aten.ne.Scalar", whole, 0, type=flags)
 
 
 class _Zeros:
