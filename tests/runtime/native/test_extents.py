@@ -54,7 +54,8 @@ def test_values(name, spec):
             got, want = g(x), f(x)
             torch.testing.assert_close(got, want)
             for a, b in zip(*((y if isinstance(y, tuple) else (y,)) for y in (got, want))):
-                assert a.stride() == b.stride() or n == 1
+                steps = [{d: s for d, s in enumerate(t.stride()) if t.shape[d] > 1} for t in (a, b)]
+                assert steps[0] == steps[1]
 
 
 @pytest.mark.parametrize("spec", [(3, None), (2, None, 4), (None, None), (None, 2, None)], ids=str)

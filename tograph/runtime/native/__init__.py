@@ -2,7 +2,7 @@
 
 * The function of a graph: ``lower`` writes the nodes in the ``groups`` that run together (``producers``), ``boundary`` what it takes and gives (``leaving``), ``storage`` holds
   where values are (``values``, ``arena``, ``buffers``), ``code`` is the text, ``sizes`` has what only a run knows (``extents``).
-* Before that: ``list_types``, ``composed``, ``batch_norms``, ``group_norms`` and ``layer_norms`` (``formulas``), ``created``, ``pads``, ``alike``, ``packing``, ``added``, ``saving`` and ``complex_pairs`` (``complex_ops``, ``complex_emit``) change the graph, ``versions`` says which loops get two forms.
+* Before that: ``list_types``, ``composed``, ``batch_norms``, ``group_norms`` and ``layer_norms`` (``formulas``), ``created``, ``pads``, ``alike``, ``packing``, ``added``, ``placed`` (``patterns``), ``saving`` and ``complex_pairs`` (``complex_ops``, ``complex_emit``) change the graph, ``versions`` says which loops get two forms.
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters`` (``updates``), ``lanes``), products (``matmul``,
   ``micro_kernels`` (``matrices``, ``tiling``, ``packed``), ``stacked``, ``tall``, ``blas`` (``fortran``), ``joined``, ``masked``,

@@ -38,6 +38,7 @@ from .list_types import typed
 from .lower import Lowering
 from .packing import packed
 from .pads import joined
+from .placed import placed
 from .program import Lowered, Native
 from .results import View
 from .saving import copied_in_nests
@@ -71,15 +72,16 @@ def compile_graph(graph: Graph, leaving: Leaving = ALL, layout: Layout = ()) -> 
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    if any(map(results.is_lost, graph.outputs[: leaving.visible])):
-        raise Decline("a view, at a place that only the run knows, of what may be an argument")
-    given = graph
+    given, lost = graph, [results.is_lost(v) for v in graph.outputs[: leaving.visible]]
     # Where something fails the host runs all of it.
     if commits(graph):
         graph = uncommit(copied(graph))
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(forked(copied(graph)))), inference=False)
-    made = graph
+    made = graph = placed(graph, leaving.visible)
+    views = results.taken(graph, leaving.visible)
+    if any(x and (v not in views or views[v].base.node) for v, x in zip(graph.outputs, lost)):
+        raise Decline("a view, at a place that only the run knows, of what may be an argument")
     for rewrite in REWRITES:
         made = rewrite(made)
     if made is given:

@@ -23,7 +23,7 @@ from .groups import CLONE
 from .views import VIEWS
 
 _COPIES = frozenset(["aten.reshape.default", "aten._unsafe_view.default", CLONE])
-_VIEWS = (VIEWS.keys() | {"aten.as_strided.default", "aten.view.dtype"}) - _COPIES
+VIEW_OPS = (VIEWS.keys() | {"aten.as_strided.default", "aten.view.dtype"}) - _COPIES
 
 
 Steps = tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...]
@@ -73,7 +73,7 @@ def _filled(arg: Any, known: Sequence[Any]) -> Any:
 
 def taken(graph: Graph, count: int | None, everywhere: bool = False) -> dict[Value, View]:
     """The results among the first ``count`` that share memory with another one or with an input, as views; all that can be with ``everywhere``."""
-    inputs, written = set(graph.inputs), _written(graph)
+    inputs, written = set(graph.inputs), written_inputs(graph)
     found = {v: _view(v, inputs - written) for v in dict.fromkeys(graph.outputs[:count])}
     users = dict[Value, int]()
     for x in found.values():
@@ -84,7 +84,7 @@ def taken(graph: Graph, count: int | None, everywhere: bool = False) -> dict[Val
     }  # fmt: skip
 
 
-def _written(graph: Graph) -> set[Value]:
+def written_inputs(graph: Graph) -> set[Value]:
     """The inputs that the graph writes: what is left in them is another value than what it has taken."""
     if all(n.op == "tg.assign" or not node_effects(n).writes for n in graph.nodes):
         return {n.args[0] for n in graph.nodes if n.op == "tg.assign"}
@@ -96,7 +96,7 @@ def _view(v: Value, inputs: Container[Value]) -> View:
     values: list[Value] = []
     known = View(v, ())
     fixed = True
-    while v.node is not None and v.node.op in _VIEWS:
+    while v.node is not None and v.node.op in VIEW_OPS:
         node = v.node
         if node.inputs[0] is not node.args[0] or not _is_placed(node):
             break
@@ -164,7 +164,7 @@ def origins(v: Value) -> set[Value]:
     if node.regions:
         return _through_regions(node, v.index)
     written = node.op.startswith("update.") or "scatter" in node.op or node.op == "aten.copy.default"  # fmt: skip
-    if node.op in _VIEWS or written:
+    if node.op in VIEW_OPS or written:
         return origins(node.args[0])
     return set().union(*map(origins, node.inputs)) if node.op in _MOVED else set()
 
@@ -196,7 +196,7 @@ def _through_regions(node: Node, at: int) -> set[Value]:
 def is_lost(v: Value) -> bool:
     """Whether a result is a view, at a place that only the run knows, of what an ``If`` or a loop gives and may be an argument."""
     place = False
-    while v.node is not None and v.node.op in _VIEWS:
+    while v.node is not None and v.node.op in VIEW_OPS:
         place |= v.node.inputs != [v.node.args[0]]
         v = v.node.args[0]
     return place and v.node is not None and bool(v.node.regions) and bool(origins(v))

@@ -24,7 +24,8 @@ def is_turned(target: torch.Tensor, source: Any) -> bool:
     if not isinstance(source, torch.Tensor):
         return False
     x, y = as_symbolic(target), as_symbolic(source)
-    return tuple(x.meta.size) == tuple(y.meta.size) and lies_otherwise(x, y)
+    static = x.meta.static and y.meta.static
+    return static and tuple(x.meta.size) == tuple(y.meta.size) and lies_otherwise(x, y)
 
 
 def lies_otherwise(x: SymTensor, y: SymTensor) -> bool:
