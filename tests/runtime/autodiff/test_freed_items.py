@@ -66,7 +66,18 @@ def one_twice(x, w, n):
     return w.grad
 
 
-CASES = [another_item, item_and_then_the_name, first_and_last, freed_in_a_branch, one_after_the_other, one_twice]  # fmt: skip
+def by_position(x, w, n):
+    xs = []
+    for i in range(n):
+        xs.append((x * w * i).sum())
+    for i in range(len(xs)):
+        xs[i].backward()
+        if xs[i] > 2:
+            break
+    return w.grad
+
+
+CASES = [another_item, item_and_then_the_name, first_and_last, freed_in_a_branch, one_after_the_other, one_twice, by_position]  # fmt: skip
 
 
 def arguments():
@@ -112,6 +123,27 @@ def sharing_what_was_before(x, w, n):
     return w.grad
 
 
+def at_two_positions(x, w, n):
+    xs = []
+    for i in range(n + 1):
+        xs.append((x * w * i).sum())
+    i, j = 0, 1
+    while j <= n:
+        xs[i].backward()
+        xs[j].backward()
+        i, j = i + 1, j + 1
+    return w.grad
+
+
+def from_the_end_too(x, w, n):
+    xs = []
+    for i in range(n):
+        xs.append((x * w * i).sum())
+    for i in range(-n, n):
+        xs[i].backward()
+    return w.grad
+
+
 def the_same_item(x, w, n):
     xs = []
     for i in range(n):
@@ -121,7 +153,7 @@ def the_same_item(x, w, n):
     return w.grad
 
 
-@pytest.mark.parametrize("case", [sharing_state, sharing_what_was_before, the_same_item])
+@pytest.mark.parametrize("case", [sharing_state, sharing_what_was_before, at_two_positions, from_the_end_too, the_same_item])  # fmt: skip
 def test_items_that_may_share_what_is_freed_are_refused(case):
     with pytest.raises(tg.errors.GradientError, match="whether an earlier iteration"):
         tg.function(case)(*arguments(), torch.tensor(2))

@@ -16,6 +16,7 @@ from ..graph.ir import Node, Value
 from ..graph.types import ListType
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph
+from ..symbols.proofs import LoopFacts
 from ..writes import freed
 from .by_items import in_order, takes_items
 
@@ -85,15 +86,24 @@ def _behind(value: Value) -> set[Value]:
     return found
 
 
-def read_once(outputs: Sequence[torch.Tensor], body: FuncGraph) -> bool:
-    """Whether ``outputs``, of an iteration of a loop, lead to items of lists only by the reading of one, at another position in each iteration, of which all items are apart."""
+def read_once(outputs: Sequence[torch.Tensor], body: FuncGraph) -> tuple[Value, Value] | None:
+    """The list and the position by which ``outputs``, of an iteration of a loop, lead to items; None if it is not one, another in each iteration, in a list whose items are apart."""
     order = in_order([o.grad_fn for o in outputs if o.grad_fn is not None])
     reads = [n for n in order if takes_items(n) and n.call.graph is body]
     if len(reads) != 1 or reads[0].call.node.op != "tg.list_get" or body.loop is None:
-        return False
+        return None
     [read] = reads
     source, at = read.call.node.args
     if source not in body.captures.values():
-        return False
+        return None
     body.loop.wanted.add(at)  # by how much it changes is asked of the next trace
-    return bool(body.loop.steps.get(at)) and are_apart(*read.next_functions[0])
+    once = _counts_up(at, body.loop) and are_apart(*read.next_functions[0])
+    return (source, at) if once else None
+
+
+def _counts_up(at: Value, facts: LoopFacts) -> bool:
+    """Whether a position is another one in each iteration of a loop: one from the end is none that was counted from the start."""
+    entry = facts.entries.get(at)
+    if isinstance(entry, Value) and entry.node is not None and entry.node.op == "py.constant":
+        [entry] = entry.node.args
+    return isinstance(entry, int) and entry >= 0 and facts.steps.get(at, 0) > 0

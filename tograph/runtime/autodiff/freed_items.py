@@ -149,11 +149,13 @@ def _some(grads: Cotangents, graph: FuncGraph) -> Value | None:
     return found
 
 
-def _once(outputs: Sequence[torch.Tensor], by_items: bool, body: FuncGraph) -> bool:
+def _once(outputs: Sequence[torch.Tensor], nodes: Sequence[Any], body: FuncGraph) -> bool:
     """As of ``freed.ONCE``."""
-    if not by_items:
-        return False
-    if read_once(outputs, body):
+    read = read_once(outputs, body)
+    once = body.root.once
+    # another reading may be, in a later iteration, what this one is now
+    if read is not None and all(once.get((body, n), read) == read for n in nodes):
+        once.update(dict.fromkeys(((body, n) for n in nodes), read))
         return True
     if body.settled:
         raise GradientError(_IN_LOOP, user_location())

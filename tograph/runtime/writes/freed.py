@@ -138,8 +138,8 @@ def ARRIVING(
     yield {}
 
 
-def ONCE(outputs: Sequence[torch.Tensor], by_items: bool, body: FuncGraph) -> bool:
-    """Whether each iteration of a loop comes to other nodes from before the loop, which are reached ``by_items`` of lists only; an error where that is not known. Set by ``autodiff``."""
+def ONCE(outputs: Sequence[torch.Tensor], nodes: Sequence[Any], body: FuncGraph) -> bool:
+    """Whether each iteration of a loop comes to others of the ``nodes`` from before the loop, to which items of lists lead; an error where that is not known. Set by ``autodiff``."""
     return False
 
 
@@ -155,7 +155,7 @@ def free(
         if graph.repeats:
             outside = {node for x in _captured(graph) for node, _ in _history(x)}
             again = [n for n in _direct(nodes, outputs, graph) if n in outside and saves(n)]
-            if again and not ONCE(outputs, all(n in arrived for n in again), graph):
+            if again and not (all(n in arrived for n in again) and ONCE(outputs, again, graph)):
                 if graph.settled:
                     raise RuntimeError(MESSAGE)
                 graph.frees = True
