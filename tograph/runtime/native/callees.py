@@ -22,7 +22,6 @@ from ..graph.ir import Node, Value, map_values, values_in
 from ..graph.ordering import node_effects
 from ..graph.types import DTYPES
 from ..kernels.loop_ir import Open
-from .over_memory import over
 from .values import NO_OWNERS, Mem, Span, alike, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
@@ -161,7 +160,7 @@ class Call:
         if found is None:
             if len(self._views) >= KEPT:
                 self._views.clear()
-            found = self._views[key] = over(address, *form)
+            found = self._views[key] = _viewed(address, *form)
         return found
 
 
@@ -181,6 +180,15 @@ def laid(x: Mem, sizes: dict[Open, int]) -> tuple[tuple[int, ...], tuple[int, ..
     """The size and the strides of a tensor, with the open sizes known."""
     size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
     return size, tuple(s.value(sizes) if isinstance(s, Span) else s for s in x.stride)
+
+
+def _viewed(address: int, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:  # fmt: skip
+    """A tensor over memory."""
+    if 0 in size:
+        return torch.empty(size, dtype=dtype)
+    length = 1 + sum((n - 1) * s for n, s in zip(size, stride))
+    memory = (ctypes.c_char * (length * dtype.itemsize)).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype).as_strided(size, stride)
 
 
 @dataclass(frozen=True)
@@ -289,7 +297,7 @@ class _Place:
             return True
         if self.exact is not None and not alike(self.shape, x.stride(), self.exact):
             return False
-        over(address, self.dtype, self.shape, self.stride).copy_(x)
+        _viewed(address, self.dtype, self.shape, self.stride).copy_(x)
         return True
 
 

@@ -23,18 +23,21 @@ from .results import VIEW_OPS, written_inputs
 
 def placed(graph: Graph, count: int | None) -> Graph:
     """``graph``, or a copy of it in which such results among the first ``count`` are views of an input."""
-    if all(_root(v) is None for v in graph.outputs[:count]):
+    if all(_root(v) is None for v in graph.outputs[:count]) or not _roots(graph, count)[1]:
         return graph
     made = copied(graph)
-    inputs = set(made.inputs) - written_inputs(made)
-    known = {v: Pattern(v) for v in made.inputs if v in inputs and isinstance(v.type, TensorType)}
-    follow(made, known)
-    found = {v: r for v in made.outputs[:count] if (r := _root(v)) in known}
-    roots = [r for v, r in found.items() if r is not None and (r is not v or known[r].steps)]
-    if not roots:
-        return graph
-    _Placing(made, known, roots).run()
+    _Placing(made, *_roots(made, count)).run()
     return made
+
+
+def _roots(graph: Graph, count: int | None) -> tuple[Known, list[Value]]:
+    """The patterns of a graph, and the values of its branches and loops that are to be views, since results are or are taken of them."""
+    written = written_inputs(graph)
+    inputs = [v for v in graph.inputs if isinstance(v.type, TensorType) and v not in written]
+    known = {v: Pattern(v) for v in inputs}
+    follow(graph, known)
+    found = {v: r for v in graph.outputs[:count] if (r := _root(v)) in known}
+    return known, [r for v, r in found.items() if r is not None and (r is not v or known[r].steps)]
 
 
 def _root(v: Value) -> Value | None:
