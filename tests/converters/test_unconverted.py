@@ -376,7 +376,7 @@ def test_a_trace_that_begins_again_acts_once(f):
 def _sign_or_zero(x):
     try:
         return 1 if x > 0 else -1
-    except Exception:
+    except Exception:  # whatever a user's code expects: the refusal is to get past it
         return 0
 
 
@@ -384,7 +384,7 @@ def _sign_or_zero(x):
 def _whole_or_none(x):
     try:
         return int(x)
-    except Exception:
+    except Exception:  # as above
         return None
 
 

@@ -77,7 +77,9 @@ ALIKE = {
 def _answer(call, *args):
     try:
         made = call(*args)
-    except Exception as error:
+    except (
+        Exception
+    ) as error:  # of any kind: what torch raises is compared with what is raised here
         return type(error), str(error).split("\n")[0]
     return [(y, y.stride() if y.numel() else None, y.dtype) for y in made]
 

@@ -254,38 +254,28 @@ def test_a_leaf_made_of_what_is_freed_has_a_gradient(program):
         torch.testing.assert_close(outcome(f, n), outcome(program, n))
 
 
-def item_that_is_not_freed(x, n):
+def by_the_item(x, n, at):
     v = x * 2
     xs, i, g = [v], 0, x * 0
     while i < n:
         i = i + 1
         xs.append(x)
         (g,) = torch.autograd.grad((v**2).sum(), x)
-        v = xs[-1]
-    return g
-
-
-def item_that_is_freed(x, n):
-    v = x * 2
-    xs, i, g = [v], 0, x * 0
-    while i < n:
-        i = i + 1
-        xs.append(x)
-        (g,) = torch.autograd.grad((v**2).sum(), x)
-        v = xs[0]
+        v = xs[at]
     return g
 
 
 def test_an_item_is_not_freed_with_another_one_of_its_list():
-    x, staged = torch.tensor([0.5, -0.3], requires_grad=True), tg.function(item_that_is_not_freed)
+    x, staged = torch.tensor([0.5, -0.3], requires_grad=True), tg.function(by_the_item)
     for n in (3, 1, 2):
-        torch.testing.assert_close(staged(x, torch.tensor(n)), item_that_is_not_freed(x, torch.tensor(n)))  # fmt: skip
+        found, wanted = (f(x, torch.tensor(n), -1) for f in (staged, by_the_item))
+        torch.testing.assert_close(found, wanted)
 
 
 def test_a_gradient_by_a_freed_item_is_an_error():
     x = torch.tensor([0.5, -0.3], requires_grad=True)
     with pytest.raises(tg.errors.GradientError, match="an item of a list"):
-        tg.function(item_that_is_freed)(x, torch.tensor(2))
+        tg.function(by_the_item)(x, torch.tensor(2), 0)
 
 
 def all_of_some_that_are_freed(w, x, n):
