@@ -29,7 +29,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .keyed import merged
-from .logical import and_, not_, or_
+from .logical import and_, not_
 from .operator_methods import tried
 from .registry import handles
 from .staging import PLAIN, is_staged

@@ -133,7 +133,7 @@ def test_branches_behind_one_another_sink_into_each_other_no_deeper_than_a_limit
 
     count = 60
     lines = ["%1: f32[2] = aten.exp.default(%x)", *(line for i in range(1, count) for line in choice(i))]  # fmt: skip
-    text = f"main(%p: bool, %x: f32[2]) {{\n" + "\n".join(lines) + f"\nreturn %{3 * count - 2}\n}}"
+    text = "main(%p: bool, %x: f32[2]) {\n" + "\n".join(lines) + f"\nreturn %{3 * count - 2}\n}}"
     graph = checked(sink, parse_graph(text))
     depth, region = 0, graph
     while inner := [n for n in region.nodes if n.regions]:

@@ -19,7 +19,6 @@ from ..graph.rewrite import add_input, cannot_fail, keep_inputs, lead
 from .forward import writes_anything
 from .numbering import Memo, effects_of
 
-
 DEEPEST = 16
 
 
