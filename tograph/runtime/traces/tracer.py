@@ -354,6 +354,8 @@ class Tracer:
                 self.failed = error
                 self.effects.commits(self.root)
                 self.done = self.effects.of(log)[1]
+            else:
+                journal.close_begun(log)
             journal.unwind(log)
             told = failures.told(error, log, self.watch) if error is self.failed else []
             log.rollback()
