@@ -37,16 +37,19 @@ from .raising import (
     tell,
 )
 from .regions import ambient, attempted, close, is_module_globals, trace_region, unmoved
+from .repeats import SEEN, Repeats
 from .sameness import same_tensor
 from .seeds import outermost
 from .trying import in_body, staged_try
 
 __all__ = [
+    "SEEN",
     "Attempt",
     "ConditionError",
     "LoopOptions",
     "Outer",
     "Place",
+    "Repeats",
     "StagedException",
     "Unreachable",
     "alternative",
