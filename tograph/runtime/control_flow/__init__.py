@@ -37,7 +37,7 @@ from .raising import (
     tell,
 )
 from .regions import ambient, attempted, close, is_module_globals, trace_region, unmoved
-from .repeats import SEEN, Repeats
+from .repeats import SEEN, Repeats, may_refuse
 from .sameness import same_tensor
 from .seeds import outermost
 from .trying import in_body, staged_try
@@ -69,6 +69,7 @@ __all__ = [
     "join_regions",
     "lose",
     "may_fail",
+    "may_refuse",
     "outermost",
     "outside_value",
     "predicate",

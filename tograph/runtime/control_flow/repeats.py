@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from ..graph.ir import Node, Value, all_nodes
+from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.opaque import OpaqueObject
 from ..graph.ops import overload
 from ..graph.rewrite import constant_key
@@ -25,6 +25,19 @@ _NUMBERS = frozenset(["number", "Optional[number]", "Tensor"])
 # Beside these: the rows that an iteration reads and writes.
 _PLACES = frozenset([("aten.select.int", "index"), ("aten.select_scatter.default", "index"), ("aten.slice.Tensor", "start"), ("aten.slice.Tensor", "end"),
     ("aten.slice_scatter.default", "start"), ("aten.slice_scatter.default", "end")])  # fmt: skip
+
+
+# Refusals that a run meets, other than of sizes.
+_REFUSALS = frozenset(["tg.GradientError", "tg.NoGradientError", "tg.NoIterationError", "tg.StagingError"])  # fmt: skip
+
+
+def may_refuse(graph: Graph) -> bool:
+    """Whether a run of a graph may end in a refusal, which loops in Python would perhaps not need."""
+    return any(
+        (n.op == "tg.assert" and n.args[1] in _REFUSALS)
+        or (n.op == "tg.raise" and n.args[0] in _REFUSALS)
+        for n in all_nodes(graph)
+    )
 
 
 class Repeats:
@@ -42,7 +55,8 @@ class Repeats:
         if self.count == SEEN:
             return False
         nodes = self.graph.nodes[self.begun :]
-        self.places.update((n, (self.count, i)) for i, n in enumerate(nodes))
+        # counted from the end: the first one begins with reads of what is outside
+        self.places.update((n, (self.count, i - len(nodes))) for i, n in enumerate(nodes))
         rows = [self._row(n) for n in nodes]
         alike = self.count > 1 and bool(rows) and len(rows) == len(self.last)
         alike = alike and all(map(_alike, rows, self.last))

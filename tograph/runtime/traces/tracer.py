@@ -159,6 +159,8 @@ class Tracer:
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
         try:
+            if self.root.root.repeated and control_flow.may_refuse(self.root.graph):
+                raise Retrace(straight=True)
             self.watch.draws.check(self.watch, self.root.root)
             self.watch.left()
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
