@@ -103,8 +103,7 @@ class Attempt:
 
     def undo(self) -> None:
         """Put everything back, and what an exception left open in it. LastingChangeError where that cannot be."""
-        journal.close_begun(self.log)
-        journal.unwind(self.log)
+        journal.unwind(self.log, undone=True)
         self.log.rollback()
         for back in reversed(self.log.backs):
             back()

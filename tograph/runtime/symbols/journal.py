@@ -180,23 +180,23 @@ def begun(generator: Any) -> None:
         log.begun.append(weakref.ref(generator))
 
 
-def close_begun(journal: Journal) -> None:
-    """Close the generators that a region which will be undone has begun: what their ``finally`` does, which Python runs sooner or later, is undone with the rest."""
-    for found in journal.begun:
-        generator = found()
-        with suppress(Exception):
-            if generator is not None:
-                generator.close()
-
-
 def undone_by(back: Callable[[], None]) -> None:
     """Note what undoes a change that was made in the current attempt to no location."""
     if _stack.journals:
         _stack.journals[-1].backs.append(back)
 
 
-def unwind(journal: Journal) -> None:
-    """End a region and all that were left open in it by an exception, such as an interrupt; these are undone."""
+def unwind(journal: Journal, undone: bool = False) -> None:
+    """End a region and all that were left open in it by an exception, such as an interrupt; these are undone.
+
+    Where it will be ``undone`` itself, the generators that it has begun are closed: what their ``finally`` does, which Python runs sooner or
+    later, is undone with the rest.
+    """
+    for found in journal.begun if undone else ():
+        generator = found()
+        with suppress(Exception):
+            if generator is not None:
+                generator.close()
     while _stack.journals and _stack.journals[-1] is not journal:
         _stack.journals.pop().rollback()
     pop(journal)
