@@ -362,7 +362,7 @@ class Tracer:
                 self.failed = error
                 self.effects.commits(self.root)
                 self.done = self.effects.of(log)[1]
-            journal.unwind(log)
+            journal.unwind(log, undone=error is not self.failed)
             told = failures.told(error, log, self.watch) if error is self.failed else []
             log.rollback()
             failures.put_again(told)
