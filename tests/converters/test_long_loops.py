@@ -1,5 +1,6 @@
 """Long loops of Python's: staged where iterations repeat themselves, and never seen but by that."""
 
+import contextlib
 import math
 
 import pytest
@@ -304,3 +305,36 @@ def test_where_a_run_could_be_refused_the_loop_stays_pythons():
 
     w = torch.tensor([0.4, 1.2])
     torch.testing.assert_close(tg.function(f)(w), f(w))
+
+
+@contextlib.contextmanager
+def telling(i):
+    yield
+    print("left", i)
+
+
+def test_text_of_numbers_is_pythons(capsys):
+    def f(x):
+        with contextlib.ExitStack() as stack:
+            for i in range(24):
+                x = step(step(x))
+                stack.enter_context(telling(i))
+        return x
+
+    f(torch.ones(2))
+    printed = capsys.readouterr().out
+    tg.function(f)(torch.ones(2))
+    assert capsys.readouterr().out == printed
+
+
+def test_results_of_their_own_are_differentiated_one_after_the_other():
+    def f(x, w):
+        return [(x * w).sin().exp().tanh().cos().sin().exp() * k for k in range(64)]
+
+    x, w = torch.ones(2), torch.tensor([0.5, 2.0], requires_grad=True)
+    for y in tg.function(f)(x, w):
+        y.sum().backward()
+    found, w.grad = w.grad, None
+    for y in f(x, w):
+        y.sum().backward()
+    torch.testing.assert_close(found, w.grad)

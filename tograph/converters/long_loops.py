@@ -77,7 +77,7 @@ class LongLoop:
             self.attempt = None
 
     def _staged(self, repeated: control_flow.Attempt) -> int:
-        self.attempt, self.watched = None, False
+        self.attempt, self.watched, self.root.repeated = None, False, True
         if repeated.lasts():
             repeated.commit()
         else:
@@ -97,5 +97,5 @@ class LongLoop:
             attempt.commit()
             raise
         attempt.commit()
-        self.root.repeated = self.over = True
+        self.over = True
         return self.done

@@ -37,7 +37,7 @@ from .raising import (
     tell,
 )
 from .regions import ambient, attempted, close, is_module_globals, trace_region, unmoved
-from .repeats import SEEN, Repeats, may_refuse
+from .repeats import SEEN, Repeats, asks_for_python
 from .sameness import same_tensor
 from .seeds import outermost
 from .trying import in_body, staged_try
@@ -54,6 +54,7 @@ __all__ = [
     "Unreachable",
     "alternative",
     "ambient",
+    "asks_for_python",
     "attempted",
     "by_sizes",
     "caught",
@@ -69,7 +70,6 @@ __all__ = [
     "join_regions",
     "lose",
     "may_fail",
-    "may_refuse",
     "outermost",
     "outside_value",
     "predicate",

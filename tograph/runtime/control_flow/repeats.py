@@ -17,6 +17,7 @@ from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.opaque import OpaqueObject
 from ..graph.ops import overload
 from ..graph.rewrite import constant_key
+from ..graph.types import ListType, TensorType, Type
 from ..symbols.funcgraph import current_graph
 
 SEEN = 16  # iterations that are looked at: what differs for longer is not waited for
@@ -31,13 +32,25 @@ _PLACES = frozenset([("aten.select.int", "index"), ("aten.select_scatter.default
 _REFUSALS = frozenset(["tg.GradientError", "tg.NoGradientError", "tg.NoIterationError", "tg.StagingError"])  # fmt: skip
 
 
-def may_refuse(graph: Graph) -> bool:
-    """Whether a run of a graph may end in a refusal, which loops in Python would perhaps not need."""
-    return any(
-        (n.op == "tg.assert" and n.args[1] in _REFUSALS)
-        or (n.op == "tg.raise" and n.args[0] in _REFUSALS)
-        for n in all_nodes(graph)
-    )
+def asks_for_python(graph: Graph, differentiable: bool) -> bool:
+    """Whether what a graph does with a loop of Python's that was staged could be seen outside.
+
+    A run could be refused which needs no refusal in Python; and several results with a gradient that are items of lists of the graph have one node of torch's
+    autograd, where those of Python's loops have one each.
+    """
+    if any((n.op == "tg.assert" and n.args[1] in _REFUSALS) or (n.op == "tg.raise" and n.args[0] in _REFUSALS) for n in all_nodes(graph)):  # fmt: skip
+        return True
+    if not differentiable:
+        return False
+    lists = [v for v in graph.outputs if isinstance(v.type, ListType) and _is_floating(v.type.element)]  # fmt: skip
+    items = {v for v in graph.outputs if v.node is not None and v.node.op == "tg.list_get" and _is_floating(v.type)}  # fmt: skip
+    return bool(lists) or len(items) > 1
+
+
+def _is_floating(kind: Type) -> bool:
+    if isinstance(kind, ListType):
+        return _is_floating(kind.element)
+    return isinstance(kind, TensorType) and (kind.dtype.is_floating_point or kind.dtype.is_complex)
 
 
 class Repeats:

@@ -21,8 +21,9 @@ from ..graph.ir import Value
 from ..graph.ops import ARITHMETIC, COMPARISONS
 from ..graph.types import ScalarType
 from .contents import content
-from .funcgraph import FuncGraph, Ref, current_graph, user_location
+from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from .known import UNKNOWN
+from .retrace import Retrace
 from .scalar_nodes import ScalarNode, combine
 
 
@@ -136,6 +137,9 @@ class _Staged:
         )
 
     def __repr__(self):
+        if is_tracing() and current_graph().root.repeated:
+            # Code that is not converted makes text of it: of a number of Python's, as the loop has it that was staged.
+            raise Retrace(straight=True)
         return f"<{self.node.kind.__name__}, known when the graph runs>"
 
     __str__ = __repr__

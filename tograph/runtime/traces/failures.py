@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import TographError
+from .. import control_flow
 from ..guarding.reads import Watch
 from ..symbols.journal import Journal, Location
 from ..values.reach import reachable
+from .shown import shows_staged
 
 
 def told(error: BaseException, log: Journal, watch: Watch) -> list[tuple[Location, Any]]:
@@ -40,3 +43,25 @@ def _chain(error: BaseException) -> list[BaseException]:
             found.append(e)
             todo += [e.__cause__, e.__context__]
     return found
+
+
+def is_own(error: BaseException) -> bool:
+    """Whether an exception is one of the program: plain Python raises it too, after the same effects."""
+    if isinstance(error, TographError):
+        return isinstance(error, control_flow.ConditionError)
+    return isinstance(error, Exception)
+
+
+def tells_staged(error: BaseException) -> bool:
+    """Whether the arguments or attributes of an exception are known only when the graph runs."""
+    return any(map(shows_staged, (error, *vars(error).values())))
+
+
+def without(error: BaseException, other: BaseException) -> None:
+    """Take ``other``, and what led to it, out of what is shown as the context of ``error``."""
+    at = error
+    while at.__context__ is not None:
+        if at.__context__ is other:
+            at.__context__ = None
+            return
+        at = at.__context__

@@ -15,6 +15,7 @@ from ...errors import ConversionError, StagingError, TographError, refused
 from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
+from ..graph.ir import Graph
 from ..graph.ordering import control_outputs
 from ..guarding import followed_objects, guards, questions, reads, slots, unconverted
 from ..guarding.outer_numbers import Opened
@@ -42,7 +43,6 @@ from .finishing import finish, late_inputs
 from .identities import Identities
 from .placeholders import inputs_of
 from .shared_objects import Found, Outer, Outside, passed
-from .shown import shows_staged
 from .traces import Trace
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ class Tracer:
                 try:
                     self._run_effects()
                 except Exception as earlier:
-                    _without(earlier, error)  # plain Python does not get as far as the later one
+                    failures.without(
+                        earlier, error
+                    )  # plain Python does not get as far as the later one
                     raise
             raise
         finally:
@@ -159,8 +161,6 @@ class Tracer:
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
         try:
-            if self.root.root.repeated and control_flow.may_refuse(self.root.graph):
-                raise Retrace(straight=True)
             self.watch.draws.check(self.watch, self.root.root)
             self.watch.left()
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
@@ -175,6 +175,7 @@ class Tracer:
                 self._moves,
                 outer := Found(self._place),
             )
+            self._keep_unseen(graph, captured)
         except BaseException:
             changes.rollback()
             raise
@@ -198,6 +199,13 @@ class Tracer:
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
             frozenset(changes.entries),
         )
+
+    def _keep_unseen(self, graph: Graph, captured: list[Any]) -> None:
+        if self.root.root.repeated:
+            tensors = [x for x in (*self.flat.tensors, *captured) if isinstance(x, torch.Tensor)]
+            grads = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+            if control_flow.asks_for_python(graph, grads):
+                raise Retrace(straight=True)
 
     def _leaves(self) -> None:
         root = self.root.root
@@ -347,7 +355,7 @@ class Tracer:
                 histories.check(error)
                 if control_flow.is_leaf_error(error):
                     reads.leaf_written()
-                if isinstance(error, TographError) or not _tells_staged(error):
+                if isinstance(error, TographError) or not failures.tells_staged(error):
                     raise
                 control_flow.emit_raise(error)  # with what its arguments are when the graph runs
                 result = None
@@ -358,7 +366,9 @@ class Tracer:
                 )
             return result, log
         except BaseException as error:
-            if _is_own(error) or (not isinstance(error, Exception) and control_flow.ends(error)):
+            if failures.is_own(error) or (
+                not isinstance(error, Exception) and control_flow.ends(error)
+            ):
                 self.failed = error
                 self.effects.commits(self.root)
                 self.done = self.effects.of(log)[1]
@@ -371,28 +381,6 @@ class Tracer:
         finally:
             if log is not None:
                 journal.pop(log)
-
-
-def _is_own(error: BaseException) -> bool:
-    """Whether an exception is one of the program: plain Python raises it too, after the same effects."""
-    if isinstance(error, TographError):
-        return isinstance(error, control_flow.ConditionError)
-    return isinstance(error, Exception)
-
-
-def _tells_staged(error: BaseException) -> bool:
-    """Whether the arguments or attributes of an exception are known only when the graph runs."""
-    return any(map(shows_staged, (error, *vars(error).values())))
-
-
-def _without(error: BaseException, other: BaseException) -> None:
-    """Take ``other``, and what led to it, out of what is shown as the context of ``error``."""
-    at = error
-    while at.__context__ is not None:
-        if at.__context__ is other:
-            at.__context__ = None
-            return
-        at = at.__context__
 
 
 def _graph_name(label: str) -> str:
