@@ -65,7 +65,15 @@ def apart(x, w, b):
     return torch.tanh(x @ w), y * y if y.sum() > 0 else y.sin()
 
 
-PROGRAMS = [dense, looped, several, drawn, some_iterations, rectified, turned, branched, apart]
+def linear(x, w, b):
+    return (w - x.sum()).flip(0) + b  # nothing is saved
+
+
+def by_torch(x, w, b):
+    return torch.i0(w)  # the host runs it
+
+
+PROGRAMS = [dense, looped, several, drawn, some_iterations, rectified, turned, branched, apart, linear, by_torch]  # fmt: skip
 
 
 def inputs(seed=0):
@@ -107,7 +115,7 @@ def test_as_eager(program):
 
 
 @fast
-@pytest.mark.parametrize("program", [dense, looped, several, drawn, rectified, branched, apart])
+@pytest.mark.parametrize("program", [dense, looped, several, drawn, rectified, branched, apart, linear, by_torch])  # fmt: skip
 def test_calls_begin_in_machine_code(program, monkeypatch):
     f = warm(program)
     expected = gradients(program, *inputs(1))
@@ -126,6 +134,26 @@ def test_sizes_that_only_the_run_knows(monkeypatch):
     for rows in (1, 2, 3):
         x, w, b = inputs(rows)
         same(gradients(f, x[:rows], w, b), gradients(rectified, x[:rows], w, b))
+
+
+def test_a_second_gradient():
+    saving, not_saving = warm(by_torch)(*inputs()), warm(linear)(*inputs())
+    for _ in range(2):  # as in eager PyTorch
+        not_saving.backward(torch.ones(4, 4))
+    saving.backward(torch.ones(4, 4))
+    with pytest.raises(RuntimeError, match="second time"):
+        saving.backward(torch.ones(4, 4))
+
+
+@pytest.mark.parametrize("program", [linear, by_torch])
+def test_gradients_of_many(program):
+    f = warm(program)
+    found = []
+    for called in (program, f):
+        x, w, b = inputs()
+        many = torch.eye(16).view(16, 4, 4)
+        found.append(torch.autograd.grad(called(x, w, b), [w], many, is_grads_batched=True))
+    same(*found)
 
 
 def test_a_view_that_is_written_outside():

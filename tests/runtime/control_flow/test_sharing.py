@@ -183,3 +183,18 @@ def test_a_list_that_a_loop_puts_where_it_is_stays_the_same(made):
         return a is s[0], s, a
 
     assert tg.function(f)(torch.tensor(2)) == f(2)
+
+
+@pytest.mark.parametrize("c", [1.0, -1.0])
+def test_objects_in_a_circle_that_branches_make(c):
+    def f(x, c):
+        d = torch.distributions.LogNormal(x, x + 1)  # a transform and its inverse hold each other
+        if c > 0:
+            found = d.log_prob(x + 1)
+        else:
+            found = d.log_prob(x + 2) * 2
+        return found, d.log_prob(x + 3)
+
+    x, c = torch.rand(3), torch.tensor(c)
+    for a, b in zip(tg.function(f)(x, c), f(x, c), strict=True):
+        torch.testing.assert_close(a, b)

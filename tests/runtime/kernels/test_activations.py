@@ -49,3 +49,9 @@ def test_the_slope_of_a_prelu():
 
     cf = compiled(step, X.reshape(4, 4), torch.linspace(-1, 1, 4))
     assert not cf.scheduled.native.low.asked
+
+
+def test_what_shrinks_to_zero_keeps_its_sign():
+    x = torch.tensor([-2.0, -0.5, -0.3, -0.0, 0.0, 0.3, 0.5, 2])
+    got = compiled(F.softshrink, x)(x)
+    assert torch.equal(got.signbit(), F.softshrink(x).signbit())

@@ -479,3 +479,15 @@ def test_what_remains_for_a_dimension_of_a_view():
     assert "f32[?,2,2] = aten.view" in str(staged.concrete_functions[0].graph)
     with pytest.raises(RuntimeError, match="ambiguous"):
         staged(x, torch.tensor(0))
+
+
+@pytest.mark.parametrize("of", [torch.nonzero, torch.argwhere])
+def test_the_indices_of_elements_lie_one_dim_behind_the_other(of):
+    def f(x):
+        found = of(x > 0)
+        return found, found.contiguous(), found * 2, torch.where(x > 0)[1], found[:, 0]
+
+    g = tg.function(f)
+    for x in (torch.tensor([[1.0, -1, 2], [3, 0, 4]]), torch.zeros(2, 3), torch.eye(3)[:2]):
+        for a, b in zip(g(x), f(x), strict=True):
+            assert torch.equal(a, b) and (a.stride() == b.stride() or not len(b))

@@ -72,7 +72,8 @@ def _one_hot(x, num_classes=-1):
         num_classes = x.max().item() + 1
     elif (x >= num_classes).any():
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).long()
+    found = x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)
+    return found.to(torch.int64, memory_format=torch.contiguous_format)
 
 
 @handles(F.one_hot)

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 class Kept(NamedTuple):
     """What a node knows of its call, as ``nodes.Call`` does.
 
-    ``held``: its inputs, None for those that are saved. ``numbers``: what is kept and no tensor, None in the places of tensors; empty where all are tensors.
+    ``held``: its inputs, None for those that are saved. ``stored``: the tensors that it keeps where no gradient frees them, else None. ``numbers``: what is kept
+    and no tensor, None in the places of tensors; empty where all are tensors.
     """
 
     node: Node
     held: Sequence[torch.Tensor | None]
+    stored: tuple[torch.Tensor, ...] | None
     snapshots: Sequence[Any]
     state: Any
     told: tuple[bool, ...]
@@ -93,10 +95,10 @@ class Direct:
 
 
 def _is_plain(node: ShareNode) -> bool:
-    """Whether a node takes, gives and saves what the short way is for."""
+    """Whether a node takes, gives and keeps what the short way is for."""
     given = [node.pair.pullback.forward.outputs[i] for i in node.given]
     tensors = node.only_tensors and all(isinstance(v.type, TensorType) for v in given)
-    return tensors and node.saves and not (node.groups or node.sized)
+    return tensors and not (node.groups or node.sized)
 
 
 class Node:
@@ -111,7 +113,8 @@ class Node:
         self.others = [(k, s) for k, s in enumerate(sources) if k not in set(self.places)]
         self.doubtful = [sources[k] for k in long.doubtful.places]
         # Inputs that torch frees with what is saved. What is doubtful it may refuse to give, so none of these.
-        self._saved = {s: k for k, s in enumerate(self.sources) if s >= 0 and not self.doubtful}
+        freed = long.saves and not self.doubtful
+        self._saved = {s: k for k, s in enumerate(self.sources) if s >= 0 and freed}
         self._steps: dict[Any, Step] = {}
         self._whole: dict[tuple[bool, ...], bool] = {}
 
@@ -139,7 +142,12 @@ class Node:
         likes = [(x.shape, x.dtype, x.device) for x in given] if len(given) > 1 else []
         doubts = [(inputs[s] if s >= 0 else outs[~s])._version for s in self.doubtful]
         held = [None if i in self._saved else x for i, x in enumerate(inputs)]
-        return Kept(self, held, *run, [x._version for x in inputs], numbers, likes, doubts)
+        stored = None if self.long.saves else self.stored(inputs, outs)
+        return Kept(self, held, stored, *run, [x._version for x in inputs], numbers, likes, doubts)
+
+    def stored(self, inputs: Sequence[torch.Tensor], outs: Sequence[Any]) -> tuple[torch.Tensor, ...]:  # fmt: skip
+        """The tensors that it keeps."""
+        return tuple([inputs[s] if s >= 0 else outs[~s] for s in self.sources])
 
     def _inputs(self, kept: Kept, saved: Sequence[torch.Tensor]) -> list[Any]:
         """All inputs of a run."""
@@ -150,7 +158,7 @@ class Node:
         key = ctx.needs_input_grad, kept.told
         step = self._steps.get(key) or self._step(*key)
         try:
-            saved = ctx.saved_tensors
+            saved = ctx.saved_tensors if kept.stored is None else kept.stored
         except RuntimeError as error:
             if not (kept.doubts and modified(error)):
                 raise
@@ -162,7 +170,7 @@ class Node:
                 stored[k] = x
         found = step.program.quick([*stored, *map(dense, cotangents)])
         if found is None:
-            ctx.unpacked = saved
+            ctx.unpacked = saved if kept.stored is None else None
             return None
         made: list[Any] = [None] * len(key[0])
         for i, k in step.places:
@@ -195,14 +203,15 @@ class Node:
         numbers = kept.numbers or [None] * count
         return Call(
             long, inputs, None, versions, kept.state, list(kept.snapshots), kept.told, self.places,
-            numbers, None, kept.likes, specs, set(), kept.doubts, [], None,
+            numbers, kept.stored, kept.likes, specs, set(), kept.doubts, [], None,
         )  # fmt: skip
 
 
 class _Direct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, node: Node, outs: Sequence[Any], run: tuple[Any, Any, tuple[bool, ...]], *inputs: torch.Tensor) -> Any:  # fmt: skip
-        ctx.save_for_backward(*[inputs[i] if i >= 0 else outs[~i] for i in node.sources])
+        if node.long.saves:
+            ctx.save_for_backward(*node.stored(inputs, outs))
         ctx.set_materialize_grads(False)
         ctx.unpacked = None
         given = tuple([outs[i] for i in node.long.given])

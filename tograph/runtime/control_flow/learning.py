@@ -72,9 +72,7 @@ def _learn(
         _parts(test, x, spec, contents, live, either)
     elif structure.is_union(x) and isinstance(spec, Choice):
         if not any(map(structure.is_union, contents)):
-            then, orelse = (
-                joins.option_of(s, spec) for s in _each(structure.spec_of, contents, live)
-            )
+            then, orelse = _each(lambda c: joins.option_for(c, spec), contents, live)
             facts.follows(x, test, then, orelse, either)
     elif either is not None:
         return

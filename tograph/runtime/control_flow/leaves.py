@@ -56,7 +56,7 @@ def leaf_objects(x: Any, spec: Spec) -> list[Any]:
         return [o for p, s in zip(found[1], spec.parts) for o in leaf_objects(p, s)]
     if structure.is_union(x):
         return _of_union(x, spec)
-    at, number = joins.option_of(structure.spec_of(x), spec), either.slot(spec)
+    at, number = joins.option_for(x, spec), either.slot(spec)
     out: list[Any] = [None]
     for i, option in enumerate(spec.options):
         if i == at:
@@ -67,7 +67,7 @@ def leaf_objects(x: Any, spec: Spec) -> list[Any]:
 
 
 def _of_union(x: structure.TaggedUnion, spec: Choice) -> list[Any]:
-    places = [joins.option_of(structure.spec_of(o), spec) for o in x.options_]
+    places = [joins.option_for(o, spec) for o in x.options_]
     out: list[Any] = [None]
     number = either.slot(spec)
     for i, option in enumerate(spec.options):

@@ -19,7 +19,7 @@ from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from ..symbols.journal import Location as Place
 from ..values import flattening, inner_lists, listed, structure
 from ..values.flattening import flatten
-from ..values.joins import option_of
+from ..values.joins import option_for
 from ..values.listed import tensors_in
 from ..values.structure import UNSET, Leaf, Spec, leaf_types
 from ..writes import iterations
@@ -343,7 +343,7 @@ def _bound(x: Any, left: Any, spec: Spec) -> Any:
     if not structure.is_union(x) or any(map(_absent, _options(left))):
         return x
     if isinstance(left, _PLAIN):
-        return x.options_[option_of(structure.spec_of(left), spec)]
+        return x.options_[option_for(left, spec)]
     rest = [o for o in x.options_ if not _absent(o)]
     return rest[0] if len(rest) == 1 else x
 

@@ -12,8 +12,8 @@ from typing import Any
 from ..symbols.funcgraph import Storage
 from ..symbols.journal import Location as Place
 from ..values import pytrees
-from ..values.joins import option_of
-from ..values.structure import STAGED, Choice, Spec, Tree, is_union, spec_of
+from ..values.joins import option_for
+from ..values.structure import STAGED, Choice, Spec, Tree, is_union
 from .leaves import Path
 from .regions import Region, replayed
 
@@ -103,7 +103,7 @@ def _aligned(x: Any, spec: Spec, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if isinstance(spec, Choice):
         for option in x.options_ if is_union(x) else [x]:
             if pytrees.parts_of(option) is not None:
-                n = option_of(spec_of(option), spec)
+                n = option_for(option, spec)
                 yield from _aligned(option, spec.options[n], (*path, f"option{n}"))
         return
     found = pytrees.parts_of(x) if isinstance(spec, Tree) and type(x) is spec.cls else None

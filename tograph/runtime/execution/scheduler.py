@@ -21,6 +21,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ... import collector, settings, stacks
 from ...lazy import lazy_module
 from .. import passes
@@ -43,6 +45,7 @@ from ..native.program import Native
 from ..native.rows import plain
 from ..native.values import Decline
 from ..passes.skip_vectors import has_vectors, skip_vectors
+from ..recording.variables import PLAIN
 from . import host
 
 gpu = lazy_module("..gpu.program", __package__)
@@ -161,8 +164,14 @@ class Program:
         return self.host.run(*map(plain, inputs))
 
     def quick(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """The outputs where native code takes the inputs as they are, else None: ``run`` has to be asked. Autograd records nothing."""
+        """The outputs where native code takes the inputs as they are, or where the host runs all calls, else None: ``run`` has to be asked.
+
+        Autograd records nothing.
+        """
         native = self._native
+        if native is None and self._settled and all(map(_is_usual, inputs)):
+            with torch.no_grad():
+                return self.host.run(*inputs)
         found = native.quick(inputs) if isinstance(native, Native) else MISS
         return None if found is MISS else found
 
@@ -293,6 +302,14 @@ class Program:
         if self._in_a_row >= PATIENCE:
             self._native = None
             self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"
+
+
+def _is_usual(x: Any) -> bool:
+    """Whether an input is a number, or a tensor that torch's ops take as it is and that lies as native code would have it."""
+    kind = type(x)
+    if kind in (int, float, bool):
+        return True
+    return kind in PLAIN and not transforms.is_mapped(x) and x.layout is torch.strided and x.is_contiguous()  # fmt: skip
 
 
 def _calls_before(graph: Graph) -> int:

@@ -279,7 +279,8 @@ def _logaddexp(x: Term, y: Term) -> Term:
 
 
 def _softshrink(x: Term, limit=0.5) -> Term:
-    return ((x >= -limit) & (x <= limit)).where(0, (x > 0).where(x - limit, x + limit))
+    inside = (x >= -limit) & (x <= limit)
+    return inside.where(x * 0, (x > 0).where(x - limit, x + limit))  # a zero of its sign
 
 
 def _hardshrink(x: Term, limit=0.5) -> Term:

@@ -305,6 +305,16 @@ def _in_known_layout(func) -> Callable[..., Any]:
     return run
 
 
+def _nonzero(x):
+    """``aten.nonzero`` lays out the indices along one dim after those along the one before, as the graph's types cannot say; so its result is a view here."""
+    found = record(aten.nonzero.default, (x,), {})
+    if len(x.shape) < 2:
+        return found
+    rows = record(aten.t.default, (found,), {}, view=True)
+    rows = record(aten.clone.default, (rows,), {"memory_format": torch.contiguous_format})
+    return record(aten.t.default, (rows,), {}, view=True)
+
+
 def _size(x, dim=None):
     """torch's code asks for sizes as plain numbers: a staged one must have a hint, and becomes a guard."""
     sizes = [n if type(n) is int else n.node.guard_int("", 0) for n in x.shape]
@@ -361,6 +371,8 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.detach_.default: lambda x: x,
     aten.lift_fresh.default: lifted,
     aten._local_scalar_dense.default: _local_scalar,
+    aten.nonzero.default: _nonzero,
+    aten.argwhere.default: _nonzero,
     aten.is_same_size.default: may_agree,
     aten.equal.default: compared.equal(record),
     aten.allclose.default: compared.allclose(record),

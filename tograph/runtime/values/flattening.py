@@ -25,7 +25,7 @@ from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import size_of, staged
 from ..symbols.symbolic import value_of, wrap
 from . import either
-from .joins import join, option_of
+from .joins import join, option_for
 from .pytrees import blank, fill, is_value_class, parts_of, rebuild
 from .structure import (
     STAGED,
@@ -62,7 +62,7 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
         return _flatten_tree(x, spec, graph)
     if is_union(x):
         return _flatten_union(x, spec, graph)
-    chosen, number = option_of(spec_of(x), spec), either.slot(spec)
+    chosen, number = option_for(x, spec), either.slot(spec)
     out = [graph.emit("py.constant", chosen, type=INT)]
     for i, option in enumerate(spec.options):
         if i == chosen:
@@ -99,7 +99,7 @@ def _takes(spec: Spec, x: Any) -> bool:
 
 
 def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value]:
-    places = [option_of(spec_of(o), spec) for o in x.options_]
+    places = [option_for(o, spec) for o in x.options_]
     tag = x.tag_.node.value(graph)
     out: list[Value] = []
     if places == list(range(len(places))):

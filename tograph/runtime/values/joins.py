@@ -23,7 +23,18 @@ from ..symbols.symbolic import SymTensor
 from . import either
 from .alike import same_function
 from .exact import exact
-from .structure import STAGED, UNSET, Choice, Const, Handle, Leaf, Spec, Tree, is_staged_list
+from .structure import (
+    STAGED,
+    UNSET,
+    Choice,
+    Const,
+    Handle,
+    Leaf,
+    Spec,
+    Tree,
+    is_staged_list,
+    spec_of,
+)
 
 MANY_SETS = 24  # up to as many a name is one of sets that are known
 MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
@@ -252,7 +263,15 @@ def opened(spec: Spec) -> Spec:
     return Choice(tuple(map(opened, spec.options))) if isinstance(spec, Choice) else spec
 
 
-def option_of(spec: Spec, choice: Choice) -> int:
+def option_for(x: Any, choice: Choice) -> int:
+    """The option that a value is. An object that is part of a circle counts as itself where the circle was cut at it, which a spec of it alone does not tell."""
+    for i, option in enumerate(choice.options):
+        if isinstance(option, Const) and option.value is x:
+            return i
+    return _option_of(spec_of(x), choice)
+
+
+def _option_of(spec: Spec, choice: Choice) -> int:
     """The option that a value of this spec is; one with a list of the graph in it where the value has a list of Python there, if no other fits."""
     for fits in (_covers, _takes):
         for i, option in enumerate(choice.options):
