@@ -137,6 +137,16 @@ def test_what_has_no_counterpart_is_an_error_at_its_line():
             make_fx(f)(X)
 
 
+@pytest.mark.filterwarnings("ignore:Attempted to insert")
+def test_tangents_of_loops_are_refused():
+    root, line = tg.function(newton), tg.function(lambda x: x.sin() * x)
+    torch.testing.assert_close(torch.func.linearize(line, X)[1](X), torch.func.jvp(line, (X,), (X,))[1])  # fmt: skip
+    with pytest.raises(tg.errors.InterchangeError, match="tangents of a staged branch or loop"):
+        torch.func.linearize(root, X)
+    with pytest.raises(tg.errors.InterchangeError, match="tangents of a staged branch or loop"):
+        make_fx(lambda x, t: torch.func.jvp(root, (x,), (t,))[1])(X, X)
+
+
 def test_tensors_without_content():
     """As in plain PyTorch: what asks for no content runs."""
     plain, asking = tg.function(lambda x: x @ x.T), tg.function(newton)

@@ -416,6 +416,25 @@ def test_elements_that_are_views(fn):
             assert torch.equal(got, want) and got.stride() == want.stride()
 
 
+def halved(x, n):
+    while (x > 1).any() and n > 0:
+        x = x * 0.5
+        n = n - 1
+    return x, n
+
+
+def partly_asked(x, n):
+    while (x[:0] > 1).any() or n > 0:
+        x = x * 0.5
+        n = n - 1
+    return x, n
+
+
+@pytest.mark.parametrize("fn, size", [(halved, 0), (partly_asked, 0), (partly_asked, 100)])
+def test_no_elements_are_asked(fn, size):
+    check(fn, torch.full((size,), 8.0), steps(3), count=0)
+
+
 def test_elements_that_fail():
     x = torch.full((100,), 50.0)
     f = check(divided, x, steps(1), count=0)

@@ -10,12 +10,15 @@ Sizes that a mode keeps open (``SymInt``) are known to the run only; numbers amo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from ...errors import InterchangeError
+from ..gradients.wrapped import has_tangent
+from ..graph.ir import Graph, all_nodes
 from ..graph.types import ScalarType, TensorType
 from ..interchange.fx import SYSTEM
 from ..recording.outer_tracers import proxied, put_aside
@@ -39,6 +42,7 @@ def call(function: Function, args: tuple, kwargs: dict) -> Any:
         trace, _, bound = apart._find(args, kwargs)
         concrete = trace.concrete
         _check(concrete.graph.outputs)
+        _check_tangents(concrete.graph, (*given.tensors, *concrete.captured_inputs))
         module = concrete.to_fx()
         places, objects = trace.places(bound), trace.objects(bound)
     outputs = module(*trace.inputs(given))
@@ -52,6 +56,13 @@ def _spec(x: torch.Tensor) -> Any:
     if all(type(n) is int for n in x.shape):
         return x
     return TensorSpec([n if type(n) is int else None for n in x.shape], x.dtype, device=x.device)
+
+
+def _check_tangents(graph: Graph, tensors: Iterable[Any]) -> None:
+    """Branches and loops of torch have no rule for tangents: results would have none."""
+    inner = next((n for n in all_nodes(graph) if n.regions), None)
+    if inner is not None and any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
+        raise InterchangeError(SYSTEM, "the tangents of a staged branch or loop", inner.location)
 
 
 def _check(outputs: Any) -> None:

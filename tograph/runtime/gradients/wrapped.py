@@ -48,7 +48,7 @@ class StandIns(TorchFunctionMode):
         """What stands for ``x``: itself, where nothing wraps it and it has no tangent."""
         if isinstance(x, SymTensor) or id(x) in self.plain:
             return x
-        if not transforms.is_wrapped(x) and not _has_tangent(x):
+        if not transforms.is_wrapped(x) and not has_tangent(x):
             self.plain[id(x)] = x
             return x
         if id(x) not in self.made:
@@ -58,7 +58,8 @@ class StandIns(TorchFunctionMode):
         return self.made[id(x)][1]
 
 
-def _has_tangent(x: torch.Tensor) -> bool:
+def has_tangent(x: torch.Tensor) -> bool:
+    """Whether a level of forward-mode AD around the call has given ``x`` a tangent."""
     with _disable_current_modes():
         return forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
 

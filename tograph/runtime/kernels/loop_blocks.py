@@ -51,6 +51,8 @@ def independent(node: Node) -> Blocks:
     body, cond, carried = node.regions["body"], node.regions["cond"], node.kwargs["carried"]
     names = dict(passed(cond))
     _check(body)
+    if any(_empty(n) for graph in (body, cond) for n in _inside(graph)):
+        raise Unsupported("an empty tensor")
     mixed = _mixed(body.nodes, set(body.inputs[:carried]), {})
     mixed |= _mixed(list(_inside(cond)), set(cond.inputs[:carried]), names)
     asked, late = (tuple(n for n in nodes if _folds(n)) for nodes in (_inside(cond), body.nodes))
@@ -133,6 +135,11 @@ def _mixed(nodes: Sequence[Node], moving: set[Value], names: Mapping[Value, Any]
                 return True
             counted.update(node.outputs)
     return False
+
+
+def _empty(node: Node) -> bool:
+    """Whether a node takes no elements: these are neither numbers nor what a block has."""
+    return not node.regions and any(size_of(v) == 0 for v in (*node.inputs, *node.outputs))
 
 
 def _folds(node: Node) -> bool:
