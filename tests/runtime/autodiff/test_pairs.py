@@ -136,6 +136,62 @@ def test_a_write_in_a_branch_or_loop(program):
     assert run(tg.function) == run(lambda f: f)
 
 
+def a_step(x, w):
+    y = torch.sin(x * w)
+    if x[0] > 0:
+        scale_without_gradients(w, x)
+    return y
+
+
+@pytest.mark.parametrize("program", [used_then_written, a_step], ids=lambda f: f.__name__)
+def test_a_gradient_that_is_differentiated(program):
+    def run(wrap):
+        w = torch.full((3,), 2.0, dtype=D, requires_grad=program is a_step)
+        f, found = wrap(lambda x: program(x, w).sum()), []
+        for sign in (1, -1):
+            x = (torch.tensor([0.5, -0.3, 0.8], dtype=D) * sign).requires_grad_()
+            try:
+                (g,) = torch.autograd.grad(f(x), x, create_graph=True)
+                found.append((g.tolist(), g.requires_grad))
+                found.append([h.tolist() for h in torch.autograd.grad(g.sum(), [x, w])])
+            except RuntimeError as error:
+                found.append(str(error)[:80])
+        return found
+
+    assert run(tg.function) == run(lambda f: f)
+
+
+def scaled_in_place(x, w):
+    t = x * 1.5
+    t.mul_(x - w)
+    return t
+
+
+def scaled_in_a_branch(x, w):
+    t = torch.sin(x)
+    if x.sum() > 0:
+        t[:2].mul_(x[1:] - w[1:])
+    return t
+
+
+def scaled_in_a_loop(x, w):
+    t = torch.sin(x)
+    for _ in range(torch.tensor(2)):
+        t *= x - w
+    return t
+
+
+@pytest.mark.parametrize("program", [scaled_in_place, scaled_in_a_branch, scaled_in_a_loop], ids=lambda f: f.__name__)  # fmt: skip
+def test_the_second_derivative_of_a_product_in_place(program):
+    def run(f):
+        w = torch.full((3,), 2.0, dtype=D, requires_grad=True)
+        x = torch.tensor([0.5, -0.3, 0.8], dtype=D, requires_grad=True)
+        (g,) = torch.autograd.grad((f(x, w) ** 2).sum(), x, create_graph=True)
+        return torch.cat(torch.autograd.grad(g.sin().sum(), [x, w]))
+
+    torch.testing.assert_close(run(tg.function(program)), run(program))
+
+
 def test_a_parameter_that_is_written_behind_its_use():
     def run(wrap):
         w = torch.tensor([1.0, 2.0, 3.0], dtype=D, requires_grad=True)

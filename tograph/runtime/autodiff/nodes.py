@@ -280,17 +280,7 @@ def _gradients(
 ) -> tuple[list[int], list[Any]]:
     """The inputs that get gradients, and these: None for those that nobody needs."""
     node, needs = call.node, _needs(ctx, call)
-    stored = call.numbers
-    if call.places:
-        stored = list(stored)
-        for i, x in zip(call.places, _saved(ctx, there, cotangents)):
-            stored[i] = x
-    else:
-        _saved(ctx, there)
-    if call.specs is not None:
-        stored = nested(stored, call.specs[1])
-    if node.sized:
-        stored = list(map(_content, stored))
+    stored = _stored(ctx, call, there, cotangents)
     taking, present = (node.number, there), node.present
     if not all(there):
         share = node.pair.narrowed(taking)
@@ -315,6 +305,20 @@ def _gradients(
     return present, _where(wanted, results)
 
 
+def _stored(ctx: Any, call: Call, there: Sequence[bool], cotangents: Sequence[Any]) -> list[Any]:
+    """What a backward graph takes beside the cotangents."""
+    stored = call.numbers
+    if call.places:
+        stored = list(stored)
+        for i, x in zip(call.places, _saved(ctx, there, cotangents)):
+            stored[i] = x
+    else:
+        _saved(ctx, there)
+    if call.specs is not None:
+        stored = nested(stored, call.specs[1])
+    return list(map(_content, stored)) if call.node.sized else stored
+
+
 def _where(wanted: Sequence[bool], results: Iterable[Any]) -> list[Any]:
     """The results in the places that are wanted."""
     each = iter(results)
@@ -325,15 +329,16 @@ def _again(
     ctx: Any, call: Call, there: tuple[bool, ...], cotangents: list[Any]
 ) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
-    _saved(ctx, there, cotangents)
-    pair = call.node.pair
+    stored = _stored(ctx, call, there, cotangents)
+    pair, taking = call.node.pair, (call.node.number, there)
     for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
         if isinstance(x, torch.Tensor) and _version(x) != version and i not in pair.written:
             raise RuntimeError(
                 f"one of the variables needed for gradient computation has been {MODIFIED}: "
                 f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
             )
-    joint, present = pair.joint((call.node.number, there))
+    pair.refuse_written(taking, stored, cotangents)
+    joint, present = pair.joint(taking)
     cotangents = [g for g, t in zip(cotangents, there, strict=True) if t]
     with restored(call.state):
         return present, joint.run([*call.inputs, *call.snapshots, *cotangents])

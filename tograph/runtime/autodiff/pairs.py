@@ -17,18 +17,20 @@ from typing import Any
 import torch
 
 from ... import collector
-from ..graph.ir import Graph, Node, Value, map_values
+from ..gradients import transforms
+from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.ordering import graph_effects, prune, set_control_inputs
 from ..graph.rewrite import copied, copy_node, leave_out
 from ..passes.lift_writes import lifted
 from ..symbols.carrier import differentiable
 from ..writes.freed import is_freed
 from ..writes.histories import Before
+from ..writes.stale import MODIFIED
 from .direct import Direct
 from .ended import Ended
 from .graphs import append
 from .nesting import same_items
-from .nodes import ShareNode
+from .nodes import ShareNode, dense
 from .routes import Routes
 from .shares import Share, narrowed, shares
 from .unwrapped import unwrap
@@ -99,6 +101,7 @@ class Pair:
         self.direct = Direct.of(self)
         self._narrowed: dict[Taking, Share] = {}
         self._backwards: dict[tuple[Taking, tuple[bool, ...]], Any] = {}
+        self._refusals: dict[Taking, Any] = {}
         self._joints: dict[Taking, tuple[Differentiable, list[int]]] = {}
 
     def finished(self, found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -144,6 +147,34 @@ class Pair:
             with collector.seldom():
                 self._backwards[taking, needed] = self._backward(taking, needed)
         return self._backwards[taking, needed]
+
+    def refuse_written(self, taking: Taking, stored: Sequence[Any], cotangents: Sequence[Any]) -> None:  # fmt: skip
+        """Raise where a gradient needs what a region has written since it was saved.
+
+        The joint graph of a call whose regions write its inputs has contents in the place of these writes, and does not see them.
+        """
+        if not self.before:
+            return
+        share = self.narrowed(taking)
+        if taking not in self._refusals:
+            with collector.seldom():
+                self._refusals[taking] = self._refusing(share)
+        program = self._refusals[taking]
+        if program is None:
+            return
+        given = [stored[i] for i in share.stored] + [cotangents[i] for i in share.given]
+        plain = [dense(x.detach()) if isinstance(x, torch.Tensor) else x for x in given]
+        with torch.no_grad():
+            (program.run_mapped if any(map(transforms.is_mapped, plain)) else program.run)(*plain)
+
+    def _refusing(self, share: Share) -> Any:
+        """What of a backward graph raises, as a program; None where nothing refuses what was written."""
+        graph = copied(share.backward, ordered=True)
+        graph.outputs = []
+        leave_out(graph, ("tg.print", *_COMMITS))
+        prune(graph)
+        set_control_inputs(graph)
+        return self.build(graph, 0) if any(map(_refuses, all_nodes(graph))) else None
 
     def _backward(self, taking: Taking, needed: tuple[bool, ...]) -> Any:
         share = self.shares[taking[0]] if all(taking[1]) else self.narrowed(taking)
@@ -202,9 +233,26 @@ class Pair:
         made.nodes += [copy_node(n, env) for n in backward.nodes]
         made.outputs = [map_values(env.__getitem__, v) for v in backward.outputs]
         leave_out(made, ("tg.print", *_COMMITS))
+        _forget_writes(made)
         prune(made)
         set_control_inputs(made)
         return made
+
+
+def _forget_writes(graph: Graph) -> None:
+    """Leave out what nodes tell of writes over values: the backward part, which stands behind them, already refuses what it has to."""
+    graph.over = ()
+    for node in graph.nodes:
+        node.over = ()
+        for region in node.regions.values():
+            _forget_writes(region)
+
+
+def _refuses(node: Node) -> bool:
+    """Whether a node of a backward graph may refuse what was written since it was saved."""
+    return node.op == "tg.assert" and any(
+        isinstance(x, str) and MODIFIED in x for x in node.args[2]
+    )
 
 
 def _content(graph: Graph, variable: Value, content: Value, env: dict[Value, Value]) -> Value:

@@ -78,12 +78,17 @@ def _overwrite(over: Sequence[Value], env: dict[Value, Any], location: Location 
 
 
 def _taken_too(node: Node, env: dict[Value, Any]) -> list[Value]:
-    """What an op writes over and takes as another operand as well, itself or by a tensor that shares its memory (``y.mul_(y.detach())``)."""
+    """What an op writes over and takes as another operand as well, itself or by a tensor that shares its memory (``y.mul_(y.detach())``).
+
+    A node may also tell of the writes of nodes that are gone, which it stands behind: of these it takes what was there before.
+    """
+    target = env.get(node.args[0]) if node.args and isinstance(node.args[0], Value) else None
     others = [x for v in node.inputs if v is not node.args[0] and isinstance(x := env.get(v), torch.Tensor)]  # fmt: skip
     return [
         v
         for v in node.over
-        if node.inputs.count(v) > 1 or any(one_memory(env.get(v), x) for x in others)
+        if isinstance(x := env.get(v), torch.Tensor) and one_memory(target, x)
+        if node.inputs.count(v) > 1 or any(one_memory(x, y) for y in others)
     ]
 
 
