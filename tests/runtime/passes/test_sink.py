@@ -1,9 +1,14 @@
 """What one branch uses is computed there; what may fail, has an effect or reads something written between stays."""
 
 import pytest
+import torch
 
 from tests.runtime.passes.text_case import same
-from tograph.runtime.passes.sink import sink
+from tograph.runtime.graph.interp import run
+from tograph.runtime.graph.ir import nesting
+from tograph.runtime.graph.text import parse_graph
+from tograph.runtime.passes import checked
+from tograph.runtime.passes.sink import DEEPEST, sink
 
 IF = """%4: f32[2] = If(%p, %x{args}) {{
     then(%a: f32[2]{inputs}) {{
@@ -119,3 +124,23 @@ def test_what_others_use_stays():
     same(sink, program(line, orelse="return %b", **both))
     same(sink, program(line, result="%4, %1", **both))
     same(sink, program(line, "%2: f32[2] = aten.neg.default(%1)", result="%4, %2", **both))
+
+
+def test_a_row_of_branches_is_one_nest_that_ends():
+    rows = 2 * DEEPEST
+    lines = [
+        f"%{i + 1}: f32[2] = If(%p{i}, %x, %{i}) {{\n    then(%a{i}: f32[2], %b{i}: f32[2]) {{\n"
+        f"      %d{i}: f32[2] = aten.mul.Tensor(%a{i}, {i})\n      return %d{i}\n    }}\n"
+        f"    orelse(%e{i}: f32[2], %c{i}: f32[2]) {{\n      return %c{i}\n    }}\n  }}"
+        for i in range(rows)
+    ]
+    flags, text = ", ".join(f"%p{i}: bool" for i in range(rows)), "\n  ".join(lines)
+    made = checked(
+        sink,
+        parse_graph(f"main({flags}, %x: f32[2], %0: f32[2]) {{\n  {text}\n  return %{rows}\n}}"),
+    )
+    assert nesting(made) == DEEPEST + 2  # the graph, and what stays in a row at the last level
+    for taken in (0, rows // 2, rows - 1):
+        given = [i == taken for i in range(rows)]
+        (out,) = run(made, [*given, torch.ones(2), torch.zeros(2)])
+        assert out.tolist() == [taken, taken]
