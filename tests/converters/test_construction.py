@@ -118,3 +118,23 @@ def test_they_leave_the_function():
 def test_bytes_of_numbers_of_the_run_are_refused(kind):
     with pytest.raises(StagingError, match=rf"{kind.__name__}\(\) takes what Python knows"):
         tg.function(lambda x: kind([1, x.item()]))(torch.tensor(3))
+
+
+class Sometimes:
+    def __new__(cls, n):
+        if n > 2:
+            return super().__new__(cls)
+        return 5
+
+    def __init__(self, n):
+        self.n = n
+
+
+def test_init_runs_where_new_gives_an_object_of_the_class():
+    def f(n):
+        made = Sometimes(n)
+        return made + 1 if isinstance(made, int) else made.n * 2
+
+    g = tg.function(f)
+    for n in (3, 1, 4):
+        assert g(torch.tensor(n)) == f(torch.tensor(n))

@@ -1,7 +1,12 @@
 """``contextlib.ExitStack``: what is pushed, entered and moved, around bodies that fail and end; native against converted."""
 
 import contextlib
+import gc
 
+import pytest
+import torch
+
+import tograph as tg
 from tests.converters.both import Cases
 
 cases = Cases()
@@ -112,3 +117,34 @@ def pushed_functions_end_what_data_raises(n):
 
 
 test_same = cases.test()
+
+
+LEFT = []
+
+
+def noting():
+    try:
+        yield 1
+        yield 2
+    finally:
+        LEFT.append("left")
+
+
+def test_generators_of_a_trace_that_was_refused_leave_nothing_behind():
+    @tg.function
+    def in_a_stack(x, xs):
+        with contextlib.ExitStack() as stack:
+            n = stack.enter_context(contextlib.contextmanager(noting)())
+            return xs[x] + n
+
+    @tg.function
+    def taken_from(x, xs):
+        n = next(noting())
+        return open("nowhere") if x > 0 else n
+
+    for f in (in_a_stack, taken_from):
+        for _ in range(2):
+            with pytest.raises(tg.errors.StagingError):
+                f(torch.tensor(1), [1, 2])
+            gc.collect()
+            assert LEFT == []

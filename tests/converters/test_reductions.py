@@ -119,3 +119,20 @@ def test_what_sorted_gave_is_used_before_a_write():
 
     x = torch.tensor([1.0, -2.0, 3.0])
     torch.testing.assert_close(tg.function(f)(x.clone()), f(x.clone()))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: max(x, x, other=3),
+        lambda x: min([x, x], other=3),
+        lambda x: max(x, 3, default=2),
+        lambda x: min(x, 3, key=abs, default=2),
+    ],
+)
+def test_keywords_that_min_and_max_do_not_take(f):
+    with pytest.raises(TypeError) as expected:
+        f(torch.tensor(1))
+    with pytest.raises(TypeError) as found:
+        tg.function(f)(torch.tensor(1))
+    assert str(expected.value) in str(found.value)

@@ -159,3 +159,13 @@ def test_items_of_users_classes_are_looked_for_and_turned_around():
 
     same(f, X)
     same(f, -X)
+
+
+def test_count_of_tensors_is_a_number():
+    def f(x, i):
+        return operator.countOf([x[0], x[1], x[0]], i)
+
+    g = tg.function(f)
+    for i in (1, 2, 3):
+        found = g(torch.tensor([1, 2, 3]), torch.tensor(i))
+        assert (type(found), found) == (int, f(torch.tensor([1, 2, 3]), torch.tensor(i)))

@@ -405,3 +405,35 @@ def test_operators_of_a_class_with_torch_function():
 
     for x in (torch.eye(2), -torch.eye(2)):
         torch.testing.assert_close(tg.function(f)(x), f(x))
+
+
+def _first_difference(x, n):
+    return (x[0], 1) < (n, 2), [x[0], n] >= [n, x[0]], ((x[0], 1) < (n, 2)) + 1
+
+
+def _equal_up_to_the_end(x, n):
+    return (n, x[0]) <= (n, x[0], 3), (1, x[0]) < (2, n), (x[0].item(), 1) < (n.item(), 2)
+
+
+def _in_conditions(x, n):
+    i = 0
+    while (x[0], i) < (n, 3):
+        x, i = x + 1, i + 1
+    return x, i, 5 if (x[0], 0) > (n, 1) else 6, not (x[0], 1) < (n, 2) < (n, 3)
+
+
+def _lists_of_the_graph(x, n):
+    p, q = [v for v in x if v > n - 2], [v for v in x if v < n]
+    return p < q, p >= q, (p, 1) < (q, 2)
+
+
+@pytest.mark.parametrize(
+    "f", [_first_difference, _equal_up_to_the_end, _in_conditions, _lists_of_the_graph]
+)
+def test_the_order_of_sequences_is_what_their_first_difference_gives(f):
+    g = tg.function(f)
+    for x in (torch.tensor([1, 2, 3]), torch.tensor([5, 0, 1]), torch.tensor([2, 2, 2])):
+        expected, found = f(x, torch.tensor(2)), g(x, torch.tensor(2))
+        kinds = [[v.dtype if isinstance(v, torch.Tensor) else type(v) for v in r] for r in (expected, found)]  # fmt: skip
+        assert kinds[0] == kinds[1]
+        assert [torch.as_tensor(v).tolist() for v in expected] == [torch.as_tensor(v).tolist() for v in found]  # fmt: skip

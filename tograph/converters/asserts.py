@@ -12,6 +12,7 @@ from ..runtime import control_flow
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name, names_tuple
+from .class_scopes import is_of_class
 from .context import OPERATORS, Converter, own_nodes
 from .staging import is_staged
 from .thunks import thunk
@@ -27,7 +28,8 @@ class Asserts(Converter):
         if node.msg:
             holes = {"test_": self.visit(node.test), "msg_": thunk(self, node.msg)}
             return self.fill(f"{OPERATORS}.assert_stmt(test_, msg_)", node, **holes)
-        names = sorted({n.id for n in own_nodes(node) if isinstance(n, gast.Name)})
+        seen = [] if is_of_class(self.context, node.test) else own_nodes(node)
+        names = sorted({n.id for n in seen if isinstance(n, gast.Name)})
         holes = {"test_": self.visit(node.test), "names_": names_tuple(names)}
         values = gast.Tuple([name(n) for n in names], gast.Load())
         holes["values_"] = self.expression("lambda: items_", node, items_=values)

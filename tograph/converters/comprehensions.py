@@ -39,15 +39,24 @@ _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted"
 
 class Comprehensions(Converter):
     globals: frozenset[str] = frozenset()  # what the function around declares global
+    in_class = False  # whether this is the body of a class, whose names functions in it do not see
 
     def visit_FunctionDef(self, node):
-        around = self.globals
+        around = self.globals, self.in_class
+        self.in_class = False
         if not getattr(node, "generated", False):
             self.globals = names_of(node).declared_global
         try:
             return self.generic_visit(node)
         finally:
-            self.globals = around
+            self.globals, self.in_class = around
+
+    def visit_ClassDef(self, node):
+        around, self.in_class = self.in_class, True
+        try:
+            return self.generic_visit(node)
+        finally:
+            self.in_class = around
 
     def visit_ListComp(self, node):
         return self._rewrite(
@@ -105,7 +114,7 @@ class Comprehensions(Converter):
             "def name_():\n    return value_", node, name_=fresh, value_=node.body
         )[0]
         definition.generated = True
-        if not defaults:
+        if not defaults or self.in_class:
             definition.args = node.args
             self.prelude.append(self.visit(definition))
             return gast.copy_location(name(fresh), node)

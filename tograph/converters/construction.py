@@ -123,8 +123,12 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     made = (
         made if is_user_function(cls.__new__) else noted(made)
     )  # what a user's gives may have been there before
-    if isinstance(made, cls) and is_user_function(init):
-        special_results.initialised(call(init, made, *args, **kwargs))
+
+    def begin(made: Any) -> None:
+        if isinstance(made, cls) and is_user_function(init):
+            special_results.initialised(call(init, made, *args, **kwargs))
+
+    union.apply(begin, made)  # of what ``__new__`` gives on each path
     return made
 
 

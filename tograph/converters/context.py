@@ -19,12 +19,14 @@ _SCOPES = frozenset((*FUNCTIONS, gast.ClassDef))
 
 @dataclass
 class Context:
-    """The conversion of one function. ``resolve`` gives the object that a global or closure name has now."""
+    """The conversion of one function. ``resolve`` gives the object that a global or closure name has now; ``class_names``: some node was marked
+    that is of a class body (``class_scopes``)."""
 
     file: str
     namer: Namer
     resolve: Callable[[gast.AST], Any]
     first_param: str | None = None
+    class_names: bool = False
 
     def error(self, node: gast.AST, text: str) -> ConversionError:
         return ConversionError(text, (self.file, getattr(node, "lineno", 1)))

@@ -135,7 +135,7 @@ def ordered(name: str, a: Any, b: Any) -> Any:
 def _by_first_difference(order, a, b):
     for x, y in zip(a, b):
         if not x == y:  # noqa: SIM201  sequences ask ``==`` of their items
-            return bool(order(x, y))
+            return order(x, y)
     return order(len(a), len(b))
 
 

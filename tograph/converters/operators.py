@@ -9,6 +9,7 @@ from .asserts import assert_stmt
 from .attribute_writes import delattr_, setattr_
 from .attributes import attr
 from .calls import call
+from .class_scopes import class_name, class_scope, class_test
 from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
@@ -93,6 +94,9 @@ __all__ = [
     "call_starred",
     "caught",
     "chain",
+    "class_name",
+    "class_scope",
+    "class_test",
     "contains",
     "context",
     "deeper",

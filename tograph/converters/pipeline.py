@@ -36,6 +36,7 @@ from .asserts import Asserts
 from .attributes import Attributes
 from .call_rules import CONVERTED_CODE
 from .calls import Calls
+from .class_scopes import ClassScopes
 from .comparisons import Comparisons
 from .comprehensions import Comprehensions
 from .conditional_expression import ConditionalExpressions
@@ -76,7 +77,7 @@ PLAINER = (
     Reraises,
 )
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Escapes, Reads, Frames, Displays, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, ExceptionGroups, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
+PIPELINE = (Escapes, Reads, Frames, Displays, Lists, Jumps, ControlFlow, ClassScopes, Asserts, Unpackings, Calls, ContextManagers, ExceptionGroups, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .keyed import merged
-from .logical import and_, not_, or_
+from .logical import and_, not_
 from .operator_methods import tried
 from .registry import handles
 from .staging import PLAIN, is_staged
@@ -270,7 +270,7 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
             same = True if a[i] is b[i] else as_bool(eq(a[i], b[i]))
             if not is_staged(same):
                 return from_item(i + 1, alike) if same else order(a[i], b[i])
-            found = _truth(order(a[i], b[i]))
+            found = order(a[i], b[i])
         except (TypeError, ConditionError) as error:  # fmt: skip  # Python asks only where those before are equal
             if alike is True:
                 raise
@@ -284,15 +284,12 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
     return result
 
 
-def _truth(x: Any) -> Any:
-    return as_bool(x) if is_staged(x) or is_union(x) else x
-
-
 def _by_first(same: Any, found: Any, rest: Any) -> Any:
-    """The order of two sequences: that of the ``rest`` where their first items are the ``same``, else what was ``found`` for these."""
+    """The order of two sequences: that of the ``rest`` where their first items are the ``same``, else what was ``found`` for these, as it is."""
     if isinstance(found, (bool, StagedBool)) and isinstance(rest, (bool, StagedBool)):
         return _any(_all(not_(same), found), _all(same, rest))
-    return call(bool, or_(and_(not_(same), lambda: found), lambda: and_(same, lambda: rest)))
+    alike = control_flow.predicate(same, "order")
+    return control_flow.staged_if(alike, lambda: rest, lambda: found)
 
 
 def _all(x: Any, y: Any) -> Any:
@@ -318,7 +315,7 @@ def _raise_where(alike: Any, error: Exception) -> None:
 
 
 def holds_staged(x: Any) -> bool:
-    if is_table(x):
+    if is_table(x) or is_growing(x):
         return True
     items = x.values() if isinstance(x, dict) else x
     return any(

@@ -5,7 +5,7 @@ import torch
 
 from tests.runtime.passes.text_case import same
 from tograph.runtime.graph.interp import run
-from tograph.runtime.graph.ir import nesting
+from tograph.runtime.graph.ir import all_nodes
 from tograph.runtime.graph.text import parse_graph
 from tograph.runtime.passes import checked
 from tograph.runtime.passes.sink import DEEPEST, sink
@@ -126,21 +126,43 @@ def test_what_others_use_stays():
     same(sink, program(line, "%2: f32[2] = aten.neg.default(%1)", result="%4, %2", **both))
 
 
-def test_a_row_of_branches_is_one_nest_that_ends():
-    rows = 2 * DEEPEST
-    lines = [
-        f"%{i + 1}: f32[2] = If(%p{i}, %x, %{i}) {{\n    then(%a{i}: f32[2], %b{i}: f32[2]) {{\n"
-        f"      %d{i}: f32[2] = aten.mul.Tensor(%a{i}, {i})\n      return %d{i}\n    }}\n"
-        f"    orelse(%e{i}: f32[2], %c{i}: f32[2]) {{\n      return %c{i}\n    }}\n  }}"
-        for i in range(rows)
-    ]
-    flags, text = ", ".join(f"%p{i}: bool" for i in range(rows)), "\n  ".join(lines)
-    made = checked(
-        sink,
-        parse_graph(f"main({flags}, %x: f32[2], %0: f32[2]) {{\n  {text}\n  return %{rows}\n}}"),
-    )
-    assert nesting(made) == DEEPEST + 2  # the graph, and what stays in a row at the last level
-    for taken in (0, rows // 2, rows - 1):
-        given = [i == taken for i in range(rows)]
-        (out,) = run(made, [*given, torch.ones(2), torch.zeros(2)])
-        assert out.tolist() == [taken, taken]
+def test_branches_behind_one_another_sink_into_each_other_no_deeper_than_a_limit():
+    def choice(i):
+        return [f"%{3 * i + 1}: f32[2] = If(%p, %x, %{3 * i - 2}) {{", f"then(%a{i}: f32[2], %b{i}: f32[2]) {{", f"return %a{i}", "}",
+                f"orelse(%c{i}: f32[2], %d{i}: f32[2]) {{", f"return %d{i}", "}", "}"]  # fmt: skip
+
+    count = 60
+    lines = ["%1: f32[2] = aten.exp.default(%x)", *(line for i in range(1, count) for line in choice(i))]  # fmt: skip
+    text = "main(%p: bool, %x: f32[2]) {\n" + "\n".join(lines) + f"\nreturn %{3 * count - 2}\n}}"
+    graph = checked(sink, parse_graph(text))
+    depth, region = 0, graph
+    while inner := [n for n in region.nodes if n.regions]:
+        depth, region = depth + 1, inner[-1].regions["orelse"]
+    assert depth == DEEPEST + 1
+    assert len(graph.nodes) == 1
+    assert sum(1 for _ in all_nodes(graph)) == count
+    x = torch.tensor([1.0, 2.0])
+    assert run(graph, [False, x])[0].equal(x.exp())
+    assert run(graph, [True, x])[0].equal(x)
+
+
+def test_one_value_that_a_branch_knows_by_two_inputs():
+    x, y = "%e: f32[2]", "%f: f32[?]"
+    text = f"""main(%p: bool, %x: f32[2]) {{
+  %1: f32[2] = aten.exp.default(%x)
+  %4: f32[2] = If(%p, %x, %1, %1, %1) {{
+    then(%a: f32[2], {x}, {y}, %g: f32[2]) {{
+      %2: f32[2] = aten.add.Tensor(%e, %f)
+      %3: f32[2] = aten.add.Tensor(%2, %g)
+      return %3
+    }}
+    orelse(%a: f32[2], {x}, {y}, %g: f32[2]) {{
+      return %a
+    }}
+  }}
+  return %4
+}}"""
+    graph = checked(sink, parse_graph(text))
+    assert len(graph.nodes) == 1
+    x = torch.tensor([1.0, 2.0])
+    assert run(graph, [True, x])[0].equal(x.exp() * 3)

@@ -121,8 +121,8 @@ def _extreme(which: str, builtin):
     def run(*args, **kwargs):
         if union.holds_union(args, kwargs):
             return union.apply(run, *args, **kwargs)
-        if not args:
-            return builtin(**kwargs)
+        if not args or not kwargs.keys() <= {"key", "default"} or (args[1:] and "default" in kwargs):  # fmt: skip
+            return builtin(*([0] for _ in args), **kwargs)  # Python's own error
         items = _items(args, kwargs.get("key"))
         if union.holds_union((items,), {}):
             return union.apply(run, items, **kwargs)

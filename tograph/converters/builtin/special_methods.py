@@ -27,7 +27,7 @@ handles(operator.delitem)(delitem)
 
 @handles(operator.countOf)
 def count_of(items: Any, x: Any) -> Any:
-    return call(sum, [BY_NAME["eq"](item, x) for item in call(list, items)])
+    return call(list.count, call(list, items), x)
 
 
 @handles(operator.indexOf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from ...errors import TographError
@@ -103,8 +103,7 @@ class Attempt:
 
     def undo(self) -> None:
         """Put everything back, and what an exception left open in it. LastingChangeError where that cannot be."""
-        self._close()
-        journal.unwind(self.log)
+        journal.unwind(self.log, undone=True)
         self.log.rollback()
         for back in reversed(self.log.backs):
             back()
@@ -125,14 +124,6 @@ class Attempt:
         self.graph.root.settled.update(self.settled)
         if self.log.lasting is not None:
             raise self.log.lasting
-
-    def _close(self) -> None:
-        """Close the generators that it has begun: what their ``finally`` does, which Python runs sooner or later, is undone with the rest."""
-        for found in self.log.begun:
-            generator = found()
-            with suppress(Exception):
-                if generator is not None:
-                    generator.close()
 
 
 def _size(node: Node) -> int:

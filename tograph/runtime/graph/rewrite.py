@@ -135,21 +135,17 @@ def splice(region: Graph, args: Sequence[Any], nodes: list[Node], grad: bool) ->
 
 def add_input(node: Node, x: Value) -> dict[str, Value]:
     """Pass one more value to the regions of a node; the input that stands for it in each region."""
-    return add_inputs(node, [x])[x]
-
-
-def add_inputs(node: Node, values: Sequence[Value]) -> dict[Value, dict[str, Value]]:
-    """Pass more values to the regions of a node, those that it does not pass yet; the inputs that stand for each, by region."""
-    skip, regions = carried(node), node.regions
-    given = {a: i for i, a in reversed([*enumerate(passed(node))][skip:]) if isinstance(a, Value)}
-    added = [v for v in dict.fromkeys(values) if v not in given]
-    count = len(passed(node))
-    given.update(zip(added, range(count, count + len(added))))
-    node.args = (*node.args, *added)
-    for region in regions.values():
-        region.inputs += [Value(v.type) for v in added]
+    for i, arg in enumerate(passed(node)[carried(node) :]):
+        if arg is x:
+            at = carried(node) + i
+            return {name: region.inputs[at] for name, region in node.regions.items()}
+    node.args = (*node.args, x)
+    made = {}
+    for name, region in node.regions.items():
+        made[name] = Value(x.type)
+        region.inputs.append(made[name])
         region.input_names += [""] * (len(region.inputs) - len(region.input_names))
-    return {v: {n: r.inputs[given[v]] for n, r in regions.items()} for v in values}
+    return made
 
 
 def add_state(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 
 
@@ -174,9 +175,9 @@ def pop(journal: Journal) -> None:
 
 
 def begun(generator: Any) -> None:
-    """Note that one of Python's own generators begins in the current region."""
-    if _stack.journals:
-        _stack.journals[-1].begun.append(weakref.ref(generator))
+    """Note that one of Python's own generators begins in the current region, and so in those around it, by any of which it may come to be undone."""
+    for log in _stack.journals:
+        log.begun.append(weakref.ref(generator))
 
 
 def undone_by(back: Callable[[], None]) -> None:
@@ -185,8 +186,17 @@ def undone_by(back: Callable[[], None]) -> None:
         _stack.journals[-1].backs.append(back)
 
 
-def unwind(journal: Journal) -> None:
-    """End a region and all that were left open in it by an exception, such as an interrupt; these are undone."""
+def unwind(journal: Journal, undone: bool = False) -> None:
+    """End a region and all that were left open in it by an exception, such as an interrupt; these are undone.
+
+    Where it will be ``undone`` itself, the generators that it has begun are closed: what their ``finally`` does, which Python runs sooner or
+    later, is undone with the rest.
+    """
+    for found in journal.begun if undone else ():
+        generator = found()
+        with suppress(Exception):
+            if generator is not None:
+                generator.close()
     while _stack.journals and _stack.journals[-1] is not journal:
         _stack.journals.pop().rollback()
     pop(journal)
@@ -214,7 +224,6 @@ def adopt(journal: Journal) -> None:
             outer.steps[key] = joined_steps(before, journal.steps.get(key))
             outer.add(location, old)
         outer.noted += journal.noted
-        outer.begun += journal.begun
         outer.backs += journal.backs
 
 
