@@ -15,27 +15,34 @@ from .ir import Graph, Node, Value
 from .rewrite import lead
 from .types import BOOL, INT, Type
 
+Written = dict[Graph, set[Value]]  # what is known of graphs whose nodes stay as they are meanwhile
 
-def targets(node: Node) -> list[int]:
+
+def targets(node: Node, known: Written | None = None) -> list[int]:
     """The arguments that a region of a node may write over."""
     skip = lead(node)
-    found = {i for name, r in node.regions.items() if name != "gradient" for i in _inputs(r)}
+    found = {i for name, r in node.regions.items() if name != "gradient" for i in _inputs(r, known)}
     return sorted(skip + i for i in found)
 
 
-def written(graph: Graph) -> set[Value]:
-    """What is written over in a graph, as its own nodes know it: for those of regions their arguments."""
+def written(graph: Graph, known: Written | None = None) -> set[Value]:
+    """What is written over in a graph, as its own nodes know it: for those of regions their arguments.
+
+    With ``known`` (only looked at) a walk that asks at every level, from the inner ones to the outer, goes over each graph once.
+    """
+    if known is not None and graph in known:
+        return known[graph]
     found = set(graph.over)
     for node in graph.nodes:
         found.update(node.over)
         if node.regions:
-            found.update(node.args[place] for place in targets(node))
+            found.update(node.args[place] for place in targets(node, known))
     return found
 
 
-def _inputs(graph: Graph) -> set[int]:
+def _inputs(graph: Graph, known: Written | None) -> set[int]:
     """The inputs that a graph may write over."""
-    over = written(graph)
+    over = written(graph, known)
     return {i for i, v in enumerate(graph.inputs) if v in over}
 
 

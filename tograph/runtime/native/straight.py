@@ -56,6 +56,9 @@ def lower(low: Lowering, node: Node) -> None:
         calls.lower(low, node)
 
 
+FEW_OPTIONS = 8  # constants that are chosen among by comparisons
+
+
 def _constant(low: Lowering, node: Node) -> Operand | None:
     """A constant tensor: a register, or memory of the module."""
     if not isinstance(node.args[0], (list, tuple)):
@@ -104,15 +107,43 @@ def _choice(low: Lowering, node: Node) -> Operand:
         if all(isinstance(x, Listed) for x in options):
             return list_memory.chosen(low, number, options)
         return _chosen_place(low, number, node.args[1])
-    found, *rest = [low.register(low.operand(a)) for a in node.args[1]]
+    options = [low.register(low.operand(a)) for a in node.args[1]]
+    found = options[0]
+    if any(x.dtype != found.dtype for x in options):
+        raise Decline("a choice among numbers of different kinds")
+    if not any(isinstance(a, Value) for a in node.args[1]):
+        return replace(found, text=_chosen_constant(low, number, options))
     kind, text, alias = REGISTER[found.dtype], found.text, found.alias
-    for i, x in enumerate(rest, 1):
-        if x.dtype != found.dtype:
-            raise Decline("a choice among numbers of different kinds")
+    for i, x in enumerate(options[1:], 1):
         here = low.code.do(f"icmp eq i64 {number}, {i}")
         text = low.code.do(f"select i1 {here}, {kind} {x.text}, {kind} {text}")
-        alias = low.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
+        if x.alias != alias:
+            alias = low.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
     return Reg(text, found.dtype, found.size, alias)
+
+
+def _chosen_constant(low: Lowering, number: str, options: Sequence[Reg]) -> str:
+    """One of several constants: a sum where they follow each other, else a few selections, or a table that is read.
+
+    Branches in branches have tables that are longer at each level: written option by option, such code grows with their square.
+    """
+    dtype, texts = options[0].dtype, [x.text for x in options]
+    if dtype == "i64" and texts == [str(int(texts[0]) + i) for i in range(len(texts))]:
+        return number if texts[0] == "0" else low.code.do(f"add i64 {number}, {texts[0]}")
+    kind = REGISTER[dtype]
+    if len(texts) > FEW_OPTIONS:
+        inside = low.code.do(f"icmp ult i64 {number}, {len(texts)}")
+        number = low.code.do(f"select i1 {inside}, i64 {number}, i64 0")
+        items, name = ", ".join(f"{kind} {t}" for t in texts), f"@options{len(low.globals)}"
+        low.globals[name] = f"{name} = private constant [{len(texts)} x {kind}] [{items}]\n"
+        place = low.code.do(f"getelementptr {kind}, ptr {name}, i64 {number}")
+        return low.code.do(f"load {kind}, ptr {place}")
+    text = texts[0]
+    for i, other in enumerate(texts):
+        if other != texts[0]:
+            here = low.code.do(f"icmp eq i64 {number}, {i}")
+            text = low.code.do(f"select i1 {here}, {kind} {other}, {kind} {text}")
+    return text
 
 
 def _chosen_place(low: Lowering, number: str, values: Sequence[Value]) -> Mem:

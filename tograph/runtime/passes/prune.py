@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import Known, keep_writes, node_effects
-from ..graph.overwritten import targets, written
+from ..graph.overwritten import Written, targets, written
 from ..graph.rewrite import carried, keep_inputs, keep_outputs, same_value
 
 CHECKS = {"aten.select_scatter.default": "aten.select.int"}
@@ -22,11 +22,12 @@ CHECKS = {"aten.select_scatter.default": "aten.select.int"}
 
 def prune(graph: Graph, writers: bool = False) -> Graph:
     """``graph`` without what nobody needs; ``writers``: a gradient may ask nodes whether their regions have written over something."""
-    _prune(graph, writers, {})
+    _prune(graph, writers, {}, {})
     return graph
 
 
-def _prune(graph: Graph, writers: bool, known: Known) -> None:
+def _prune(graph: Graph, writers: bool, known: Known, pruned: Written) -> None:
+    """``pruned``: what regions that are done write over."""
     used = set(graph.outputs)
     keep: list[Node] = []
     effect: Node | None = None  # the next one
@@ -39,7 +40,7 @@ def _prune(graph: Graph, writers: bool, known: Known) -> None:
         elif unused and not _keeps(node, writers):
             continue
         if node.regions:
-            _narrow(node, used, writers, known)
+            _narrow(node, used, writers, known, pruned)
         elif node.op in CHECKS and unused:
             effect = node = _check(node)
         keep.append(node)
@@ -71,14 +72,14 @@ def _check(node: Node) -> Node:
     return made
 
 
-def _narrow(node: Node, used: set[Value], writers: bool, known: Known) -> None:
+def _narrow(node: Node, used: set[Value], writers: bool, known: Known, pruned: Written) -> None:
     """Drop outputs and inputs of a region op that are not needed, and prune its regions.
 
     An op with a gradient of its own keeps them all: the gradient takes and gives one for each.
     """
     if "gradient" in node.regions:
         for region in node.regions.values():
-            _prune(region, writers, known)
+            _prune(region, writers, known, pruned)
         return
     if node.op == "While":
         keep_outputs(node, _needed_state(node, used, writers, known))
@@ -86,11 +87,12 @@ def _narrow(node: Node, used: set[Value], writers: bool, known: Known) -> None:
         keep_outputs(node, [v in used for v in node.outputs])
     inside: set[Value] = set()
     for region in node.regions.values():
-        _prune(region, writers, known)
+        _prune(region, writers, known, pruned)
         inside.update(v for n in region.nodes for v in n.inputs)
         inside.update(region.outputs)
         if writers:
-            inside |= written(region)
+            pruned[region] = written(region, pruned)
+            inside |= pruned[region]
     state = carried(node)
     columns = zip(*(r.inputs for r in node.regions.values()))
     keep_inputs(node, [i < state or any(v in inside for v in c) for i, c in enumerate(columns)])
