@@ -12,13 +12,13 @@ A ``break`` or ``return`` in a Python loop that turns out to be staged: over a `
 with a large body, the iteration is undone and the rest of the loop is staged from before it, with a staged number as item;
 else, or where the body cannot be staged so, it guards the iterations that follow it.
 
+A long one over a ``range`` (also a ``reversed`` one) whose iterations repeat themselves is staged behind the first one (``long_loops``).
+
 A loop over a tensor of known length, ``MANY`` at most, whose body does what a loop of the graph cannot (it fills a dict or a
 deque, it makes a list of lists) is unrolled too; where that cannot be done either, the error is that of the staged loop.
 """
 
 from __future__ import annotations
-
-import threading
 
 from ..errors import StagingError
 from ..runtime import control_flow
@@ -27,8 +27,6 @@ from ..runtime.guarding.unconverted import check_keys
 from ..runtime.library import debug
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
-from ..runtime.symbols.retrace import Retrace
-from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
 from ..transpiler.anno import Fact, get_fact
@@ -39,12 +37,14 @@ from . import directives, text_options
 from .context import OPERATORS
 from .generators import Generator, consume, is_shared
 from .iter_call import iterator_of
-from .iterables import StagedRange, Steps, ViewItems, like_python, staged_source
-from .iterators import ENDED, Advancing, Counting, Outer, SequenceIterator, moved, place_now
+from .iterables import StagedRange, Steps, like_python, staged_source
+from .iterators import Advancing, Counting, Outer, SequenceIterator
 from .logical import and_
+from .long_loops import LongLoop
 from .members import Listing
 from .places import places_of
 from .registry import PICKED
+from .staged_for import FEW, MANY, Taking, guarded, nothing, staged_for, staged_loop, variables
 from .staging import is_staged
 from .steady import alike, asked, content, keeps_size, size_of, steady
 from .union import distribute
@@ -68,6 +68,8 @@ def rewrite(pass_, node):
     text = "iter_, body_, names_"
     if isinstance(node.iter, gast.Name) and _is_shared(node, node.iter.id, extra is not None):
         text += ", shared=True"
+    elif _is_backwards(node.iter):
+        text += ", fresh=True"
     if extra is not None:
         ret = gast.copy_location(gast.Return(extra), node)
         test = pass_.body_function("for_test", [ret], node)
@@ -84,6 +86,18 @@ def _is_shared(node, name_: str, ends: bool) -> bool:
     return name_ in names_read(node.body) or (ends and name_ in get_fact(node, Fact.LIVE_OUT, ()))
 
 
+def _is_backwards(node) -> bool:
+    """Whether a loop goes over ``reversed(..)``, an iterator that nobody else has."""
+    return isinstance(node, gast.Call) and isinstance(node.func, gast.Name) and node.func.id == "reversed"  # fmt: skip
+
+
+def _numbers_of(iterable, test):
+    """The numbers that an iterator over a range has left, if the loop takes all of them."""
+    if test is not None or type(iterable) is not SequenceIterator or type(iterable.items) is not range or iterable.position != 0:  # fmt: skip
+        return iterable
+    return iterable.items
+
+
 def _shared_source(x, found):
     """What gives the items of an iterator, of which others are taken elsewhere, as was ``found`` or may be; of Python's own forms that is the iterator itself."""
     if isinstance(x, Generator) and x.fresh:
@@ -95,13 +109,15 @@ def _shared_source(x, found):
     return PICKED[0](x) if ahead else iterator_of(x)
 
 
-def for_stmt(iterable, body, names, test=None, options=None, shared=False) -> None:
-    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met. ``shared``: ``_is_shared``."""
+def for_stmt(iterable, body, names, test=None, options=None, shared=False, fresh=False) -> None:
+    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met. ``shared``: ``_is_shared``; ``fresh``: ``_is_backwards``."""
     iterable = text_options.as_text(iterable)
+    if fresh:
+        iterable = _numbers_of(iterable, test)
     if is_union(iterable):
         places = places_of(names, test, body)
         distribute(
-            lambda chosen: for_stmt(chosen, body, names, test, options, shared),
+            lambda chosen: for_stmt(chosen, body, names, test, options, shared, fresh),
             iterable,
             places=places,
         )
@@ -115,7 +131,7 @@ def for_stmt(iterable, body, names, test=None, options=None, shared=False) -> No
         return
     source = staged_source(iterable)
     if source is not None:
-        _staged_for(source, body, names, test, options)
+        staged_for(source, body, names, test, options)
     else:
         _python_for(iterable, body, names, test, given)
 
@@ -136,74 +152,82 @@ def _python_for(iterable, body, names, test, given) -> None:
     if isinstance(iterable, Steps):
         iterable.loop = True
     if type(iterable) is SequenceIterator and is_tracing():
-        body = _Taking(iterable, body)
+        body = Taking(iterable, body)
         iterable = body.places()
-    if _one_by_one(iterable, counting, body, names, test, given) and isinstance(iterable, Steps):
+    if type(iterable) is range and is_tracing():
+        _over_range(iterable, counting, body, names, test, given)
+    elif _one_by_one(iterable, counting, body, names, test, given) and isinstance(iterable, Steps):
         _rest(iterable.left, body, names, test)
-
-
-class _Taking:
-    """``body`` of the item at a position: an iteration that is not done after a staged ``break`` takes none.
-
-    ``took``: whether a body took items itself, in an iteration that a staged condition decides about.
-    """
-
-    def __init__(self, iterator, body):
-        self.iterator, self.body, self.took = iterator, body, False
-
-    def __call__(self, at):
-        moved(self.iterator, at + 1)
-        self.body(self.iterator.items[at])
-        now = self.iterator.position
-        self.took = self.took or is_staged(now) or now != at + 1
-
-    def places(self):
-        """The positions of the items that are left, each asked for when the one before was taken."""
-        at = place_now(self.iterator)
-        while self.iterator.has(at):
-            yield at
-            now = self.iterator.position
-            if self.took and is_staged(now):
-                raise Retrace(shared=frozenset([self.body.__code__]))
-            at = at + 1 if is_staged(now) else max(now, at + 1)
-        if not is_staged(self.iterator.position):
-            moved(self.iterator, ENDED)
-
-
-def _variables(names, test, body):
-    """The places of ``names``, which the body of the user's code has."""
-    return places_of(names, test, body.body if isinstance(body, _Taking) else body)
 
 
 def _rest(left, body, names, test) -> None:
     """The items of a list that became one of the graph in the last iteration."""
     if left is not None:
-        _while(left, None, body, names, test, None)
+        staged_loop(left, None, body, names, test, None)
+
+
+def _over_range(items, counting, body, names, test, given) -> None:
+    """The items of a range while tracing: one by one, and what is left of them staged where a test becomes so, or where there are many alike."""
+    unrolled = debug.Unrolling()
+    if test is None:
+        _tell_unrolled(given)
+
+    def staged(at) -> None:
+        staged_loop(_staged_range(items[at:]), count - at, body, names, test, None)
+
+    count = max(
+        0, -((items.start - items.stop) // items.step)
+    )  # ``len`` takes no range as long as some are
+    long = LongLoop(count, body.__code__, lambda: variables(names, test, body), staged)
+    at = 0
+    try:
+        while at < count:
+            unrolled.step()
+            if not _counted(items[at:], body, names, test):
+                if counting is not None and not is_staged(test()):
+                    counting.give_back(items[at + 1 :])
+                return
+            if counting is not None or (test is not None and is_staged(test())):
+                long.close()
+            at = long.ended()
+            if long.over:
+                return
+    finally:
+        long.close()
+
+
+def _counted(left, body, names, test) -> bool:
+    """The first iteration of those left of a range; whether the loop goes on."""
+    if test is None:
+        body(left[0])
+        return True
+    if left[2:] and not is_staged(test()):
+        return _iterated(left, body, names, test)
+    return guarded(left[0], body, names, test)
+
+
+def _staged_range(items: range) -> StagedRange:
+    return StagedRange(items.start, items.stop, items.step)
+
+
+def _tell_unrolled(given) -> None:
+    decisions.python("Python `for`, unrolled: it iterates over a Python {0}", like_python(given))
 
 
 def _one_by_one(iterable, counting, body, names, test, given) -> bool:
     """What Python does; whether no ``break`` was met for sure."""
     unrolled = debug.Unrolling() if is_tracing() else None
-    rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     held = test is not None and isinstance(iterable, (Advancing, Outer, Steps))
     lost = False
-    if not rolls:
-        decisions.python(
-            "Python `for`, unrolled: it iterates over a Python {0}", like_python(given)
-        )
+    _tell_unrolled(given)
     for item in asked(iter(iterable), test):
         if unrolled is not None:
             unrolled.step()
         if test is None:
             body(item)
             continue
-        rolls = rolls and not is_staged(test())
-        left = range(item, iterable.stop, iterable.step) if rolls else ()
-        if left[2:]:
-            goes_on = _iterated(left, body, names, test)
-        else:
-            goes_on = _guarded(item, body, names, test)
-            lost = lost or (held and is_staged(test()))
+        goes_on = guarded(item, body, names, test)
+        lost = lost or (held and is_staged(test()))
         if not goes_on:
             if counting is not None and not is_staged(test()):
                 counting.give_back(iterable[iterable.index(item) + 1 :])
@@ -217,45 +241,28 @@ def _one_by_one(iterable, counting, body, names, test, given) -> bool:
 
 def _for_listing(iterable, body, names, test):
     """The items of a set or dict that are there, one by one."""
-    places = _variables(names, test, body)
+    places = variables(names, test, body)
     holder, size = iterable.x, size_of(iterable.x)
     held = content(holder)
     for there, item in iterable.entries():
         go = there if test is None else and_(test(), lambda there=there: there)
         if is_staged(go):
             taken = control_flow.predicate(go, "for")
-            control_flow.staged_if(taken, lambda item=item: body(item()), _nothing, places)
+            control_flow.staged_if(taken, lambda item=item: body(item()), nothing, places)
         elif go:
             body(item())
         if not alike(content(holder), held):
             keeps_size(size_of(holder) == size, type(holder), test)
 
 
-def _guarded(item, body, names, test):
-    """An iteration, if no ``break`` was met; whether the loop may go on."""
-    go = test()
-    if is_staged(go):
-        places = _variables(names, test, body)
-        control_flow.staged_if(
-            control_flow.predicate(go, "for"), lambda: body(item), _nothing, places
-        )
-    elif go:
-        body(item)
-    else:
-        return False
-    return is_staged(go := test()) or go
-
-
-FEW = 8  # so many iterations are worth no loop
 LARGE = 100  # unless each has as many nodes
-MANY = 64  # more are not unrolled where the loop cannot be staged
 
 
 def _iterated(left, body, names, test):
     """The first iteration of those left, or all of them staged where it makes the test so, behind the first one where that makes state;
     whether the loop goes on.
     """
-    places = _variables(names, test, body)
+    places = variables(names, test, body)
     attempt = control_flow.Attempt(places)
     go = attempt.run(lambda: (body(left[0]), test())[1])
     if not is_staged(go) or (not left[FEW:] and attempt.size() < LARGE):
@@ -270,117 +277,12 @@ def _iterated(left, body, names, test):
     attempt = control_flow.Attempt(places)
     try:
         with control_flow.alternative():
-            _staged_for(StagedRange(left.start, left.stop, left.step), body, names, test, None)
+            staged_for(_staged_range(left), body, names, test, None)
     except StagingError as error:
         if left[MANY:] or error.in_any_form:
             attempt.commit()
             raise
         attempt.undo()
-        return begun or _guarded(left[0], body, names, test)
+        return begun or guarded(left[0], body, names, test)
     attempt.commit()
     return False
-
-
-def _nothing() -> None:
-    return None
-
-
-class _Unrolling(threading.local):
-    copies = 1  # of what is traced now, made by loops around it
-
-
-_unrolling = _Unrolling()
-
-
-def _staged_for(source, body, names, test, options) -> None:
-    """The loop staged; one of few iterations whose body cannot be staged exactly is unrolled where that can."""
-    length = source.length()
-    known = type(length) is int and options is None
-    if known and length == 0 and not isinstance(source, StagedRange):
-        return
-    if source.lists():
-        _over_lists(source, body, names, test, options)
-        return
-    if not known or length > MANY or length * _unrolling.copies > MANY * FEW:
-        _while(source, length, body, names, test, options)
-        return
-
-    def one_by_one():
-        _unrolled(source, length, body, names, test)
-
-    places = _variables(names, test, body)
-    for form in (lambda: _while(source, length, body, names, test, None), one_by_one):
-        attempt = control_flow.Attempt(places)
-        try:
-            with control_flow.alternative():
-                form()
-        except BaseException as error:
-            if not isinstance(error, StagingError) or error.in_any_form:
-                attempt.commit()
-                raise
-            attempt.undo()
-        else:
-            attempt.commit()
-            return
-    _while(source, length, body, names, test, None)
-
-
-def _over_lists(source, body, names, test, options) -> None:
-    """Over lists as they are when the loop begins; where the body changes one, anew over the list itself.
-
-    A deque is taken as it was: Python goes over no item after a change of it.
-    """
-    lists = [x for x in source.lists() if type(x.list) is StagedList or isinstance(x, ViewItems)]
-    attempt = control_flow.Attempt(_variables(names, test, body))
-    try:
-        _while(source, source.length(), body, names, test, options)
-    except BaseException as error:
-        if not (isinstance(error, StagingError) and any(x.changed for x in lists)):
-            attempt.commit()
-            raise
-    if not any(x.changed for x in lists):
-        attempt.commit()
-        return
-    attempt.undo()
-    for x in lists:
-        x.follow()
-    _while(source, None, body, names, test, options)
-
-
-def _unrolled(source, length: int, body, names, test) -> None:
-    decisions.python("Python `for`, unrolled: a loop in the graph cannot do what its body does")
-    copies = _unrolling.copies
-    _unrolling.copies = copies * length
-    try:
-        for i in range(length):
-            if test is None:
-                body(source.item(i))
-            elif not _guarded(source.item(i), body, names, test):
-                return
-    finally:
-        _unrolling.copies = copies
-
-
-def _while(source, length, body, names, test, options) -> None:
-    """``length`` None: ask for it before each iteration."""
-    cell = [0]
-    counter = locations.item(cell, "counter", "the loop counter")
-
-    def while_test():
-        inside = cell[0] < (source.length() if length is None else length)
-        return inside if test is None else and_(test(), lambda: inside)
-
-    def while_body():
-        index = cell[0]
-        item = source.item(index)
-        body(item)
-        for x in source.lists():
-            x.notice()
-            if isinstance(x, ViewItems):
-                keeps_size(x.same_size(), dict, test)
-        counter.set(index + 1)
-
-    places = _variables(names, test, body)
-    decisions.staged("While: it iterates over a tensor or a staged range", None, places)
-    limits = directives.loop_options(options, places)
-    control_flow.staged_while(while_test, while_body, [counter, *places], limits, first=None)

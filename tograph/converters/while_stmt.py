@@ -27,6 +27,7 @@ from ..transpiler.syntax import gast
 from . import directives
 from .context import OPERATORS
 from .logical import tested
+from .long_loops import LongLoop
 from .places import places_of
 from .staging import is_staged
 from .union import truth
@@ -57,44 +58,62 @@ def while_stmt(test, body, names, options=None, endless=False) -> None:
     unrolled = debug.Unrolling()
     ask, test = test, lambda: truth(ask(), "while")
     value = test()
-    while not is_staged(value):
-        if not value:
-            decisions.python(
-                "Python `while`, unrolled {0} times: the condition is known while tracing",
-                unrolled.count,
-            )
-            return
-        unrolled.step()
-        if not is_tracing():
+    if not is_tracing():
+        while value:
+            unrolled.step()
             body()
             value = test()
-            continue
-        places = places_of(names, ask, body)
-        attempt = control_flow.Attempt(places)
-        after = attempt.run(lambda: (body(), test())[1])
-        if is_staged(after) and attempt.lasts():
-            attempt.commit()
+        return
+
+    def places():
+        return places_of(names, ask, body)
+
+    def stage(first, done):
+        state = places()
+        before = f" after {done} unrolled iteration{'' if done == 1 else 's'}" if done else ""
+        decisions.staged(f"While{before}", first, state)
+        limits = directives.loop_options(options, state)
+        control_flow.staged_while(test, body, state, limits, first=first)
+
+    if not is_staged(value):
+        value = _as_python(value, test, body, places, stage, options, endless, unrolled)
+    if value is not None:
+        stage(value, unrolled.count)
+
+
+def _as_python(value, test, body, places, stage, options, endless, unrolled):
+    """The iterations before which the test is known; what it is before the first of those to be staged, None where none is left."""
+    long = LongLoop(None, body.__code__, places, lambda done: stage(True, done))
+    try:
+        while value:
+            unrolled.step()
+            attempt = control_flow.Attempt(places())
+            after = attempt.run(lambda: (body(), test())[1])
+            if is_staged(after):
+                if not attempt.lasts():
+                    attempt.undo()
+                    return value
+                attempt.commit()
+                return after
+            if endless and attempt.may_fail():
+                endless = False
+                attempt.undo()
+                if _until_it_fails(test, body, places(), options):
+                    return None
+                body()
+            else:
+                attempt.commit()
             value = after
-            break
-        if is_staged(after):
-            attempt.undo()
-            break
-        if endless and attempt.may_fail():
-            endless = False
-            attempt.undo()
-            if _until_it_fails(test, body, places_of(names, ask, body), options):
-                return
-            body()
-        else:
-            attempt.commit()
-        value = after
-    places = places_of(names, ask, body)
-    many = "" if unrolled.count == 1 else "s"
-    before = f" after {unrolled.count} unrolled iteration{many}" if unrolled.count else ""
-    decisions.staged(f"While{before}", value, places)
-    control_flow.staged_while(
-        test, body, places, directives.loop_options(options, places), first=value
+            if value:
+                unrolled.count = long.ended()
+            if long.over:
+                return None
+    finally:
+        long.close()
+    decisions.python(
+        "Python `while`, unrolled {0} times: the condition is known while tracing", unrolled.count
     )
+    return None
 
 
 def _until_it_fails(test, body, places, options) -> bool:

@@ -1,15 +1,24 @@
 """What a loop of Python left many times over becomes a loop of the graph, with what each copy takes from those before it."""
 
+import math
+
 import pytest
 import torch
 
 import tograph as tg
 from tests.runtime.passes.text_case import after
+from tograph.converters import long_loops
 from tograph.runtime.execution import scheduler
 from tograph.runtime.graph.text import parse_graph, show
 from tograph.runtime.passes.roll import roll
 
 N = 40
+
+
+@pytest.fixture(autouse=True)
+def stays_pythons(monkeypatch):
+    """Long loops are unrolled while tracing, also those that would be staged there."""
+    monkeypatch.setattr(long_loops, "WORTH", math.inf)
 
 
 def leapfrog(x):

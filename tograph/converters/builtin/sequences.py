@@ -42,7 +42,7 @@ from ..iterables import (
     beside,
     staged_source,
 )
-from ..iterators import advancing, over
+from ..iterators import SequenceIterator, advancing, over
 from ..lists import new_list
 from ..registry import METHODS, handles, takes_functions
 from ..sequence_index import PYTHON_NAMES
@@ -218,6 +218,8 @@ def reversed_(x):
     source = staged_source(x)
     if source is not None:
         return Reversed(source)
+    if type(x) is range and is_tracing():
+        return SequenceIterator(x[::-1])
     return over((x,), lambda i, item: item, lambda: reversed(steady(x)), backwards=True)
 
 

@@ -13,6 +13,7 @@ import collections
 import enum
 import functools
 import queue
+import threading
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -182,8 +183,30 @@ def _same(a: Any, b: Any) -> bool:
     return len(a) == len(b) and all(map(lambda x, y: x is y, a, b))
 
 
+class _Foreign(threading.local):
+    count = 0
+
+
+_foreign = _Foreign()
+# Modules whose functions do the same whenever they are called, or are recorded.
+_KNOWN = frozenset(["torch", "tograph", "builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "collections", "_collections", "copy",
+    "dataclasses", "enum", "typing", "abc", "contextlib", "types", "inspect", "warnings"])  # fmt: skip
+
+
+def foreign_calls() -> int:
+    """How often code was called so far that may have effects of its own, or tell of the world."""
+    return _foreign.count
+
+
+def _is_foreign(function: Any) -> bool:
+    module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__  # fmt: skip
+    return module.partition(".")[0] not in _KNOWN
+
+
 def run(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """``function(*args, **kwargs)`` of code that is not converted, its changes recorded inside of a staged region."""
+    if _is_foreign(function):
+        _foreign.count += 1
     if not journal.active():
         return function(*args, **kwargs)
     roots = (*args, *kwargs.values(), getattr(function, "__self__", None))

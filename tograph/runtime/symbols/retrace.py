@@ -27,6 +27,7 @@ class Retrace(BaseException):
     ``opened``: where numbers are found that a staged construct changes, which become inputs (``guarding.outer_numbers``).
     ``shared``: the code of bodies of ``for`` loops over generators whose items are taken elsewhere too, in the loop or behind a ``break``.
     ``switched``: the tensors from outside that the code makes leaves of after it has read them, by identity (``symbols.switched``).
+    ``straight``: loops of Python's stay unrolled, also long ones (``converters.long_loops``).
     ``stepped``: the states that optimisers are to have from the beginning (``traces.optimizer_state``).
     """
 
@@ -48,6 +49,7 @@ class Retrace(BaseException):
     ungrown: Exception | None = None
     mixed: bool = False
     drawn: bool = False
+    straight: bool = False
     pointwise: Exception | None = None
     stepped: frozenset[Any] = frozenset()
     opened: frozenset[Any] = frozenset()

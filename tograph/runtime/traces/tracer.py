@@ -84,7 +84,7 @@ class Tracer:
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive, root.stepped = known.recursive, known.stepped
         root.switched = dict.fromkeys(known.switched, False)
-        root.shared = known.shared
+        root.shared, root.straight = known.shared, known.straight
         root.tabled, root.untabled = known.tabled, known.untabled
         root.ungrown, root.grew = known.ungrown, known.grown
         root.grown = known.grown if known.ungrown is None else frozenset()
@@ -99,12 +99,12 @@ class Tracer:
             with interrupts.noted(), wrapped.standing_in(), transforms.suspended(), structure.unions_of_a_trace(is_tracing()), recorded():  # fmt: skip
                 return self._trace(key)
         except BaseException as error:
-            late = self._drawn_too_late(error)
-            if late or isinstance(error, Retrace) or refused(error):
+            again = self._again(error)
+            if again is not None or isinstance(error, Retrace) or refused(error):
                 self.watch.draws.put_back()
                 self.root.root.put_back_draws()
-            if late:
-                raise Retrace(drawn=True) from None
+            if again is not None:
+                raise again from None
             if error is self.failed and not self.tentative:
                 try:
                     self._run_effects()
@@ -116,6 +116,12 @@ class Tracer:
             self.opened.leave()
             self.root.root.release()
             conditional_items.forget()
+
+    def _again(self, error: BaseException) -> Retrace | None:
+        """What another trace is to know, of which the error may not come."""
+        if self.root.root.repeated and isinstance(error, Exception) and not self.watch.acted:
+            return Retrace(straight=True)
+        return Retrace(drawn=True) if self._drawn_too_late(error) else None
 
     def _drawn_too_late(self, error: BaseException) -> bool:
         """Whether code that takes no staged numbers (numpy's own) may have asked for one that numpy's generators draw when the graph runs."""
@@ -153,6 +159,8 @@ class Tracer:
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
         try:
+            if self.root.root.repeated and control_flow.may_refuse(self.root.graph):
+                raise Retrace(straight=True)
             self.watch.draws.check(self.watch, self.root.root)
             self.watch.left()
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
