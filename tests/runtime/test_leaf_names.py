@@ -100,8 +100,19 @@ def changed_by_the_other_name(a, n):
     return w
 
 
+def swapped_behind_a_loop_that_may_leave_both(a, n):
+    w, v, u = leaf(a), leaf(a * 2), leaf(a * 3)
+    for _ in range(n):
+        v = leaf(v - 0.1)
+        u = w
+    if n > 1:
+        v, u = u, v
+    energy(v).backward()
+    return w, v, u
+
+
 PROGRAMS = [
-    written_in_one_branch, written_in_a_loop_and_named, by_two_branches, both_names_of_the_caller, asked_where_a_name_has_a_gradient,
+    swapped_behind_a_loop_that_may_leave_both, written_in_one_branch, written_in_a_loop_and_named, by_two_branches, both_names_of_the_caller, asked_where_a_name_has_a_gradient,
     one_that_may_be_none, one_from_before_a_loop, shared_by_two_leaves, changed_by_the_other_name,
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import tograph as tg
+from tograph.errors import GradientError
 
 
 def leaf(x):
@@ -233,3 +234,29 @@ def test_what_an_outer_loop_reads_of_a_list_that_an_inner_one_fills_with_it():
         w, xs = staged(x, torch.tensor(n))
         assert w.requires_grad and w.is_leaf and len(xs) == 1 + n * n
         assert all(y is xs[0] for y in xs) and xs[0].requires_grad and xs[0].is_leaf
+
+
+def graded_where_they_are_made(x, n):
+    found = []
+    for i in range(n):
+        w = leaf(x * i)
+        (w**2).sum().backward()
+        found.append(w)
+    return found
+
+
+def graded_by_the_list(x, n):
+    found, s = [], x
+    for i in range(n):
+        found.append(leaf(x * i))
+    for w in found:
+        s = s + w * x
+    s.sum().backward()
+    return found
+
+
+@pytest.mark.parametrize("f", [graded_where_they_are_made, graded_by_the_list])
+def test_leaves_of_regions_whose_gradients_are_not_followed_are_refused(f):
+    with pytest.raises(GradientError, match="which of them has which is not followed") as error:
+        tg.function(f)(torch.ones(2, requires_grad=True), torch.tensor(2))
+    assert "test_item_leaves.py" in str(error.value)

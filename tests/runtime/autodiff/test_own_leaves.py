@@ -403,6 +403,35 @@ def test_what_is_computed_of_a_leaf_while_it_is_none_requires_no_gradient(progra
     torch.testing.assert_close(*([y.detach() for y in row] for row in rows))
 
 
+def frozen_with_a_gradient(x):
+    w = leaf(x)
+    (w**2).sum().backward()
+    w.requires_grad_(False)
+    return w, w.grad
+
+
+def frozen_layer(x):
+    layer = nn.Linear(2, 1)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.fill_(0.5)
+    layer(x).sum().backward()
+    layer.requires_grad_(False)
+    return list(layer.parameters())
+
+
+def given_a_gradient(x):
+    y = x * 2
+    y.grad = x
+    return {"y": y}
+
+
+@pytest.mark.parametrize("program", [frozen_with_a_gradient, frozen_layer, given_a_gradient])
+def test_what_requires_no_gradient_keeps_the_one_that_it_has(program):
+    rows = [tree_leaves(f(torch.ones(2))) for f in (tg.function(program), program)]
+    torch.testing.assert_close(*([(y.detach(), y.requires_grad, y.grad) for y in row] for row in rows))  # fmt: skip
+
+
 def written_before_the_list(x, w, n):
     with torch.no_grad():
         x.mul_(2)

@@ -74,7 +74,24 @@ def twice(x, y, c):
     return w, z, w + z
 
 
-PROGRAMS = [one_or_the_other, on_one_path, in_a_container, views, a_part_and_the_whole, written, of_a_loop, early, captured, failing, twice]  # fmt: skip
+def items(x, y, c):
+    xs = [y, OUTER]
+    while c.sum() > 0:
+        xs.append(x)
+        xs.append(y * c)
+        c = c - 1
+    return xs[0], {"last": xs[-2]}, xs[-1]
+
+
+def an_item_or_an_argument(x, y, c):
+    found = []
+    while c.sum() > 0:
+        found.append(y if c.sum() > 2 else x * 2)
+        c = c - 1
+    return found[0] if len(found) > 0 else x
+
+
+PROGRAMS = [items, an_item_or_an_argument, one_or_the_other, on_one_path, in_a_container, views, a_part_and_the_whole, written, of_a_loop, early, captured, failing, twice]  # fmt: skip
 
 
 def _whose(result, x, y):

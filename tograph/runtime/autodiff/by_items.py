@@ -114,7 +114,7 @@ def _of_node(
     call = getattr(node, "call", None)
     if call is not None:
         given = {call.inputs[i]: led for i, led in zip(call.tensors, before)}
-        return _through(call.node, given)[node.indices[n]]
+        return led_to(call.node, given)[node.indices[n]]
     led = _any(before)
     if hasattr(node, "items_of"):  # where a gradient comes to these they are an error already
         return Led(led.may, False, True)
@@ -163,8 +163,8 @@ def _of_paths(found: Sequence[Led]) -> Led:
     return Led(may, listed, all(x.surely for x in found))
 
 
-def _through(node: Node, known: Mapping[Value, Led]) -> list[Led]:
-    """The outputs of a node."""
+def led_to(node: Node, known: Mapping[Value, Led]) -> list[Led]:
+    """What is known of the outputs of a node from what is known of its inputs."""
     if stops(node):
         return [NOT] * len(node.outputs)
     if node.op == "While":
@@ -187,7 +187,7 @@ def _within(region: Graph, outer: Sequence[Led]) -> list[Led]:
     """The outputs of a region, from what its inputs are."""
     known = dict(zip(region.inputs, outer))
     for node in region.nodes:
-        known.update(zip(node.outputs, _through(node, known)))
+        known.update(zip(node.outputs, led_to(node, known)))
     return [known.get(v, NOT) if differentiable(v.type) else NOT for v in region.outputs]
 
 

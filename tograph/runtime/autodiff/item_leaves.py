@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ...errors import GradientError
 from ..graph.families import ALTERNATIVES, ITEM_READS
 from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ordering import always_fails
@@ -40,15 +41,32 @@ def item_codes(v: Value, graph: FuncGraph, own: OwnLeaves) -> Value | None:
             found = made.of(graph.graph, v)
         except NotFollowed:
             continue
+        if made.fresh and graph.root.graded_at is not None:
+            raise GradientError(_GRADED, *graph.root.graded_at)
         return found if made.some else None
     return None
+
+
+_GRADED = (
+    "a list whose length depends on data leaves the function with leaves that a staged branch or loop made, and a gradient may have been put in their .grad: which of them "
+    "has which is not followed. Put w.detach() in the list, or take the gradient with torch.autograd.grad."
+)
 
 
 def item_code(v: Value, graph: FuncGraph, own: OwnLeaves) -> Flag:
     """The same of a tensor that may be an item of a list; 0 of any other one."""
     if not (own.tensors and own.reads_items):
         return 0
-    made = _coded(graph, own)
+    return _code(v, graph, _coded(graph, own))
+
+
+def passed_code(v: Value, graph: FuncGraph, own: OwnLeaves) -> Flag:
+    """Which of ``own.passed`` a tensor is that may be an item of a list, from 1 on; 0 of any other one."""
+    codes: dict[Value, Flag] = {x: place for place, x in enumerate(own.passed, 1)}
+    return _code(v, graph, _ItemFlags(codes, (), INT)) if codes else 0
+
+
+def _code(v: Value, graph: FuncGraph, made: _ItemFlags) -> Flag:
     try:
         found = made.leaves.of(graph.graph, v)
     except NotFollowed:
@@ -77,7 +95,7 @@ def is_leaf(v: Value, graph: FuncGraph) -> Flag:
 
 
 class _ItemFlags:
-    """``kind``: of flags, bools or codes. ``known``: the flags of lists; ``around``: of a region the graph with its node; ``open``: the flags of loops' state that are looked for. ``some``: an item may be a leaf."""
+    """``kind``: of flags, bools or codes. ``known``: the flags of lists; ``around``: of a region the graph with its node; ``open``: the flags of loops' state that are looked for. ``some``: an item may be a leaf; ``fresh``: it may be one that a region made."""
 
     def __init__(self, leaves: dict[Value, Flag], tokens: Collection[Value], kind: Type):
         self.kind, self.list = kind, ListType(kind)
@@ -85,7 +103,7 @@ class _ItemFlags:
         self.around: dict[Graph, tuple[Graph, Node]] = {}
         self.leaves = _Leaves(leaves, self, tokens)
         self.open: dict[Graph, dict[int, Value]] = {}
-        self.some = False
+        self.some = self.fresh = False
 
     def of(self, graph: Graph, v: Value) -> Value:
         if v not in self.known:
@@ -167,6 +185,7 @@ class _ItemFlags:
         """Whether a tensor is a leaf, as a value of its graph that is there when it is."""
         flag = self.leaves.of(graph, x)
         self.some = self.some or flag != self.leaves.none
+        self.fresh = self.fresh or flag == NEW or (isinstance(flag, Value) and self.leaves.any_new)
         if isinstance(flag, Value):
             return flag
         made = Node("py.constant", (flag,), {}, [self.kind])
@@ -182,6 +201,7 @@ class _Leaves(Flags):
         self.given_by = {v: flag for v, flag in leaves.items() if v.node and v.node.regions}
         super().__init__({v: flag for v, flag in leaves.items() if v not in self.given_by})
         self.lists, self.tokens = lists, tokens
+        self.any_new = NEW in leaves.values()
         self.kind, self.none = lists.kind, False if lists.kind == BOOL else 0
 
     def of(self, graph: Graph, v: Value) -> Flag:

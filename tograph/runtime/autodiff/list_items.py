@@ -67,12 +67,13 @@ def _put(node: Node) -> set[Value]:
     """The arguments of a node that its regions put into lists as they are."""
     found: set[Value] = set()
     for region in node.regions.values():
-        inside = _put_in(region)
+        inside = put_in(region)
         found |= {a for a, v in zip(node.args[lead(node) :], region.inputs) if v in inside and isinstance(a, Value)}  # fmt: skip
     return found
 
 
-def _put_in(region: Graph) -> set[Value]:
+def put_in(region: Graph) -> set[Value]:
+    """The inputs of a graph that it puts into lists as they are."""
     items = [v for n in region.nodes if _puts(n) for v in n.inputs]
     items += [v for n in region.nodes if n.regions for v in _put(n)]
     return {region.inputs[k] for v in items for k in inputs_of(region, v)}

@@ -12,8 +12,9 @@ import torch
 
 from ..graph.families import ITEM_READS
 from ..graph.ir import Node, Value, all_nodes
-from ..symbols.funcgraph import FuncGraph
+from ..symbols.funcgraph import FuncGraph, Storage
 from ..symbols.symbolic import SymTensor
+from .list_items import put_in
 from .paths import LEAF, Terms, Way, Ways, ways_within
 
 
@@ -50,12 +51,24 @@ class OwnLeaves:
         return [*made, *self.written]
 
     @cached_property
-    def written(self) -> list[torch.Tensor]:
+    def written(self) -> list[SymTensor]:
         """The arguments that are leaves, and written."""
         assigned = self.root.root.assigned
         given = (x for x in self.root.sources.values() if isinstance(x, SymTensor) and x.given_)
         found = (x for x in given if x.is_leaf and x.requires_grad and id(x.storage_) in assigned)
         return list({id(x): x for x in found}.values())
+
+    @cached_property
+    def passed(self) -> dict[Value, Storage]:
+        """The tensors from outside, not written ones, that are put in lists as they are: an item that is read may be one of them."""
+        graph, written = self.root.graph, {id(x.storage_) for x in self.written}
+        found = put_in(graph) if self.reads_items else ()
+        held = {
+            v: k
+            for k, v in self.root.captures.items()
+            if v in found and isinstance(k, Storage) and id(k) not in written
+        }
+        return {v: held[v] for v in graph.inputs if v in held}
 
     @cached_property
     def reads_items(self) -> bool:

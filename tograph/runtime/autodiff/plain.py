@@ -12,11 +12,11 @@ from typing import Any
 from ...errors import GradientError
 from ..gradients import optional_grads
 from ..graph.ir import Node, Value, all_nodes
-from ..graph.types import BOOL
+from ..graph.types import BOOL, ListType
 from ..library import grads
 from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
-from ..symbols.symbolic import value_of
+from ..symbols.symbolic import SymTensor, value_of
 from .item_leaves import is_leaf
 from .own_leaves import OwnLeaves
 from .paths import LEAF, Terms, Way, Ways, needed_for, ways_within
@@ -81,6 +81,16 @@ def check_own(x: Any) -> None:
         optional_grads.check(here.emit("py.not", way, type=BOOL), "tg.GradientError", _GIVEN)
 
 
+def note_lists(outs: Sequence[Any]) -> None:
+    """Note a gradient that may come to leaves which regions made by way of lists: their ``.grad`` is not followed (``item_leaves``)."""
+    here = current_graph()
+    root = here.root
+    if root.graded_at is None and (root.leaves or root.left_leaves):
+        values = [value_of(o, here) for o in outs if isinstance(o, SymTensor)]
+        if any(isinstance(v.type, ListType) for v in needed_for(here.graph, values)):
+            root.graded_at = (user_location(),)
+
+
 _GIVEN = (
     "a gradient is taken of what a staged branch or loop computed of a leaf that it makes on some of its paths, and gives too: it would not come to the leaf. "
     "Take the gradient there, or make the leaf on each path."
@@ -96,4 +106,5 @@ def _given(v: Value, graph: FuncGraph) -> Iterator[Node]:
             yield from _given(graph.arguments[key], graph.outer)
 
 
+grads.NOTE_LISTS = note_lists
 grads.OWN, grads.OWN_LEAF, grads.CHECK_OWN = own, own_leaf, check_own

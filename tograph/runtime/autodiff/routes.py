@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.ir import Graph, Value
+from .item_ways import by_items
 from .paths import Ways, paths
 
 
@@ -16,8 +17,12 @@ class Routes:
     """
 
     def __init__(self, graph: Graph, given: Sequence[int], wrt: Sequence[int]):
-        found = paths(graph, given, wrt)
-        back = paths(graph, given, wrt, gradients=True) if _gives_none(graph) else found
+        found = by_items(graph, given, paths(graph, given, wrt))
+        back = (
+            by_items(graph, given, paths(graph, given, wrt, gradients=True))
+            if _gives_none(graph)
+            else found
+        )
         values = [w for ways in (*found, *back) for w in ways.values() if isinstance(w, Value)]
         self.told: list[Value] = list(dict.fromkeys(values))
         place = {v: i for i, v in enumerate(self.told)}

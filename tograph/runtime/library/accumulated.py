@@ -12,7 +12,7 @@ from ..gradients import grad_fields, optional_grads, outer_gradients
 from ..gradients.grad_fields import put, slot
 from ..graph.ir import Value
 from ..symbols.funcgraph import Ref, current_graph, user_location
-from ..symbols.symbolic import as_symbolic, value_of
+from ..symbols.symbolic import SymTensor, as_symbolic, value_of
 from ..values import flattening
 from ..values.structure import is_union
 from . import custom, outer_histories
@@ -30,7 +30,19 @@ def spread(x: torch.Tensor, g: Any, create: bool, way: Any, others: Sequence[Any
     grad_fields.by_leaf(x, add, add)
 
 
+def _note_made(leaf: torch.Tensor) -> None:
+    """A leaf that a region made, or may have made, gets a gradient."""
+    root = current_graph().root
+    if root.graded_at is None and isinstance(leaf, SymTensor) and not leaf.given_:
+        first = leaf.storage_.first
+        node = None if first is None else first.value.node
+        inside = leaf.storage_.home is not None and leaf.storage_.home.outer is not None
+        if inside or (node is not None and node.regions):
+            root.graded_at = (user_location(),)
+
+
 def accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
+    _note_made(leaf)
     old = grad_fields.own(leaf)
     if is_union(old):
         total = optional_grads.added(old, g, way, create, outer_gradients.EITHER)

@@ -45,14 +45,17 @@ def together(inputs: Sequence[Any], found: list[Any], beside: Beside, create: bo
     with torch.set_grad_enabled(create):
         _by_tokens(made, inputs, beside.tokens, found[middle:])
         for (i, x, flag, leaf), g in zip(beside.passed, found[len(inputs) : middle]):
-            if g is None:
+            j = place.get(id(x)) if leaf else None
+            if g is None and (j is None or made[i] is None):
                 continue
             own = torch.zeros_like(x, requires_grad=False) if made[i] is None else made[i]
-            whole = g + own if leaf else g
             is_x = outer_gradients.as_tensor(flag, x)
-            made[i] = torch.where(is_x, whole, own)
-            if leaf and id(x) in place:
-                made[place[id(x)]] = torch.where(is_x, whole, made[place[id(x)]])
+            whole = own if g is None else g + own if leaf else g
+            if g is not None:
+                made[i] = torch.where(is_x, whole, own)
+            if j is not None:
+                other = torch.zeros_like(x, requires_grad=False) if made[j] is None else made[j]
+                made[j] = torch.where(is_x, whole, other)
     return made
 
 

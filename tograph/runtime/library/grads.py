@@ -242,6 +242,8 @@ def backward(
     reads.history()
     for o in outs:
         CHECK_OWN(o)
+    if inputs is None:
+        NOTE_LISTS(outs)
     if not any(o.requires_grad for o in outs):
         current_graph().note_gradient()  # in a loop, they may where its state is known
         _backward_of_own(outs)
@@ -332,6 +334,10 @@ def OWN_LEAF(x: Any) -> Any:
 
 def CHECK_OWN(x: Any) -> None:
     """An error where a gradient by it would come to a leaf that is given. Set by ``autodiff``."""
+
+
+def NOTE_LISTS(outs: Sequence[Any]) -> None:
+    """Note a gradient that may come to leaves which regions made by way of lists. Set by ``autodiff``."""
 
 
 def _retain(x: torch.Tensor) -> None:

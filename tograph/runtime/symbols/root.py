@@ -146,6 +146,8 @@ class Root:
     earlier: list[Any] = field(default_factory=list)  # ``iterations.Earlier``
     fields_named: bool = False  # what a ``.grad`` field holds may have other names
     took: bool = False  # the code takes a gradient
+    # Where the first gradient was put in the ``.grad`` of a leaf that a region made, or came by a list to what may be one.
+    graded_at: tuple[Any] | None = None
     wholes: dict[Any, Any] = field(default_factory=dict)  # see ``wholes``
     # Leaves that regions made, each with the value that stands for them.
     joined: list[Any] = field(default_factory=list)

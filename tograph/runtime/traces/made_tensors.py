@@ -53,6 +53,23 @@ class MadeLeaf:
         return x
 
 
+class Frozen:
+    """A tensor that the code made, that does not require a gradient, and whose ``.grad`` holds one: a leaf behind ``requires_grad_(False)``."""
+
+    def __init__(self, x: Any, grad: Any):
+        self.x, self.grad = x, grad
+
+    def __tograph_flatten__(self):
+        return None, [self.x, self.grad]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        x, grad = parts
+        if isinstance(x, torch.Tensor) and isinstance(grad, torch.Tensor):
+            x.grad = grad
+        return x
+
+
 class Computed:
     """A result that was computed of leaves which the function made and which do not leave: it requires a gradient, and nothing is behind it.
 
@@ -187,6 +204,9 @@ def form(
     if mixed or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
         return MadeLeaf(x, leave(grad_fields.left(x)))
     made = chosen(x)
+    field = None if x.requires_grad or x.given_ else root.root.slots.get(id(x))
+    if field is not None and field.graded:
+        return Frozen(made, leave(grad_fields.left(x)))
     if not (own.any or (own.written and own.reads_items)) or not (
         x.is_floating_point() or x.is_complex()
     ):

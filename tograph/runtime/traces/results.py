@@ -26,7 +26,7 @@ from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..control_flow.raising import shown_by
 from ..graph.ir import Value
 from ..graph.rewrite import beside_inputs
-from ..graph.types import INT
+from ..graph.types import BOOL, INT
 from ..guarding import reads
 from ..guarding.sources import holder
 from ..inference.shapes import SYMBOLS
@@ -84,7 +84,7 @@ def leaving(
         return made_tensors.form(x, root, own, chosen, lambda g: _leaving(g, seen, tensor))
 
     def chosen(x: SymTensor) -> SymTensor:
-        if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
+        if (isinstance(x.storage_, Picked) or own.passed) and (one := _one_of(x, root, shown, own)) is not None:  # fmt: skip
             return one
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
@@ -101,15 +101,19 @@ def _attributed(x: SymTensor, form: Any, leave: Callable[[Any], Any]) -> Any:
     return Rebuilt(Attributed(tuple(given)), [form, *map(leave, given.values())])
 
 
-def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor | None:
-    """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so. None where it is none of them.
+def _one_of(
+    x: SymTensor, root: FuncGraph, shown: Shown, own: autodiff.OwnLeaves
+) -> SymTensor | None:
+    """A name that a staged construct binds, or an item of a list, maybe to a tensor of the caller's: outside it is that one, where the run says so. None where it is none of them.
 
     It may be written later, by one name or the other. Results on a GPU come before the run has ended: there a name that may be one tensor of the
     caller's or a new one gives an equal one, and no call waits for the answer.
     """
     outer: list[Outer | None] = [None]
+    first = None if x.chain or not own.passed else x.storage_.first
+    code = 0 if first is None else autodiff.passed_code(root.resolve(first), root, own)
     start = len(root.graph.nodes)
-    at = _index(x, root, outer)
+    at = _with_item(_index(x, root, outer), code, outer, root, own)
     beside_inputs(root.graph, start)
     if isinstance(at, int):
         found = outer[at]
@@ -124,6 +128,23 @@ def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor | None:
         at, outer = at.node.args[0], [outer[i] for i in found]
     shown.chosen[value] = at, outer
     return wrap(value, x.meta, root)
+
+
+def _with_item(
+    at: Any, code: int | Value, outer: list[Outer | None], root: FuncGraph, own: autodiff.OwnLeaves
+) -> Any:
+    """The index of what may be an item of a list (``autodiff.passed_code``), and by that a tensor of the caller's; others are added to ``outer``."""
+    if code == 0 or (isinstance(at, int) and at != 0):
+        return at
+    places = [0, *(_place((storage, ()), outer) for storage in own.passed.values())]
+    if isinstance(code, int):
+        found: Any = places[code]
+    else:
+        found = root.emit("tg.choose", code, places, type=INT)
+    if isinstance(at, int):
+        return found
+    new = root.emit("py.int", root.emit("py.eq", at, 0, type=BOOL), type=INT)
+    return root.emit("tg.choose", new, [at, found], type=INT)
 
 
 def _index(x: SymTensor, root: FuncGraph, outer: list[Outer | None]) -> Any:
