@@ -36,6 +36,7 @@ from .structure import (
     spec_of,
 )
 
+_ATOMS = (str, bytes, int, float, complex, type(None))  # what is equal is one
 MANY_SETS = 24  # up to as many a name is one of sets that are known
 MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
 
@@ -265,9 +266,10 @@ def opened(spec: Spec) -> Spec:
 
 def option_for(x: Any, choice: Choice) -> int:
     """The option that a value is. An object that is part of a circle counts as itself where the circle was cut at it, which a spec of it alone does not tell."""
-    for i, option in enumerate(choice.options):
-        if isinstance(option, Const) and option.value is x:
-            return i
+    if not isinstance(x, _ATOMS):
+        for i, option in enumerate(choice.options):
+            if isinstance(option, Const) and option.value is x:
+                return i
     return _option_of(spec_of(x), choice)
 
 
