@@ -94,7 +94,7 @@ def first_call(make, long):
     plain, args = make()
     function = tg.function(plain)
     first = timed(function, args)
-    for _ in range(2):
+    for _ in range(10):
         function(*args)
     return function, args, first
 
@@ -106,7 +106,8 @@ def row(make, rounds):
     staged, of_staged, first = first_call(make, True)
     straight, of_straight, slow = first_call(make, False)
     calls = [(eager, args), (staged, of_staged), (straight, of_straight)]
-    times = zip(*[[timed(*call) for call in calls] for _ in range(rounds)])
+    # the least of three in a row: the first one finds the caches full of what the others have used
+    times = zip(*[[min(timed(*call) for _ in range(3)) for call in calls] for _ in range(rounds)])
     before, now, unrolled = map(statistics.median, times)
     print(
         f"| {make.__name__} | {now * 1e3:.3f} | {before / now:.0f} | {unrolled / now:.1f} | {first:.2f} | {slow:.1f} |",

@@ -1,7 +1,7 @@
 """``torch.optim.LBFGS.step`` in a graph: one loop, whose exits the data decide, over directions in tensors of fixed sizes.
 
 The steps, tolerances and their order are torch's, so that the iterates are; the two-loop recursion is algorithm 7.4 of Nocedal
-and Wright, Numerical Optimization (2006). The line search is torch's own function, converted.
+and Wright, Numerical Optimization (2006). The line search is in ``wolfe``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.optim.lbfgs import _strong_wolfe
 
 from ...errors import StagingError
 from ...runtime.symbols.funcgraph import is_tracing, user_location
@@ -18,6 +17,7 @@ from ..call_rules import DECIDING
 from ..construction import BEGINNINGS
 from ..conversion import converted
 from ..registry import handles
+from .wolfe import ends, inside, interpolated, strong_wolfe
 
 SMALLEST = 1e-10  # curvature of a pair that is kept
 
@@ -100,15 +100,14 @@ def _search(optimizer, closure, t, d, loss, grad, slope, most) -> Any:
     """The line search: (loss, gradient, step, evaluations)."""
     start = optimizer._clone_param()
 
-    def at(x, t, d):
-        return optimizer._directional_evaluate(closure_with_grad, x, t, d)
+    def at(t):
+        return optimizer._directional_evaluate(closure_with_grad, start, t, d)
 
     def closure_with_grad():
         with torch.enable_grad():
             return closure()
 
-    loss, grad, t, used = _strong_wolfe(at, start, t, d, loss, grad, slope, max_ls=most)
-    return float(loss), grad, float(t), used
+    return strong_wolfe(at, t, d, loss, grad, slope, most)
 
 
 def _remember(kept, y, s):
@@ -145,4 +144,4 @@ def _direction(kept, grad):
 
 
 BEGINNINGS[torch.optim.LBFGS] = begin
-DECIDING.update((_step, _evaluate, _iterate, _search, _remember, _direction))
+DECIDING.update((_step, _evaluate, _iterate, _search, _remember, _direction, strong_wolfe, ends, interpolated, inside))  # fmt: skip

@@ -60,9 +60,11 @@ class _ItemWays:
             known.update(zip(node.outputs, led_to(node, known)))
         doubtful = [v for v in ends if isinstance(v.type, TensorType) and _is_open(known.get(v, NOT)) and known[v].listed]  # fmt: skip
         if doubtful:
+            before = _content(self.graph)
             try:
                 self._follow(self.graph, needed_for(self.graph, doubtful))
-            except _NotFollowed:
+            except _NotFollowed:  # what it has added up to there may refer to state that was not made
+                _put_back(*before)
                 return [True] * len(ends)
         return [self.told[v] if v in doubtful else True for v in ends]
 
@@ -185,6 +187,23 @@ class _ItemWays:
         if not isinstance(a, Value):
             raise _NotFollowed
         return self._value(graph, a)
+
+
+def _content(graph: Graph) -> tuple[list[tuple], list[tuple]]:
+    """What the graphs and nodes of a graph, with those of its regions, hold."""
+    nodes = list(all_nodes(graph))
+    graphs = [graph, *(r for n in nodes for r in n.regions.values())]
+    return (
+        [(g, list(g.nodes), list(g.inputs), list(g.outputs), list(g.input_names)) for g in graphs],
+        [(n, n.args, dict(n.kwargs), list(n.outputs)) for n in nodes],
+    )
+
+
+def _put_back(graphs: list[tuple], nodes: list[tuple]) -> None:
+    for graph, *held in graphs:
+        graph.nodes, graph.inputs, graph.outputs, graph.input_names = held
+    for node, *held in nodes:
+        node.args, node.kwargs, node.outputs = held
 
 
 def _is_list(v: Value) -> bool:
