@@ -3,6 +3,7 @@
 import contextlib
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -338,3 +339,52 @@ def test_results_of_their_own_are_differentiated_one_after_the_other():
     for y in f(x, w):
         y.sum().backward()
     torch.testing.assert_close(found, w.grad)
+
+
+def averaged(x):
+    mean, steps = np.float64(0), np.int64(3)
+    for i in range(LONG):
+        x = step(x)
+        mean, steps = mean * 0.5 + i, steps + i
+    return mean, steps
+
+
+def tabulated(x):
+    table = np.linspace(0, 1, LONG)
+    for i in range(LONG):
+        rate, sine = table[i], np.sin(i)
+        x = step(x) * rate
+    return rate, sine
+
+
+@pytest.mark.parametrize("f", [averaged, tabulated])
+def test_numbers_of_numpy_stay_what_they_are(f):
+    found, expected = tg.function(f)(torch.ones(2)), f(torch.ones(2))
+    assert found == expected and list(map(type, found)) == list(map(type, expected))
+
+
+def test_what_numbers_of_numpy_are_put_into_an_op_for_is_staged():
+    def f(x):
+        table = np.linspace(0, 1, LONG)
+        for i in range(LONG):
+            x = step(x) * table[i]
+        return x
+
+    found = tg.function(f)
+    torch.testing.assert_close(found(torch.ones(2)), f(torch.ones(2)))
+    assert whiles(found, torch.ones(2))[0] == 1
+
+
+def test_an_exception_has_what_it_was_made_with():
+    def f(x):
+        seen = []
+        for i in range(LONG):
+            try:
+                x = step(x)
+                if i > 56:
+                    raise ValueError("bad", i)
+            except ValueError as error:
+                seen.append(error.args[1])
+        return seen
+
+    assert tg.function(f)(torch.ones(2)) == [57, 58, 59]

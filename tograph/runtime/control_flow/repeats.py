@@ -28,7 +28,8 @@ _PLACES = frozenset([("aten.select.int", "index"), ("aten.select_scatter.default
     ("aten.slice_scatter.default", "start"), ("aten.slice_scatter.default", "end")])  # fmt: skip
 
 
-# Refusals that a run meets, other than of sizes.
+# What a run may refuse, by the op or by the error that it raises.
+_ASKS = frozenset(["py.error_text"])  # of an exception that was made with more than one text
 _REFUSALS = frozenset(["tg.GradientError", "tg.NoGradientError", "tg.NoIterationError", "tg.StagingError"])  # fmt: skip
 
 
@@ -38,13 +39,19 @@ def asks_for_python(graph: Graph, differentiable: bool) -> bool:
     A run could be refused which needs no refusal in Python; and several results with a gradient that are items of lists of the graph have one node of torch's
     autograd, where those of Python's loops have one each.
     """
-    if any((n.op == "tg.assert" and n.args[1] in _REFUSALS) or (n.op == "tg.raise" and n.args[0] in _REFUSALS) for n in all_nodes(graph)):  # fmt: skip
+    if any(map(_may_refuse, all_nodes(graph))):
         return True
     if not differentiable:
         return False
     lists = [v for v in graph.outputs if isinstance(v.type, ListType) and _is_floating(v.type.element)]  # fmt: skip
     items = {v for v in graph.outputs if v.node is not None and v.node.op == "tg.list_get" and _is_floating(v.type)}  # fmt: skip
     return bool(lists) or len(items) > 1
+
+
+def _may_refuse(node: Node) -> bool:
+    if node.op in ("tg.assert", "tg.raise"):
+        return node.args[node.op == "tg.assert"] in _REFUSALS
+    return node.op in _ASKS
 
 
 def _is_floating(kind: Type) -> bool:

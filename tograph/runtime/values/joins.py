@@ -18,7 +18,7 @@ from ...errors import StructureError
 from ..graph import types
 from ..graph.types import ScalarType
 from ..inference.shapes import SYMBOLS
-from ..symbols.funcgraph import user_location
+from ..symbols.funcgraph import current_graph, is_tracing, user_location
 from ..symbols.symbolic import SymTensor
 from . import either
 from .alike import same_function
@@ -146,8 +146,13 @@ def texts(spec: Spec) -> Spec:
 
 
 def _number_kind(spec: Spec) -> type | None:
-    """The kind of Python's numbers that a number of numpy counts as, beside staged ones."""
-    return _OF_NUMPY.get(type(spec.value)) if isinstance(spec, Const) else None
+    """The kind of Python's numbers that a number of numpy counts as, beside staged ones; not in a loop of Python's that nobody asked to stage."""
+    kind = _OF_NUMPY.get(type(spec.value)) if isinstance(spec, Const) else None
+    if kind is not None and is_tracing() and current_graph().root.repeated:
+        raise StructureError(
+            "a number of numpy keeps its type in a loop of Python's, also in a long one"
+        )
+    return kind
 
 
 _OF_NUMPY: dict[type, type] = {np.float64: float, np.int64: int, np.bool_: bool}
