@@ -388,3 +388,16 @@ def test_an_exception_has_what_it_was_made_with():
         return seen
 
     assert tg.function(f)(torch.ones(2)) == [57, 58, 59]
+
+
+def test_the_last_items_of_a_list_are_no_copies():
+    def f(x):
+        rows = [x]
+        for i in range(LONG):
+            rows.append(step(sum(rows[-3:]) / 3) + x.cos().sin() * i)
+        return rows[-1], len(rows)
+
+    x = torch.ones(4)
+    found = tg.function(f)
+    torch.testing.assert_close(found(x), f(x))
+    assert whiles(found, x)[0] == 0

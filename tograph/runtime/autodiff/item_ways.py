@@ -63,7 +63,9 @@ class _ItemWays:
             before = _content(self.graph)
             try:
                 self._follow(self.graph, needed_for(self.graph, doubtful))
-            except _NotFollowed:  # what it has added up to there may refer to state that was not made
+            except (
+                _NotFollowed
+            ):  # what it has added up to there may refer to state that was not made
                 _put_back(*before)
                 return [True] * len(ends)
         return [self.told[v] if v in doubtful else True for v in ends]

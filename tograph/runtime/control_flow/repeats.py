@@ -33,13 +33,17 @@ _ASKS = frozenset(["py.error_text"])  # of an exception that was made with more 
 _REFUSALS = frozenset(["tg.GradientError", "tg.NoGradientError", "tg.NoIterationError", "tg.StagingError"])  # fmt: skip
 
 
+# Of a list of the graph it copies items, in each iteration; of a list of Python's it costs nothing.
+_COPIES = frozenset(["tg.list_slice"])
+
+
 def asks_for_python(graph: Graph, differentiable: bool) -> bool:
     """Whether what a graph does with a loop of Python's that was staged could be seen outside.
 
-    A run could be refused which needs no refusal in Python; and several results with a gradient that are items of lists of the graph have one node of torch's
+    A run could be refused which needs no refusal in Python, or do what it need not; and several results with a gradient that are items of lists of the graph have one node of torch's
     autograd, where those of Python's loops have one each.
     """
-    if any(map(_may_refuse, all_nodes(graph))):
+    if any(map(_is_seen, all_nodes(graph))):
         return True
     if not differentiable:
         return False
@@ -48,10 +52,10 @@ def asks_for_python(graph: Graph, differentiable: bool) -> bool:
     return bool(lists) or len(items) > 1
 
 
-def _may_refuse(node: Node) -> bool:
+def _is_seen(node: Node) -> bool:
     if node.op in ("tg.assert", "tg.raise"):
         return node.args[node.op == "tg.assert"] in _REFUSALS
-    return node.op in _ASKS
+    return node.op in _ASKS or node.op in _COPIES
 
 
 def _is_floating(kind: Type) -> bool:
