@@ -175,9 +175,8 @@ def _over_range(items, counting, body, names, test, given) -> None:
     def staged(at) -> None:
         staged_loop(_staged_range(items[at:]), count - at, body, names, test, None)
 
-    count = max(
-        0, -((items.start - items.stop) // items.step)
-    )  # ``len`` takes no range as long as some are
+    # ``len`` takes no range as long as some are.
+    count = max(0, -((items.start - items.stop) // items.step))
     long = LongLoop(count, body.__code__, lambda: variables(names, test, body), staged)
     at = 0
     try:

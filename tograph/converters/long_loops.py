@@ -87,9 +87,8 @@ class LongLoop:
         try:
             with control_flow.alternative():
                 self.stage(self.done)
-        except (
-            Exception
-        ):  # of any class: where it is the program's own, its loop in Python raises it again
+        except Exception:
+            # Of any class: where it is the program's own, its loop in Python raises it again.
             attempt.undo()
             self.root.unstaged.add(self.code)
             return self.done

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 DECREASE, CURVATURE = 1e-4, 0.9
-SMALLEST = (
-    1e-9  # the ends of a bracket are at least so far apart, in the parameter that differs most
-)
+# The ends of a bracket are at least so far apart, in the parameter that differs most.
+SMALLEST = 1e-9
 
 
 def strong_wolfe(at, t, d, loss, grad, slope, most) -> Any:

@@ -109,9 +109,8 @@ class Tracer:
                 try:
                     self._run_effects()
                 except Exception as earlier:
-                    failures.without(
-                        earlier, error
-                    )  # plain Python does not get as far as the later one
+                    # plain Python does not get as far as the later one
+                    failures.without(earlier, error)
                     raise
             raise
         finally:
