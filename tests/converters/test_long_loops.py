@@ -126,21 +126,23 @@ def test_numbers_that_count_along_are_pythons_afterwards():
     assert tg.function(cooling)(x)[2] == cooling(x)[2]  # to the last bit
 
 
-def test_a_training_loop_is_one_body(capsys):
+def test_a_training_loop_is_one_body():
     def made():
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
         optimizer = torch.optim.Adam(net.parameters(), 1e-2)
 
         def train(x, y):
-            losses = []
-            for _ in range(LONG):
-                optimizer.zero_grad()
-                loss = F.mse_loss(net(x), y)
+            best = torch.tensor(1e9)
+            for step in range(LONG):
+                loss = F.mse_loss(net(x), y) * (1 - step / (2 * LONG))
+                net.zero_grad()
                 loss.backward()
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
                 optimizer.step()
-                losses.append(loss.detach())
-            return torch.stack(losses)
+                if loss < best:
+                    best = loss.detach()
+            return best
 
         return net, optimizer, train
 
@@ -149,12 +151,13 @@ def test_a_training_loop_is_one_body(capsys):
     other, others, native = made()
     found, expected = tg.function(train)(x, y), native(x, y)
     torch.testing.assert_close(found, expected)
-    assert found.shape == expected.shape and not found.requires_grad
+    assert not found.requires_grad
     for p, q in zip(net.parameters(), other.parameters()):
         torch.testing.assert_close(p, q)
         torch.testing.assert_close(p.grad, q.grad)
         assert optimizer.state[p]["step"] == others.state[q]["step"] == LONG
-    assert whiles(tg.function(train), x, y)[1] < 700
+    loops, nodes = whiles(tg.function(train), x, y)
+    assert loops == 1 and nodes < 900
 
 
 def test_gradients_outside_go_through_it():

@@ -87,8 +87,8 @@ class LongLoop:
         try:
             with control_flow.alternative():
                 self.stage(self.done)
-        except Exception:
-            # Of any class: where it is the program's own, its loop in Python raises it again.
+        except Exception:  # a refusal, what C code says of a staged number, or the program's own
+            # The last of these comes again, from Python's loop, which goes on in each case.
             attempt.undo()
             self.root.unstaged.add(self.code)
             return self.done
