@@ -41,6 +41,7 @@ from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
 from .openings import Openings
 from .rebinding import copy_function, deepcopy_function, reduce_function
 from .retraces import Retraces
+from .stand_ins import StandIns, call_with_stand_ins
 from .trace_cache import SIZE, TraceCache
 
 notebook = lazy_module("..display.notebook", __package__)
@@ -97,7 +98,7 @@ class Function(Generic[P, R]):
         self._shape: tuple[str | None, ...] | None
         latest.forget(self)
         self._forms = Forms()
-        self._openings, self._retraces = Openings(), Retraces()
+        self._openings, self._retraces, self.stand_ins = Openings(), Retraces(), StandIns()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
         self._methods: dict[int, tuple[Any, Function]] = {}
         self.trace_count = 0
@@ -188,6 +189,7 @@ class Function(Generic[P, R]):
         values = self._values(args, kwargs)
         quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
         result = self._run_known(self._quick.get(quick), tensors, quick, given)
+        result = call_with_stand_ins(self, args, kwargs) if result is MISS else result
         if result is not MISS:
             return result
         trace, flat, bound = self._find(args, kwargs)

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from ..graph import ops
+from ..graph.generators import generator_of
 from ..graph.ir import Node, Value, map_values, values_in
 from ..graph.opaque import plain
 from ..graph.ordering import node_effects
 from ..graph.types import DTYPES
 from ..kernels.loop_ir import Open
-from .drawing import given
 from .values import NO_OWNERS, Mem, Span, alike, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
@@ -44,7 +44,7 @@ class Call:
 
     def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem | Later], exact: list[bool], wanted: list[int]):  # fmt: skip
         self.node, self.run = node, ops.quick(node.op) or ops.lookup(node.op).run
-        self.random, self.generator = node_effects(node).random, given(node)
+        self.random, self.generator = node_effects(node).random, generator_of(node)
         self._inputs, self._operands, self._results = inputs, operands, results
         self._exact, self._wanted = exact, wanted
         held = [x for x in (*operands, *results) if isinstance(x, Mem)]
@@ -144,7 +144,9 @@ class Call:
         if next(values_in(nested), None) is not None:
             return None
         number = {v: k for k, v in enumerate(self._inputs)}
-        return [(isinstance(x, Value), number[x] if isinstance(x, Value) else plain(x)) for x in args]
+        return [
+            (isinstance(x, Value), number[x] if isinstance(x, Value) else plain(x)) for x in args
+        ]
 
     def _value(self, x: Any, bits: int, form: Any) -> Any:
         """What a slot says. ``form``: how a tensor lies, None for a number."""

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FILL = "tg.random_fill"  # of memory of given strides
-SEEDS = frozenset(["tg.manual_seed", "tg.rng_state", "tg.set_rng_state"])  # seeds and states of generators
+SEEDS = frozenset(
+    ["tg.manual_seed", "tg.rng_state", "tg.set_rng_state"]
+)  # seeds and states of generators
 # Their results lie in a row, however the operands lie.
 IN_A_ROW = frozenset(["aten.embedding_dense_backward.default", "aten._cdist_forward.default", "aten.histc.default"])  # fmt: skip
 LARGE = 1 << 14  # bytes of a result that leaves where torch has put it

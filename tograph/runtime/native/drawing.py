@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..graph.generators import address, generator_of
 from ..graph.ir import Node
-from ..graph.opaque import OpaqueObject
 from . import generator
 from .code import REGISTER, literal
 
@@ -117,17 +117,9 @@ class Drawing:
         return code.do(f"call i64 @{name}(ptr {self.generator}, i64 {count}, i1 {wide})")
 
 
-def given(node: Node) -> torch.Generator | None:
-    """The generator that a node draws from, or seeds; None for torch's default one."""
-    for x in (*node.args, *node.kwargs.values()):
-        if isinstance(x, OpaqueObject) and isinstance(x.value, torch.Generator):
-            return x.value
-    return None
-
-
 def of_host(node: Node) -> bool:
     """Whether a node draws from a generator of the CPU."""
-    found = given(node)
+    found = generator_of(node)
     return found is None or found.device.type == "cpu"
 
 
@@ -136,11 +128,14 @@ def _address(low: Lowering, own: torch.Generator | None) -> str:
     if own is None:
         default = code.declare(generator.DEFAULT, "ptr {}() nounwind")
         return code.do(f"load ptr, ptr {code.do(f'call ptr {default}()')}")
-    number = next((k for k, g in enumerate(low.generators) if g is own), len(low.generators))
-    if number == len(low.generators):
+    known = list(map(address, low.generators))
+    if address(own) not in known:
         low.generators.append(own)
+        known.append(address(own))
     table = code.do(f"load ptr, ptr {code.do(f'getelementptr i8, ptr {low.base}, i64 24')}")
-    return code.do(f"load ptr, ptr {code.do(f'getelementptr ptr, ptr {table}, i64 {number}')}")
+    return code.do(
+        f"load ptr, ptr {code.do(f'getelementptr ptr, ptr {table}, i64 {known.index(address(own))}')}"
+    )
 
 
 @contextmanager

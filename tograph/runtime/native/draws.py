@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..graph.generators import generator_of
 from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open
 from . import calls, generator, walks
 from .code import REGISTER, literal
-from .drawing import UNIFORM, Draw, Drawing, given, locked, of_host
+from .drawing import UNIFORM, Draw, Drawing, locked, of_host
 from .groups import one_element
 from .values import Decline, Mem, Reg, numel
 
@@ -41,7 +42,7 @@ def lower(low: Lowering, node: Node) -> None:
         return
     low.native_ops += 1
     low.work += 20 * numel(size)
-    own = given(node)
+    own = generator_of(node)
     if one_element(v):
         with locked(low, own) as drawing:
             text = draw(drawing, "0")

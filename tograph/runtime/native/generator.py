@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..graph.generators import address
 from ..kernels import jit
 
 DEFAULT = "_ZN2at6detail22getDefaultCPUGeneratorEv"
@@ -47,13 +48,6 @@ def lock() -> int | None:
         if follows and not any(content[at - _MUTEX : at]):
             return at - _MUTEX
     return None
-
-
-def address(generator: torch.Generator) -> int:
-    """The address of the generator in C++ that a Python object holds."""
-    found = ctypes.c_void_p.from_address(id(generator) + object.__basicsize__).value
-    assert found is not None
-    return found
 
 
 class _Emulated:

@@ -20,10 +20,11 @@ import torch
 
 from ..gradients.transforms import is_wrapped
 from ..graph import outside, prints
+from ..graph.generators import address
 from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
 from ..recording.variables import PLAIN
-from . import generator, pool, results, rows
+from . import pool, results, rows
 from .buffers import Buffers
 from .callees import Call
 from .drawing import draws
@@ -90,7 +91,7 @@ class Native:
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
         self._pool = Pool(low.texts)
         arena = (ctypes.c_int64 * 4).from_address(self._slots[-1])
-        addresses = list(map(generator.address, low.generators))
+        addresses = list(map(address, low.generators))
         self._generators = (ctypes.c_int64 * max(len(addresses), 1))(*addresses)
         tables = ctypes.addressof(self._table), ctypes.addressof(self._generators)
         arena[:] = [tables[0], self._buffers.address, self._pool.address, tables[1]]
@@ -116,9 +117,12 @@ class Native:
 
     def _drawn_from(self) -> tuple[list[torch.Generator], bool]:
         """The generators of the program that the code draws from, and whether it draws from torch's default one."""
-        given = [*self.low.generators, *(c.generator for c in self._calls if c.generator is not None)]
+        given = [
+            *self.low.generators,
+            *(c.generator for c in self._calls if c.generator is not None),
+        ]
         default = any(c.random and c.generator is None for c in self._calls) or draws(self.low.text)
-        return list({id(g): g for g in given}.values()), default
+        return list({address(g): g for g in given}.values()), default
 
     @property
     def successes(self) -> int:

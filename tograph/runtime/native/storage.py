@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import LONGEST, Open
