@@ -504,3 +504,47 @@ def test_a_default_of_the_class_that_is_set_and_then_changed_by_a_staged_constru
         assert staged(own, torch.tensor(x)) == f(plain, torch.tensor(x))
         assert vars(own) == vars(plain)
     assert staged.trace_count == 2
+
+
+def test_rows_of_a_table_that_change_in_turn_are_inputs_together():
+    def make(held):
+        def f(x):
+            held.n += 1
+            row = held.rows[int(held.n % 4)]
+            if row[0] == held.n:
+                return x
+            row[0] = held.n
+            row[1] = held.n * 0.5
+            return x * row[1] + held.sizes[0][0]
+
+        return f
+
+    def new():
+        held = Held()
+        held.n, held.rows, held.sizes = 0, [[-1, 0.0] for _ in range(4)], [[2], [3]]
+        return held
+
+    ours, theirs, x = new(), new(), torch.ones(3)
+    f, g = tg.function(make(ours)), make(theirs)
+    for _ in range(14):
+        assert torch.equal(f(x), g(x))
+        assert (ours.n, ours.rows) == (theirs.n, theirs.rows)
+        assert type(ours.rows[1][0]) is int
+        assert type(ours.rows[1][1]) is float
+    assert f.trace_count <= 4
+
+
+def test_a_row_that_the_code_does_not_change_stays_what_it_is():
+    held = Held()
+    held.table = [[0, 5], [2, 3]]
+
+    @tg.function
+    def f(x):
+        held.table[0][0] += 1
+        return x.new_zeros(held.table[1]) + held.table[0][0]
+
+    for i in range(5):
+        made = f(torch.ones(1))
+        assert made.shape == (2, 3)
+        assert float(made[0, 0]) == i + 1
+    assert f.trace_count <= 2

@@ -2,8 +2,8 @@
 
 An int or float that traced code reads of an attribute, a variable, a dict, a list, a deque or a tuple is a guard. Once it has changed, and the code itself changes
 it (``self.steps += 1``), or it has changed twice, it is an input instead: it is read at every call, and traced as a staged number
-that is written back like any other change. One that a staged branch or loop changes surely differs in the next call: the trace begins anew with it as an input. Of a list, deque or tuple that the code changes all numbers that it reads are inputs then: they mostly
-change in turn. Where Python needs the number itself, or tracing fails, it stays a guard: a trace for each value.
+that is written back like any other change. One that a staged branch or loop changes surely differs in the next call: the trace begins anew with it as an input. Of a list, deque or tuple that the code changes all numbers that it reads are inputs then, and where
+that is a row of a list, those of the other rows that the code changes: they mostly change in turn. Where Python needs the number itself, or tracing fails, it stays a guard: a trace for each value.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class OuterNumbers:
                     self.open[source.place()] = source
                     if key in written and _is_of_sequence(source):
                         self._open_beside(key, checks)
+                        self._open_rows(source, checks, written)
 
     def forget_dead(self) -> None:
         """The numbers of objects that do not exist any more are no inputs."""
@@ -68,6 +69,12 @@ class OuterNumbers:
         """The other numbers of a list, deque or tuple that the code changes, and of tuples in it."""
         for check in checks.checks:
             if check.test == NUMBER and type(check.old) in _TESTS and _is_beside(check.source, key):
+                self.open[check.source.place()] = check.source
+
+    def _open_rows(self, known: Source, checks: Guards, written: frozenset[Any]) -> None:
+        """The numbers of the other rows that the code changes, where the list that changes is a row of a list."""
+        for check in checks.checks:
+            if check.test == NUMBER and type(check.old) in _TESTS and _is_in_table(check.source, known, written):  # fmt: skip
                 self.open[check.source.place()] = check.source
 
     def open_now(self, found: Iterable[Source]) -> None:
@@ -120,6 +127,18 @@ def _is_beside(source: Source, key: Any) -> bool:
     """Whether a number is in the sequence that changes with the location of a key."""
     try:
         return _is_of_sequence(source) and _written_key(source) == key
+    except _GONE:
+        return False
+
+
+def _is_in_table(source: Source, known: Source, written: frozenset[Any]) -> bool:
+    """Whether a number is in a row, which the code changes, of the list whose rows one holds ``known``."""
+    try:
+        rows = [s.parent for s in (source, known) if _is_of_sequence(s)]
+        if len(rows) < 2 or not all(row is not None and _is_of_sequence(row) for row in rows):
+            return False
+        one, other = (current_value(row.parent)() for row in rows if row is not None)
+        return one is other and _written_key(source) in written
     except _GONE:
         return False
 
