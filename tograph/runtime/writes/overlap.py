@@ -55,7 +55,9 @@ def check(func: Any, targets: Sequence[Any], inputs: Sequence[Any]) -> None:
             _check_shared(func, name, target, others)
 
 
-def _fills(x: Any, indices: Sequence[Any], value: Any, accumulate: bool = False, *rest: Any) -> bool:
+def _fills(
+    x: Any, indices: Sequence[Any], value: Any, accumulate: bool = False, *rest: Any
+) -> bool:
     """Whether torch makes a ``masked_fill_`` with a number of it: one element for the places of one mask."""
     masks = [as_symbolic(i).meta.dtype for i in indices if i is not None]
     one = as_symbolic(value).meta.size
