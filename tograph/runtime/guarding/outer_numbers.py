@@ -17,7 +17,7 @@ import torch
 from ...errors import DeadResourceError
 from ..graph.types import ScalarType
 from ..symbols.funcgraph import FuncGraph, Ref, Storage
-from ..symbols.journal import Location, key_place
+from ..symbols.journal import Location, in_the_beginning, key_place
 from ..symbols.retrace import Retrace
 from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import staged
@@ -71,8 +71,11 @@ class OuterNumbers:
                 self.open[check.source.place()] = check.source
 
     def open_now(self, found: Iterable[Source]) -> None:
-        """A trace has found that a staged construct changes these."""
-        self.open.update((source.place(), source) for source in found)
+        """A trace has found that a staged construct changes these; one that was open before and could not be an input stays a guard."""
+        for source in found:
+            if source.place() in self.open:
+                self.closed.add(source.label)
+            self.open[source.place()] = source
 
     def close(self) -> None:
         """Tracing with them failed: they are guards from here on."""
@@ -85,6 +88,9 @@ def changes(place: Location, watch: Watch | None) -> None:
     if place.key[0] not in ("attr", "cell", "key") or type(place.get()) not in _TESTS:
         return
     if watch is None or watch.acted:  # another trace would act again
+        return
+    # What is not there in the beginning is a default of the class, until the code sets it.
+    if type(in_the_beginning(place)) not in _TESTS:
         return
     for check in watch.checks.values():
         source = check.source

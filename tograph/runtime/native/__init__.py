@@ -7,7 +7,7 @@
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters`` (``updates``), ``lanes``), products (``matmul``,
   ``micro_kernels`` (``matrices``, ``tiling``, ``packed``), ``stacked``, ``tall``, ``blas`` (``fortran``), ``joined``, ``masked``,
   ``looks``, ``followed``, ``ahead``), lists (``lists``, ``list_items``, ``list_memory``, ``list_slices``, ``list_splices``, ``list_functions``, ``list_sums``), random numbers (``draws``, ``drawing``, ``generator``), matrices
-  (``lapack``), sorts (``sorting``), prints (``telling``), numbers of Python's (``outside``), texts
+  (``lapack``), sorts (``sorting``), prints (``telling``), exceptions (``unsaid``), numbers of Python's (``outside``), texts
   (``texts``, ``text_types``, ``text_code``, ``text_pool`` (``text_records``), ``text_sweeps``), complex tensors (``complex_parts``); the others are ``calls`` of torch (``callees``).
 * Branches and loops: ``control``, loops over elements (``blocks``, ``block_parts``, ``block_code``), functions that call themselves (``recursion``, ``stack``), what loops carry (``carry_modes``, ``carries``, ``grown``), variables in their own memory (``direct``), signals
   (``polling``), torch's threads (``threading``).

@@ -43,11 +43,13 @@ from .program import Lowered, Native
 from .results import View
 from .saving import copied_in_nests
 from .text_types import texts_typed
+from .unsaid import unsaid
 from .values import Decline, Noncontiguous
 
 ALL = Leaving()
 # What makes a graph of others: each gives the graph itself where it changes nothing.
 REWRITES = (
+    unsaid,
     composed,
     normalised,
     grouped,

@@ -318,6 +318,14 @@ def written(key: Hashable) -> bool:
     return any(key in log.entries for log in _stack.journals)
 
 
+def in_the_beginning(location: Location) -> Any:
+    """What a location held when the outermost region began."""
+    for log in _stack.journals:
+        if location.key in log.entries:
+            return log.entries[location.key][1]
+    return location.get()
+
+
 def key_place(mapping: Any, key: Any) -> Hashable:
     """The identity of one key of a dict as a location."""
     where = key if isinstance(key, (str, int, float, bool, tuple)) else id(key)

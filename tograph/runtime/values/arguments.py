@@ -1,15 +1,18 @@
 """Arguments of a call: bound to the signature, flattened into leaves, and turned into a trace key.
 
 Tensors enter a key by dtype, shape and device; Python numbers, strings and None by type and value (1, True and 1.0
-are three keys, 0.0 and -0.0 two); containers and slices by structure; functions and other objects by identity. numpy arrays
+are three keys, 0.0 and -0.0 two); containers and slices by structure; bound methods by their function and object, functions and other objects by identity. numpy arrays
 become tensors.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import math
+import operator
+import types
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,8 +34,10 @@ from .structure import Handle
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _MAPPINGS = (dict, defaultdict)
 _CONTAINERS = (list, tuple, *_MAPPINGS)
+_COPIED = (list, set, *_MAPPINGS)  # a trace has its own, whose changes go to the caller's
 _NUMBERS = (int, float)
 _BOUNDS = ("start", "stop", "step")
+_ATOMS = (str, bytes, int, float, complex, type(None), enum.Enum)
 
 
 @dataclass
@@ -175,7 +180,7 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
         flat.tensors.append(made)
         flat.names.append(name)
         return ("tensor", made.dtype, tuple(made.shape), made.device, None, len(flat.tensors) - 1)
-    if kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields")):
+    if kind in _CONTAINERS or _is_named(x) or _is_copied_set(x):
         return _container_key(x, kind, flat, name)
     if kind is slice:
         return (kind, tuple(key_of(getattr(x, n), flat, f"{name}.{n}") for n in _BOUNDS))
@@ -185,10 +190,12 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
 
 
 def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
-    if kind is list or kind in _MAPPINGS:  # one that is passed twice is one container
+    if kind in _COPIED:  # one that is passed twice is one container
         if id(x) in flat.containers:
             return ("same", flat.containers[id(x)])
         flat.containers[id(x)] = len(flat.containers)
+    if kind is set:
+        return (kind, tuple(map(exact, x)))  # in the order of a loop over it
     if kind in _MAPPINGS:
         items = tuple(
             (k, key_of(v, flat, f"{name}_{k}"))
@@ -200,10 +207,24 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
     return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
 
 
+def _is_named(x: Any) -> bool:
+    return isinstance(x, tuple) and hasattr(type(x), "_fields")
+
+
+def _is_copied_set(x: Any) -> bool:
+    """Whether a set is what it holds: values that compare by what they are, which a copy has in the same order, as few that lost items have not."""
+    return type(x) is set and all(map(_is_value, x)) and all(map(operator.is_, x, x.copy()))
+
+
+def _is_value(x: Any) -> bool:
+    inside = type(x) is tuple or type(x) is frozenset
+    return all(map(_is_value, x)) if inside else isinstance(x, _ATOMS)
+
+
 def _is_structure(x: Any, opened: frozenset[type]) -> bool:
     """Whether an object of a class is what it holds: the class says so, it is a frozen dataclass with tensors, or one that is made for each call."""
     kind = type(x)
-    if kind in opened or hasattr(kind, "__tograph_flatten__"):
+    if kind in opened or kind is types.MethodType or hasattr(kind, "__tograph_flatten__"):
         return True
     return is_frozen_dataclass(kind) and _holds_tensors(x)
 
@@ -217,7 +238,7 @@ def _holds_tensors(x: Any) -> bool:
     if isinstance(x, (torch.Tensor, TensorSpec)):
         return True
     kind = type(x)
-    inside = kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields"))
+    inside = kind in _CONTAINERS or _is_named(x)
     _, parts = parts_of(x) or (None, ()) if inside or is_frozen_dataclass(kind) else (None, ())
     return any(map(_holds_tensors, parts))
 
@@ -225,33 +246,42 @@ def _holds_tensors(x: Any) -> bool:
 def _object_key(x: Any, flat: Flat, name: str) -> Any:
     kind = type(x)
     if _is_structure(x, flat.opened):
-        if _is_one(kind, flat.opened):
-            if id(x) in flat.containers:
-                return ("same", flat.containers[id(x)])
-            flat.containers[id(x)] = len(flat.containers)
-        aux, parts = parts_of(x) or (None, [])
-        return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
+        return _structure_key(x, flat, name)
     if isinstance(x, Handle):
         return ("handle", x.type)
     if isinstance(x, (enum.Enum, torch.dtype, torch.device, torch.Size, type)):
         return (kind, x)
     if isinstance(x, (complex, range)):
         return exact(x)
-    if kind is set:
-        raise UnhashableArgumentError(
-            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a set cannot be part of a trace key. "
-            "Pass a tuple or a frozenset instead."
-        )
-    held = hasattr(x, "__dict__") or kind.__flags__ & HEAP or kind in (deque, bytearray)
+    held = hasattr(x, "__dict__") or kind.__flags__ & HEAP or kind in (deque, bytearray, set)
     if kind.__hash__ is None and not held:
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
         )
     if isinstance(x, frozenset):
-        return exact(x)
+        return (*exact(x), tuple(map(exact, x)))  # in the order of a loop over it
     flat.objects.append(x)
     held = (bytes(x),) if kind is bytearray else ()  # its items are not guarded one by one
     return ("object", kind, id(x), *held)
+
+
+def _structure_key(x: Any, flat: Flat, name: str) -> Any:
+    kind = type(x)
+    if kind is types.MethodType:  # each look at `x.step` makes another one
+        function = key_of(x.__func__, flat, name)
+        return (kind, function, key_of(x.__self__, flat, f"{name}_self"))
+    if _is_one(kind, flat.opened):
+        if id(x) in flat.containers:
+            return ("same", flat.containers[id(x)])
+        flat.containers[id(x)] = len(flat.containers)
+    aux, parts = _parts(x)
+    return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
+
+
+def _parts(x: Any) -> tuple[Any, list[Any]]:
+    if type(x) is functools.partial:
+        return (len(x.args), tuple(x.keywords)), [x.func, *x.args, *x.keywords.values()]
+    return parts_of(x) or (None, [])
 
 
 def _sizes(x: torch.Tensor) -> tuple[Any, ...]:
@@ -310,7 +340,7 @@ def replace_tensors(
 ) -> Any:
     """``x`` with every tensor and number replaced, in the order of ``key_of``; containers are copied and noted in ``spares``.
 
-    ``tabled``: the dicts, by identity, that become tables of the graph. ``opened``: classes of records that are what they hold.
+    ``tabled``: the dicts and sets, by identity, that become tables of the graph. ``opened``: classes of records that are what they hold.
     """
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec)) or kind in _NUMBERS or _of_numpy(x):
@@ -319,7 +349,7 @@ def replace_tensors(
     def part(y: Any) -> Any:
         return replace_tensors(y, take, spares, tabled, opened)
 
-    one = kind is list or kind in _MAPPINGS or _is_one(kind, opened)
+    one = kind in _COPIED or _is_one(kind, opened)
     if one:
         known = next((made for made, real in spares if real is x), None)
         if known is not None:
@@ -340,11 +370,26 @@ def _rebuilt(
         return _mapping(x, done, id(x) in tabled)
     if kind is list or kind is tuple:
         return (StagedList if kind is list else tuple)(map(part, x))
-    if isinstance(x, tuple) and hasattr(kind, "_fields"):
+    if _is_named(x):
         return kind._make(map(part, x))
+    if _is_copied_set(x):
+        return tables.table_of(x) if id(x) in tabled else x.copy()
     if kind is slice:
         return slice(*(part(getattr(x, n)) for n in _BOUNDS))
     if _is_structure(x, opened):
-        aux, parts = parts_of(x) or (None, [])
-        return rebuild(kind, aux, list(map(part, parts)))
+        return _remade(x, part)
     return x
+
+
+def _remade(x: Any, part: Callable[[Any], Any]) -> Any:
+    """A structure with other parts."""
+    kind = type(x)
+    if kind is types.MethodType:
+        owner = part(x.__self__)
+        return x if owner is x.__self__ else types.MethodType(x.__func__, owner)
+    aux, parts = _parts(x)
+    parts = list(map(part, parts))
+    if kind is functools.partial:
+        count, names = aux
+        return functools.partial(*parts[: count + 1], **dict(zip(names, parts[count + 1 :])))
+    return rebuild(kind, aux, parts)
