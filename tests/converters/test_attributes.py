@@ -532,3 +532,49 @@ def test_whether_a_tensor_requires_a_gradient_is_known_while_tracing(change):
 
     with pytest.raises(tg.errors.GraphBoolError, match="requires a gradient is known while trac"):
         tg.function(f)(torch.ones(1))
+
+
+class Tally:
+    count = 0
+
+    @classmethod
+    def up(cls, n):
+        cls.count += n
+        return cls.count
+
+
+class Heir(Tally):
+    pass
+
+
+def counts_in_a_loop(x, n):
+    for row in x:
+        if row > 1:
+            Heir.count += n
+    return Heir.count + 1, Tally.count
+
+
+def counts_by_a_class_method(x, n):
+    for _ in x:
+        Heir.up(n)
+    return Heir.up(n), Tally.count
+
+
+def sets_by_a_condition(x, n):
+    if n > 0:
+        Heir.other = n
+    return Heir.other
+
+
+@pytest.mark.parametrize("f", [counts_in_a_loop, counts_by_a_class_method, sets_by_a_condition])
+def test_what_a_class_inherits_until_a_staged_branch_or_loop_sets_it(f):
+    found = []
+    for g in (f, tg.function(f)):
+        for n in (2, -1):
+            for name in vars(Heir).keys() & {"count", "other"}:
+                delattr(Heir, name)
+            try:
+                found.append(str((g(torch.tensor([1, 2, 3]), torch.tensor(n)), vars(Heir).get("count"))))  # fmt: skip
+            except AttributeError as error:
+                found.append(str(error))
+    assert found[:2] == found[2:]

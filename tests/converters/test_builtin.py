@@ -765,3 +765,12 @@ def test_arithmetic_of_a_size_that_only_the_run_knows():
     staged = tg.function(f)
     for x in (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, 2.0, 0.0])):
         assert str(staged(x)) == str(f(x))
+
+
+@pytest.mark.parametrize("name", ["is_integer", "hex", "bit_length"])
+def test_a_staged_number_has_the_methods_of_its_class(name):
+    def f(x):
+        n = x.item()
+        return hasattr(n, name), hasattr(n / 2, name), hasattr(n > 1, name)
+
+    assert tg.function(f)(torch.tensor(3)) == f(torch.tensor(3))

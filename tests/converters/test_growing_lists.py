@@ -936,3 +936,19 @@ def test_what_has_as_many_items_as_the_run_knows_is_added_to_a_list(f):
         got, want = g(x), f(x)
         assert str(got) == str(want)
     assert g.trace_count == 1
+
+
+def beside_what_is_no_list(x):
+    found = [k for k in x.tolist() if k > 1]
+    match found:
+        case -1 | "a" | None:
+            return 1
+        case []:
+            return 2
+    return found == 3, found != "a", 3 == found, found == None, x[0].item() == found, found != {1}  # noqa: E711
+
+
+def test_a_list_is_equal_to_nothing_of_another_kind():
+    g = tg.function(beside_what_is_no_list)
+    for x in (torch.tensor([1, 3]), torch.tensor([0, 1])):
+        assert g(x) == beside_what_is_no_list(x)

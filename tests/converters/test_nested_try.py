@@ -1,6 +1,7 @@
 """What a handler finds of variables that another `try`, inside of its body, wrote."""
 
 import contextvars
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -404,3 +405,41 @@ def test_a_body_is_traced_apart_once_for_each_try(monkeypatch):
     for n in (1, 5, 6, 7, 8):
         assert staged(x, torch.tensor(n)).equal(four_deep(x, torch.tensor(n)))
     assert staged.trace_count == 1 and len(apart) == 4
+
+
+class Counting:
+    count = 0
+
+
+class Told(Counting):
+    pass
+
+
+def of_a_place_that_changes_behind_the_first_failure(x, rows):
+    n, total = int(x), 0.5
+    for _ in rows:
+        try:
+            Told.last = n
+            print({1: 2, 3: 4}[n])
+        except RuntimeError:
+            Told.count += n
+        else:
+            total /= math.sin(float(n))
+        finally:
+            print("finally")
+    return total
+
+
+def test_a_handler_around_others_finds_what_each_point_of_the_body_left(capsys):
+    f = of_a_place_that_changes_behind_the_first_failure
+    found = []
+    for g in (f, tg.function(f)):
+        for name in vars(Told).keys() & {"count", "last"}:
+            delattr(Told, name)
+        for x in (1.5, 0.5, 3.0):
+            try:
+                result = f"{g(torch.tensor(x), torch.ones(2)):.4f}"
+            except KeyError as error:
+                result = repr(error)
+            found.append((result, Told.last, vars(Told).get("count"), capsys.readouterr().out))
+    assert found[:3] == found[3:]

@@ -9,7 +9,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
-from tograph.errors import StagingError
+from tograph.errors import SharedMemoryError, StagingError
 
 cases = Cases()
 
@@ -943,6 +943,22 @@ def test_what_finally_raises_does_not_hide_what_is_refused():
 
     with pytest.raises(StagingError, match="data_ptr"):
         tg.function(f)(torch.tensor(1))
+
+
+def test_what_finally_raises_on_every_path_does_not_hide_what_is_refused():
+    log = []
+
+    def f(x, c):
+        try:
+            if c:
+                log.append(x)
+        finally:
+            x.add_(1)  # an item of a list that grows by a staged condition: refused
+            int("yes" if x > 0 else "no")
+
+    with pytest.raises(SharedMemoryError, match="is changed in place"):
+        tg.function(f)(torch.tensor(1), torch.tensor(True))
+    assert log == []
 
 
 class Noting:

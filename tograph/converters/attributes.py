@@ -313,11 +313,13 @@ def _class_attribute(owner, name):
         hook = getattr(type(owner), "__getattr__", None)
         if is_hook(hook):
             return _hooked(hook, owner, name)
-        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+        kind = f"type object {owner.__name__!r}" if isinstance(owner, type) else f"{type(owner).__name__!r} object"  # fmt: skip
+        raise AttributeError(f"{kind} has no attribute {name!r}")
     get = getattr(type(found), "__get__", None)
+    bound = (None, owner) if isinstance(owner, type) else (owner, type(owner))
     if is_user_function(get):
-        return call(get, found, owner, type(owner))
-    return found.__get__(owner, type(owner)) if hasattr(type(found), "__get__") else found
+        return call(get, found, *bound)
+    return found.__get__(*bound) if hasattr(type(found), "__get__") else found
 
 
 def computes(owner, name) -> bool:
@@ -356,7 +358,9 @@ def has_attribute(owner, name):
 
 
 def _of_class(owner, name):
-    """The attribute of the class, unless it is the slot of the object's own; MISSING without one."""
+    """The attribute of the class, unless it is the slot of the object's own; of a class, what it inherits. MISSING without one."""
+    if isinstance(owner, type):
+        return next((vars(c)[name] for c in owner.__mro__[1:] if name in vars(c)), MISSING)
     found = descriptor(owner, name)
     return MISSING if isinstance(found, types.MemberDescriptorType) else found
 

@@ -171,7 +171,7 @@ def _finally(final: Callable[[], None], error: BaseException) -> None:
     """What ``finally`` raises takes the place of an exception of the program, not of what tograph refuses or wants to trace anew."""
     try:
         final()
-    except Exception:  # of the user's program
+    except (Exception, control_flow.Unreachable):  # of the user's program, or its graph raises
         if not (is_tracing() and (refused(error) or isinstance(error, Retrace))):
             raise
 

@@ -18,6 +18,7 @@ import torch
 from ..errors import ConditionError
 from ..runtime import control_flow
 from ..runtime.guarding import unconverted
+from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.scalars import StagedBool, own
 from ..runtime.values.dict_views import SET_VIEWS
@@ -212,7 +213,9 @@ def _containers(a: Any, b: Any) -> Any:
     if is_table(a) or is_table(b):
         return TABLES_EQUAL[0](a, b)
     if not isinstance(a, (list, tuple, dict)) or not isinstance(b, (list, tuple, dict)):
-        return None
+        # Of Python's lists and tuples, none is equal to such.
+        apart = any(isinstance(x, _SINGLE) and not _answers(x) for x in (a, b))
+        return False if apart and (is_growing(a) or is_growing(b)) else None
     if isinstance(a, deque) is not isinstance(b, deque):
         return False
     if is_growing(a) or is_growing(b):
@@ -230,6 +233,9 @@ def _containers(a: Any, b: Any) -> Any:
         pairs = list(zip(a, b))
     tests = [(lambda x=x, y=y: True if x is y else as_bool(eq(x, y))) for x, y in pairs]
     return and_(tests[0](), *tests[1:]) if tests else True
+
+
+_SINGLE = (*PLAIN, *SYMBOLS, set, frozenset, range, StagedString)
 
 
 def _answers(x: Any) -> bool:

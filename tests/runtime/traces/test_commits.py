@@ -231,7 +231,7 @@ def test_what_a_branch_or_handler_commits():
 def test_marks_share_what_did_not_change():
     """An attempt marks what was committed so far: that is not copied for each."""
     graph, other = FuncGraph("f"), FuncGraph("g")
-    noted = Commits(lambda location: True, {})
+    noted = Commits(lambda location: True, lambda location, old: False, {})
     noted.holds(graph, {"a": 1})
     noted.holds(other, {"b": 1})
     first, second = noted.mark(), noted.mark()
@@ -316,3 +316,46 @@ def test_what_was_added_before_an_op_that_may_fail_and_changed_behind_it(f):
                 error = "IndexError"
             found.append(str((error, list(map(shown, LOG)))))
     assert found[:2] == found[2:]
+
+
+SET = 0
+
+
+def noted_in_a_branch_that_raises(c):
+    global SET
+    if c:
+        raise ValueError
+    else:
+        SET = 3
+
+
+def set_to_what_was_there_before_a_failure(c):
+    global SET
+    SET = 0
+    if c:
+        raise ValueError
+    SET = 3
+
+
+def changed_before_a_failure(c):
+    global SET
+    if c:
+        SET = SET + 1
+        raise ValueError
+    else:
+        SET = 3
+
+
+@pytest.mark.parametrize("f", [noted_in_a_branch_that_raises, set_to_what_was_there_before_a_failure, changed_before_a_failure])  # fmt: skip
+def test_a_variable_outside_that_a_failing_path_leaves_as_it_was(f):
+    global SET
+    found = []
+    for g in (f, tg.function(f)):
+        SET = 0
+        for n, c in enumerate((True, False, True, False, True, True)):
+            if n > 3:
+                SET = n
+            with contextlib.suppress(ValueError):
+                g(torch.tensor(c))
+            found.append(SET)
+    assert found[:6] == found[6:]

@@ -41,6 +41,12 @@ x.view(3, 2)[:, 0] += x.view(3, 2)[:, 1]
 x.view(3, 2)[:, 0] += x.view(3, 2)[0]
 x.eq_(x[1])
 x.unfold(0, 3, 1)[0] += 1
+x[x > 2] = x[1]
+x[:4][x[:4] > 0] = x[2:3]
+x.view(2, 3)[torch.tensor([True, False])] = x[1]
+x[torch.tensor([0, 1])] = x[1]
+x.index_put_((x > 0,), x[1], accumulate=True)
+x.put_(torch.tensor([0]), x[1:2])
 """.strip().splitlines()
 
 

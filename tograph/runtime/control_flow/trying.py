@@ -50,7 +50,7 @@ class _Progress:
         self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
         before = self.before = [as_value(p.get()) for p in self.places]
         # What the cell holds where a graph is: a setting in one branch is none in the other.
-        self.last: dict[FuncGraph, list[Any]] = {graph: before}
+        self.last: dict[FuncGraph, list[Any]] = {graph: list(before)}
         # Whether some setting holds something else than was there before.
         self.moved = [False] * len(before)
         self.stamps: dict[FuncGraph, list[Any] | None] = {}
@@ -58,6 +58,7 @@ class _Progress:
         self.passed: set[int] = set()  # settings that are never the last one where a handler begins
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.bound: list[Bound | None] = [None]
+        self.counts = [len(before)]  # how many of the places each setting keeps
         self.depth = journal.depth()
         self.raised = {p.key for p in graph.root.raised}  # of the ``try`` statements around
 
@@ -80,6 +81,7 @@ class _Progress:
         specs = [visible(spec_of(c), self.outer) for c in held]
         tag = len(self.specs)
         self.specs.append(specs)
+        self.counts.append(len(specs))
         with graph.root.unwatched():
             values = [v for c, s in zip(held, specs) for v in flatten(c, s, graph)]
             bound = Bound(self.places, held, specs, self._body(graph), self.outer)
@@ -182,7 +184,7 @@ class _Progress:
         return [self._told(c) for c in self._held(t, cell, graph)]
 
     def _held(self, t: int, cell: Value, graph: FuncGraph) -> list[Any]:
-        """The contents of the places at the ``t``-th setting of the cell, made of what the cell keeps."""
+        """The contents of the places at the ``t``-th setting of the cell, made of what the cell keeps: those that were changed later hold what they held before."""
         at = itertools.count()
 
         def get(kind: types.Type) -> Value:
@@ -190,14 +192,14 @@ class _Progress:
 
         made: list[Any] = []
         contents = []
-        for spec in self.specs[t]:
+        for spec in self.specs[t][: self.counts[t]]:
             values = [get(kind) for kind in leaf_types(spec)]
             make = noting(flattening.plain_maker(graph), made)
             contents.append(flattening.unflatten(spec, iter(values), make))
         bound = self.bound[t]
         if bound is not None:
             bound.attach(made, [get(types.INT) for _ in range(bound.count)], graph)
-        return contents
+        return [*contents, *self.before[self.counts[t] :]]
 
     @property
     def points(self) -> list[int]:

@@ -188,9 +188,6 @@ class _Staged:
 
     __invert__ = _invert
 
-    def is_integer(self):
-        return self == self // 1
-
     def as_integer_ratio(self):
         """ValueError for NaN, OverflowError for an infinity, as Python's."""
         graph = current_graph()
@@ -198,9 +195,6 @@ class _Staged:
             new_scalar("py.ratio_part", (self.node.value(graph), part), int, graph)
             for part in (0, 1)
         )
-
-    def hex(self):  # torch's own asks for the value
-        return self.__getattr__("hex")
 
     def __getattr__(self, name):
         kind = self.node.kind.__name__
@@ -265,6 +259,10 @@ class _Whole(_Staged):
     numerator = property(lambda self: +self)
     denominator = property(lambda self: 1)
     bit_length, bit_count = _bits("bit_length"), _bits("bit_count")
+    if hasattr(int, "is_integer"):  # from Python 3.12 on
+
+        def is_integer(self):
+            return True
 
 
 class StagedInt(_Whole, torch.SymInt):
@@ -273,6 +271,12 @@ class StagedInt(_Whole, torch.SymInt):
 
 class StagedFloat(_Staged, torch.SymFloat):
     """A Python float known when the graph runs."""
+
+    def is_integer(self):
+        return self == self // 1
+
+    def hex(self):  # torch's own asks for the value
+        return self.__getattr__("hex")
 
 
 class StagedBool(_Whole, torch.SymBool):

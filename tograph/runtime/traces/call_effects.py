@@ -52,7 +52,7 @@ class CallEffects:
         records: frozenset[type] = frozenset(),
     ):
         self.root, self.watch, self.opened, self.stood = root, watch, opened, stood
-        self.commits = Commits(self.seen, watch.sources)
+        self.commits = Commits(self.seen, self._holds_still, watch.sources)
         self.spares: list[tuple[Any, Any]] = []  # copies of the containers of the arguments
         self.undo: list[tuple[Location, Any]] = []
         self.replaced: list[int] = []
@@ -139,6 +139,13 @@ class CallEffects:
             return False  # it held an input of the graph: what it held before the call, and holds now, is what the code has assigned
         return variable and location.get() is old and self._is_outside(location)
 
+    def _holds_still(self, location: Location, old: Any) -> bool:
+        """The same, which a call asks: maybe the path assigns what was there."""
+        if not self._as_before(location, old):
+            return False
+        self.watch.kept(location, old)
+        return True
+
     def _is_itself(self, location: Location, old: Any) -> bool:
         """Whether an attribute, or a key of a dict, holds the tensor that it held, as behind ``self.total += x`` and a step of SGD with momentum."""
         same = isinstance(old, torch.Tensor) and location.get() is old
@@ -149,8 +156,7 @@ class CallEffects:
         if self.opened.same(location) or self.stood.same(location):
             self.undo.append((location, old))
             return True
-        if self._as_before(location, old):
-            self.watch.kept(location, old)
+        if self._holds_still(location, old):
             return True
         if self._is_itself(location, old):
             self.watch.kept(location, old)

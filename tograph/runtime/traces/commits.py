@@ -170,9 +170,15 @@ register(
 class Commits:
     """Called before every op that may fail, with the graph that it is added to."""
 
-    def __init__(self, seen: Callable[[Location], bool], found: dict[int, Any]):
-        """``seen``: whether the caller sees a change; ``found``: what has been found outside, by ids."""
-        self.seen = seen
+    def __init__(
+        self,
+        seen: Callable[[Location], bool],
+        stays: Callable[[Location, Any], bool],
+        found: dict[int, Any],
+    ):
+        """``seen``: whether the caller sees a change; ``stays``: whether a variable, which regions note before they assign it, holds what it held
+        as the call began, which is then a guard; ``found``: what has been found outside, by ids."""
+        self.seen, self.stays = seen, stays
         # By graph what was committed last, and in which period that was begun to be noted: those of earlier periods belong to marks, too.
         self.last: dict[FuncGraph, tuple[int, dict[Any, Any]]] = {}
         self.period = 0
@@ -184,8 +190,10 @@ class Commits:
             return
         known = self._known(graph)
         parts, contents = [], []
-        for key, (names, content) in self._changes().items():
+        for key, (location, names, content) in self._changes().items():
             if key in known and _same(known[key], content):
+                continue
+            if key not in known and names is None and self.stays(location, _at_first(key)):
                 continue
             known = self._own(graph)
             known[key] = _as_it_is(content)
@@ -259,7 +267,7 @@ class Commits:
             self._own(graph)[key] = _MAYBE
             graph = graph.outer
 
-    def _changes(self) -> dict[Any, tuple[Sequence[str] | None, Any]]:
+    def _changes(self) -> dict[Any, tuple[Location, Sequence[str] | None, Any]]:
         found: dict[Any, Any] = {}
         own = True  # so far in no construct of the graph: what is repeated at every call is still known
         steps: dict[Any, list[journal.Step] | None] = {}
@@ -275,11 +283,11 @@ class Commits:
                 steps[key] = joined_steps(steps.get(key, []), log.steps.get(key) if own else None)
                 made = steps[key]
                 if outer_lists.extended(location.keep, root) is not None:
-                    found[key] = (ADDED, location.get())
+                    found[key] = (location, ADDED, location.get())
                 elif key[0] == "contents" and made is not None:
-                    found[key] = ([n for n, _ in made], [list(a) for _, a in made])
+                    found[key] = (location, [n for n, _ in made], [list(a) for _, a in made])
                 else:
-                    found[key] = (None, location.get())
+                    found[key] = (location, None, location.get())
         return found
 
 

@@ -22,7 +22,7 @@ from ..symbols.funcgraph import Storage, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic
 
 # Ops that are not elementwise by their tag, and check nevertheless.
-_CHECKED = frozenset(["copy_", "where", "cumsum_", "cumsum", "cumprod_", "cumprod", "scatter_", "scatter_add_", "scatter_reduce_", "index_add_", "index_copy_", "index_put_", "uniform_", "normal_", "exponential_", "cauchy_", "geometric_", "log_normal_", "random_", "eq_", "ne_", "lt_", "le_", "gt_", "ge_"])  # fmt: skip
+_CHECKED = frozenset(["copy_", "where", "cumsum_", "cumsum", "cumprod_", "cumprod", "scatter_", "scatter_add_", "scatter_reduce_", "index_add_", "index_copy_", "index_put_", "put_", "uniform_", "normal_", "exponential_", "cauchy_", "geometric_", "log_normal_", "random_", "eq_", "ne_", "lt_", "le_", "gt_", "ge_"])  # fmt: skip
 _EQUAL = ("fill_", "zero_")  # all elements get the same value
 _LOOKED_AT = 1 << 16
 _SHARED = (
@@ -38,6 +38,8 @@ _REPEATED = (
 def check(func: Any, targets: Sequence[Any], inputs: Sequence[Any]) -> None:
     """RuntimeError where PyTorch does not let ``func`` write ``targets`` from ``inputs``, SharedMemoryError where the order would count."""
     name = overload_name(func).split(".")[1]
+    if name == "index_put_" and _fills(*inputs):
+        inputs = inputs[:2]  # the number is read before all
     for given in targets:
         target = as_symbolic(given) if isinstance(given, torch.Tensor) else None
         if target is None:
@@ -51,6 +53,15 @@ def check(func: Any, targets: Sequence[Any], inputs: Sequence[Any]) -> None:
         others = [x for x in _tensors(inputs) if x.storage_ is target.storage_ and _is_placed(x)]
         if (others or target.chain) and _is_placed(target):
             _check_shared(func, name, target, others)
+
+
+def _fills(
+    x: Any, indices: Sequence[Any], value: Any, accumulate: bool = False, *rest: Any
+) -> bool:
+    """Whether torch makes a ``masked_fill_`` with a number of it: one element for the places of one mask."""
+    masks = [as_symbolic(i).meta.dtype for i in indices if i is not None]
+    one = as_symbolic(value).meta.size
+    return not accumulate and len(masks) == 1 and masks[0] in (torch.bool, torch.uint8) and all(type(n) is int and n == 1 for n in one)  # fmt: skip
 
 
 def _check_picked(func: Any, target: SymTensor) -> None:
