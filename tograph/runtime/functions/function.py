@@ -40,7 +40,7 @@ from . import latest, signatures
 from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
 from .openings import Openings
 from .rebinding import copy_function, deepcopy_function, reduce_function
-from .retraces import Retraces
+from .retraces import UNROLLED, Retraces
 from .trace_cache import SIZE, TraceCache
 
 notebook = lazy_module("..display.notebook", __package__)
@@ -247,7 +247,7 @@ class Function(Generic[P, R]):
             if result is not MISS:
                 self._note(trace, tensors, quick, *given)
                 return result
-        if not concrete.fits_captured():
+        if concrete.outlived or not concrete.fits_captured():
             return MISS
         objects = trace.objects(self._bound(*given)) if concrete.outers else []
         result = concrete.run(tensors, trace.outer_places(), objects)
@@ -365,7 +365,8 @@ class Function(Generic[P, R]):
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
         fitting = self.traces.of(key)
-        why = self._retraces.why(key, flat, fitting)
+        outlived = self.traces.outlived(key, flat)
+        why = UNROLLED if outlived is not None else self._retraces.why(key, flat, fitting)
         for known in fitting[:1]:
             self.replaced |= known.checks.replaced(known.inputs(flat))
             self._openings.outer.learn(known.checks, known.written, known.inputs(flat))
@@ -375,7 +376,9 @@ class Function(Generic[P, R]):
             collector.seldom(),
             stacks.LIMIT.growing(),
         ):
-            trace = self._openings.trace(self, key, bound, flat)
+            trace = self._openings.trace(self, key, bound, flat, outlived)
+        if trace is outlived:
+            return trace
         self.trace_count += 1
         self.traces.add(key, trace)
         self._retraces.made.append((key, why, trace))
@@ -393,6 +396,4 @@ def _call_in_machine_code() -> bool:
 
 def _is_plain(default: Any) -> bool:
     """Whether a default is the same at every call: nothing of it can change."""
-    return default is inspect.Parameter.empty or isinstance(
-        default, (int, float, str, bool, type(None))
-    )
+    return default is inspect.Parameter.empty or isinstance(default, (int, float, str, bool, type(None)))  # fmt: skip
