@@ -166,9 +166,9 @@ class Program:
                 self._in_a_row = 0
                 return outputs
             self._note_declined()
-            count, numbers = prints.left_over(), outside.left_over()
-            if count or numbers is not None:
-                with prints.passed_over(count), outside.again(numbers):
+            (count, failure), numbers = prints.left_over(), outside.left_over()
+            if count or failure is not None or numbers is not None:
+                with prints.passed_over(count, failure), outside.again(numbers):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
 
