@@ -40,6 +40,10 @@ _FUNCTIONAL = {
 }
 
 
+# What computes in the type of the tensor that it writes; the functional form takes another one.
+_IN_THEIR_TYPE = frozenset([aten.cumsum_.default, aten.cumprod_.default])
+
+
 def functional_form(func) -> Any:
     """The overload that computes what ``func`` writes; UnsupportedOpError when there is none."""
     name = overload_name(func)
@@ -94,6 +98,8 @@ def write_in_place(
     names = {m for m in facts.mutated if isinstance(m, str)}
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
     rest = out_arguments.left(form, func, kwargs) if out_variant else kwargs
+    if func in _IN_THEIR_TYPE and rest.get("dtype") is None:
+        rest = {**rest, "dtype": args[0].dtype}
     nodes = current_graph().graph.nodes
     twins.part(targets, (*args, *kwargs.values()))
     mark = len(nodes)
