@@ -179,7 +179,7 @@ def complex_(real, imag=0):
     )
 
 
-def _of_its_kind(x: Any) -> Any:
+def _of_its_kind(x):
     """What Python's messages of types say of ``x`` as well."""
     if isinstance(x, SYMBOLS):
         return x.node.kind(1)
