@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import tograph as tg
+from tograph.runtime.execution.scheduler import PATIENCE
 from tograph.runtime.graph.ir import all_nodes
 
 LONG = 60
@@ -18,11 +19,14 @@ def step(x):
     return (x * 2 + torch.sin(x)).tanh().exp() / 3
 
 
+def whiles_of(graph):
+    return sum(n.op == "While" for n in all_nodes(graph))
+
+
 def whiles(f, *args):
     """How many loops the graph has, and how many nodes."""
     graph = f.get_concrete_function(*args).graph
-    nodes = list(all_nodes(graph))
-    return sum(n.op == "While" for n in nodes), len(nodes)
+    return whiles_of(graph), len(list(all_nodes(graph)))
 
 
 def counted(x):
@@ -393,7 +397,7 @@ def test_an_exception_has_what_it_was_made_with():
     assert tg.function(f)(torch.ones(2)) == [57, 58, 59]
 
 
-def test_the_last_items_of_a_list_are_no_copies():
+def test_the_last_items_of_a_list():
     def f(x):
         rows = [x]
         for i in range(LONG):
@@ -403,4 +407,61 @@ def test_the_last_items_of_a_list_are_no_copies():
     x = torch.ones(4)
     found = tg.function(f)
     torch.testing.assert_close(found(x), f(x))
-    assert whiles(found, x)[0] == 0
+    assert found.get_concrete_function(x).scheduled.level == "native" and whiles(found, x)[0] > 0
+
+
+def without_a_machine_form(x):
+    for i in range(LONG):
+        x = step(x) + i.bit_length()
+    return x
+
+
+def beyond_64_bits(x):
+    n = 1
+    for _ in range(LONG):
+        x, n = step(x), n * 10
+    return x + float(n % 7), n
+
+
+@pytest.mark.parametrize("f, calls", [(without_a_machine_form, 1), (beyond_64_bits, PATIENCE)])
+def test_what_would_run_op_by_op_for_its_loops_is_unrolled_at_the_next_call(f, calls):
+    x, found = torch.ones(2), tg.function(f)
+    for _ in range(calls):
+        torch.testing.assert_close(found(x), f(x))
+    assert found.trace_count == 1 and whiles_of(found.concrete_functions[-1].graph) == 1
+    for _ in range(3):
+        torch.testing.assert_close(found(x), f(x))
+    made = found.get_concrete_function(x)
+    assert found.trace_count == 2 and whiles_of(made.graph) == 0
+    assert made.scheduled.level == "native" and "unrolled" in found.explain_retraces()
+
+
+def test_so_is_one_whose_gradient_would_run_op_by_op():
+    def f(x):
+        for i in range(LONG):
+            x = step(x).sin() + i.bit_length()
+        return x.sum()
+
+    x, found = torch.ones(2, requires_grad=True), tg.function(f)
+    for _ in range(3):
+        (given,), (expected,) = (torch.autograd.grad(g(x), x) for g in (found, f))
+        torch.testing.assert_close(given, expected)
+    assert found.trace_count == 2 and whiles_of(found.get_concrete_function(x).graph) == 0
+
+
+def test_one_too_long_to_unroll_stays_a_loop(monkeypatch):
+    monkeypatch.setattr("tograph.runtime.traces.concrete.TOO_LONG", 300)
+    f = without_a_machine_form
+    x, found = torch.ones(2), tg.function(f)
+    for _ in range(3):
+        torch.testing.assert_close(found(x), f(x))
+    assert found.trace_count == 1 and whiles_of(found.get_concrete_function(x).graph) == 1
+
+
+def test_an_unrolled_trace_that_fails_is_done_without(monkeypatch):
+    x, found = torch.ones(2), tg.function(without_a_machine_form)
+    found(x)
+    monkeypatch.setattr("tograph.converters.for_stmt.LongLoop", None)  # a TypeError while tracing
+    for _ in range(3):
+        torch.testing.assert_close(found(x), without_a_machine_form(x))
+    assert found.trace_count == 1

@@ -2,7 +2,7 @@
 
 * Converting: ``api`` is ``tg.function``; ``conversion`` converts a function at its first call, ``pipeline`` has the passes in order (``context``, ``clashes``), ``kept`` what
   earlier processes made; ``operators`` is the namespace ``ag__``.
-* Statements: ``if_stmt``, ``while_stmt``, ``for_stmt`` (``staged_for``), ``long_loops``, ``try_stmt`` (``handlers``, ``raise_stmt``, ``exception_groups``), ``with_stmt`` (``exit_stacks``) and ``context_managers``, on local functions that ``functional`` makes
+* Statements: ``if_stmt``, ``while_stmt``, ``for_stmt`` (``staged_for``, ``number_lists``), ``long_loops``, ``try_stmt`` (``handlers``, ``raise_stmt``, ``exception_groups``), ``with_stmt`` (``exit_stacks``) and ``context_managers``, on local functions that ``functional`` makes
   (``places``); before them ``match_stmt`` (``patterns``), ``jumps``, ``finally_jumps``, ``idle_finally``; ``asserts``, ``directives``, ``annotations``.
 * Expressions: ``logical``, ``comparisons``, ``conditional_expression`` (``thunks``, ``class_scopes``), ``comprehensions``, ``lists``, ``displays``, ``strings`` (``text_options``), ``powers``, ``user_operators`` (``operator_methods``).
 * Names and places: ``variables``, ``attributes`` (``attribute_writes``, ``failure_attributes``), ``subscripts`` (``tensor_index``, ``sequence_index`` (``number_arrays``, ``staged_array``), ``list_slices``, ``list_keys``, ``index_objects``, ``tensor_keys``, ``staged_bytes``, ``keyed``), ``targets``, ``unpacking``, ``escapes``.

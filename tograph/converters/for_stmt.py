@@ -12,7 +12,7 @@ A ``break`` or ``return`` in a Python loop that turns out to be staged: over a `
 with a large body, the iteration is undone and the rest of the loop is staged from before it, with a staged number as item;
 else, or where the body cannot be staged so, it guards the iterations that follow it.
 
-A long one over a ``range`` (also a ``reversed`` one) whose iterations repeat themselves is staged behind the first one (``long_loops``).
+A long one over a ``range`` (also a ``reversed`` one), or over numbers (``number_lists``), whose iterations repeat themselves is staged behind the first one (``long_loops``).
 
 A loop over a tensor of known length, ``MANY`` at most, whose body does what a loop of the graph cannot (it fills a dict or a
 deque, it makes a list of lists) is unrolled too; where that cannot be done either, the error is that of the staged loop.
@@ -26,7 +26,7 @@ from ..runtime.guarding import reads
 from ..runtime.guarding.unconverted import check_keys
 from ..runtime.library import debug
 from ..runtime.symbols import decisions
-from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
 from ..transpiler.anno import Fact, get_fact
@@ -38,10 +38,11 @@ from .context import OPERATORS
 from .generators import Generator, consume, is_shared
 from .iter_call import iterator_of
 from .iterables import StagedRange, Steps, like_python, staged_source
-from .iterators import Advancing, Counting, Outer, SequenceIterator
+from .iterators import Advancing, Counting, Outer, SequenceIterator, size
 from .logical import and_
-from .long_loops import LongLoop
+from .long_loops import LEAST, LongLoop
 from .members import Listing
+from .number_lists import rows_of
 from .places import places_of
 from .registry import PICKED
 from .staged_for import FEW, MANY, Taking, guarded, nothing, staged_for, staged_loop, variables
@@ -68,8 +69,8 @@ def rewrite(pass_, node):
     text = "iter_, body_, names_"
     if isinstance(node.iter, gast.Name) and _is_shared(node, node.iter.id, extra is not None):
         text += ", shared=True"
-    elif _is_backwards(node.iter):
-        text += ", fresh=True"
+    elif fresh := _fresh(node.iter):
+        text += f", fresh={fresh}"
     if extra is not None:
         ret = gast.copy_location(gast.Return(extra), node)
         test = pass_.body_function("for_test", [ret], node)
@@ -86,14 +87,21 @@ def _is_shared(node, name_: str, ends: bool) -> bool:
     return name_ in names_read(node.body) or (ends and name_ in get_fact(node, Fact.LIVE_OUT, ()))
 
 
-def _is_backwards(node) -> bool:
-    """Whether a loop goes over ``reversed(..)``, an iterator that nobody else has."""
-    return isinstance(node, gast.Call) and isinstance(node.func, gast.Name) and node.func.id == "reversed"  # fmt: skip
+_MAKERS = ("reversed", "enumerate", "zip", "repeat")
 
 
-def _numbers_of(iterable, test):
-    """The numbers that an iterator over a range has left, if the loop takes all of them."""
-    if test is not None or type(iterable) is not SequenceIterator or type(iterable.items) is not range or iterable.position != 0:  # fmt: skip
+def _fresh(node) -> int:
+    """Whether a loop goes over what a call such as ``reversed(..)`` gives, an iterator that nobody else has; 2: of one that nobody else has (``enumerate(zip(..))``)."""
+    if not isinstance(node, gast.Call):
+        return 0
+    called = node.func
+    name_ = getattr(called, "attr" if isinstance(called, gast.Attribute) else "id", "")
+    return name_ in _MAKERS and (2 if node.args and _fresh(node.args[0]) else 1)
+
+
+def _numbers_of(iterable):
+    """The numbers of an iterator over a range that nobody else has."""
+    if type(iterable) is not SequenceIterator or type(iterable.items) is not range or iterable.position != 0:  # fmt: skip
         return iterable
     return iterable.items
 
@@ -109,11 +117,11 @@ def _shared_source(x, found):
     return PICKED[0](x) if ahead else iterator_of(x)
 
 
-def for_stmt(iterable, body, names, test=None, options=None, shared=False, fresh=False) -> None:
-    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met. ``shared``: ``_is_shared``; ``fresh``: ``_is_backwards``."""
+def for_stmt(iterable, body, names, test=None, options=None, shared=False, fresh=0) -> None:
+    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met. ``shared``: ``_is_shared``; ``fresh``: ``_fresh``."""
     iterable = text_options.as_text(iterable)
     if fresh:
-        iterable = _numbers_of(iterable, test)
+        iterable = _numbers_of(iterable)
     if is_union(iterable):
         places = places_of(names, test, body)
         distribute(
@@ -133,10 +141,10 @@ def for_stmt(iterable, body, names, test=None, options=None, shared=False, fresh
     if source is not None:
         staged_for(source, body, names, test, options)
     else:
-        _python_for(iterable, body, names, test, given)
+        _python_for(iterable, body, names, test, given, fresh)
 
 
-def _python_for(iterable, body, names, test, given) -> None:
+def _python_for(iterable, body, names, test, given, fresh=0) -> None:
     """``given``: what the program goes over, which ``explain`` names."""
     counting = iterable if isinstance(iterable, Counting) else None
     if counting is not None:
@@ -146,6 +154,15 @@ def _python_for(iterable, body, names, test, given) -> None:
         _for_listing(iterable, body, names, test)
         return
     check_keys(iterable)
+    rows = (
+        rows_of(iterable, fresh, LEAST)
+        if is_tracing() and not current_graph().root.straight
+        else None
+    )
+    if rows is not None:
+        iterable = _over_rows(rows, body, names, test, given)
+        if iterable is None:
+            return
     iterable = steady(iterable)
     if type(iterable) is StagedList and is_tracing():
         iterable = Steps(iterable)
@@ -175,8 +192,7 @@ def _over_range(items, counting, body, names, test, given) -> None:
     def staged(at) -> None:
         staged_loop(_staged_range(items[at:]), count - at, body, names, test, None)
 
-    # ``len`` takes no range as long as some are.
-    count = max(0, -((items.start - items.stop) // items.step))
+    count = size(items)
     long = LongLoop(count, body.__code__, lambda: variables(names, test, body), staged)
     at = 0
     try:
@@ -193,6 +209,35 @@ def _over_range(items, counting, body, names, test, given) -> None:
                 return
     finally:
         long.close()
+
+
+def _over_rows(rows, body, names, test, given):
+    """Rows of numbers while tracing, one by one for as long as they may turn out to repeat themselves; what is left for Python then, None where the loop has ended."""
+    unrolled = debug.Unrolling()
+    _tell_unrolled(given)
+
+    def staged(at) -> None:
+        staged_loop(rows.source(at), rows.count - at, body, names, test, None)
+        if not rows.unchanged():
+            raise StagingError("the list that a loop goes over is changed in it", user_location())
+
+    long = LongLoop(rows.count, body.__code__, lambda: variables(names, test, body), staged)
+    at = 0
+    try:
+        while long.watched and at < rows.count and rows.unchanged():
+            unrolled.step()
+            if test is None:
+                body(rows.item(at))
+            elif not guarded(rows.item(at), body, names, test):
+                return None
+            elif is_staged(test()):
+                long.close()
+            at = long.ended()
+            if long.over:
+                return None
+    finally:
+        long.close()
+    return rows.left(at)
 
 
 def _counted(left, body, names, test) -> bool:

@@ -113,4 +113,6 @@ def _may_raise(node, kinds, own) -> bool:
     if node.op == "tg.raise":
         raised = getattr(builtins, str(node.args[0]), None)
         return not isinstance(raised, type) or issubclass(raised, kinds)
+    if node.op == "tg.print":
+        return node.unsure
     return node.op.startswith("tg.py_") or not node.op.startswith(("aten.", "py.", "tg."))

@@ -20,7 +20,17 @@ from ..runtime.values.inner_lists import NOWHERE
 from ..runtime.values.structure import is_growing
 from ..runtime.values.tables import StagedDict, View, view
 from .equal_ranges import same_numbers
-from .iterators import LOST, Advancing, Counting, Lost, Outer, SequenceIterator, moved, place_now
+from .iterators import (
+    LOST,
+    Advancing,
+    Counting,
+    Lost,
+    Outer,
+    SequenceIterator,
+    moved,
+    place_now,
+    size,
+)
 
 
 class StagedSequence:
@@ -91,7 +101,7 @@ class StagedRange(StagedSequence):
     def length(self):
         graph, bounds = current_graph(), (self.start, self.stop, self.step)
         if not any(isinstance(x, SYMBOLS) for x in bounds):
-            return len(range(*bounds))
+            return size(range(*bounds))
         args = tuple(x.node.value(graph) if isinstance(x, SYMBOLS) else x for x in bounds)
         return new_scalar("py.range_length", args, int, graph)
 

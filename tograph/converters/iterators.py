@@ -56,6 +56,13 @@ def lost(kind: str) -> StagingError:
     )
 
 
+def size(x: Any) -> int:
+    """The length of a sequence; of a range also one that ``len`` does not take."""
+    if type(x) is range:
+        return max(0, -((x.start - x.stop) // x.step))
+    return x.size() if isinstance(x, View) else len(x)
+
+
 class SequenceIterator:
     """``iter`` of a Python sequence in converted code: its position may become state of a staged construct."""
 
@@ -72,7 +79,9 @@ class SequenceIterator:
     def __tograph_anew__(self) -> Callable[[], Iterator[Any]]:
         """What makes an iterator of the items that were not taken: that of a call that returns it."""
         at, items = place_now(self), self.items
-        return lambda: iter([items[i] for i in range(at, len(items))])
+        if type(items) is range:
+            return lambda: iter(items[at:])
+        return lambda: iter([items[i] for i in range(at, size(items))])
 
     def __iter__(self):
         return self
@@ -80,7 +89,7 @@ class SequenceIterator:
     def has(self, at: int) -> bool:
         """Whether there is an item at that position."""
         items = self.items
-        return at < len(items) and (not isinstance(items, View) or items.reaches(at))
+        return at < size(items) and (not isinstance(items, View) or items.reaches(at))
 
     def __next__(self):
         at = place_now(self)
@@ -244,14 +253,17 @@ class View:
 
     def __init__(self, sources: tuple[Any, ...], form: Callable[..., Any], backwards: bool = False):
         self.sources, self.form, self.backwards = sources, form, backwards
-        self.ends = min(map(len, sources)) if backwards else 0
+        self.ends = min(map(size, sources)) if backwards else 0
 
     def __len__(self):
-        return self.ends if self.backwards else min(map(len, self.sources))
+        return self.size()
+
+    def size(self) -> int:
+        return self.ends if self.backwards else min(map(size, self.sources))
 
     def reaches(self, at: int) -> bool:
         """Whether a list that is gone over backwards still has that item: it may have lost others."""
-        return not self.backwards or all(self.ends - 1 - at < len(s) for s in self.sources)
+        return not self.backwards or all(self.ends - 1 - at < size(s) for s in self.sources)
 
     def __getitem__(self, at: int) -> Any:
         source = self.ends - 1 - at if self.backwards else at

@@ -46,6 +46,7 @@ class LongLoop:
         self.attempt: control_flow.Attempt | None = None  # the iterations behind the first one
         self.watched = not self.root.straight and code not in self.root.unstaged
         self.repeats = control_flow.Repeats()
+        self.first = 0  # what ``Root.spared`` was behind the first iteration
         self.foreign = 0
 
     def ended(self) -> int:
@@ -59,15 +60,18 @@ class LongLoop:
         if not self._is_worth():
             self.close()
         elif self.attempt is None:
-            self.attempt = control_flow.Attempt(self.places())
+            self.attempt, self.first = control_flow.Attempt(self.places()), self.root.spared
         elif alike and (self.count is not None or self.done >= MANY):
             return self._staged(self.attempt)
         return self.done
 
     def _is_worth(self) -> bool:
-        left = 4 * MANY if self.count is None else self.count - self.done
+        left = self._left()
         known = self.done < control_flow.SEEN and self.foreign == unconverted.foreign_calls()
         return known and left >= LEAST and left * self.repeats.size >= WORTH
+
+    def _left(self) -> int:
+        return 4 * MANY if self.count is None else self.count - self.done
 
     def close(self) -> None:
         """The loop is left as Python's: what its iterations did stays."""
@@ -82,7 +86,8 @@ class LongLoop:
             repeated.commit()
         else:
             repeated.undo()
-            self.done = 1
+            self.done, self.root.spared = 1, self.first
+        before = self.root.spared
         attempt = control_flow.Attempt(self.places())
         try:
             with control_flow.alternative():
@@ -90,6 +95,7 @@ class LongLoop:
         except Exception:  # a refusal, what C code says of a staged number, or the program's own
             # The last of these comes again, from Python's loop, which goes on in each case.
             attempt.undo()
+            self.root.spared = before
             self.root.unstaged.add(self.code)
             return self.done
         except BaseException:
@@ -97,4 +103,6 @@ class LongLoop:
             raise
         attempt.commit()
         self.over = True
+        inner = self.root.spared - before  # of loops in the body
+        self.root.spared = before + self._left() * (self.repeats.size + inner)
         return self.done

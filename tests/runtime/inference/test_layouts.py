@@ -93,3 +93,13 @@ def test_layers_with_weights_of_cpp_are_refused_by_name():
         model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.LSTM(2, 2)))
     with pytest.raises(UnsupportedOpError, match="quantized_lstm"):
         tg.function(model)(torch.ones(1, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "f", [lambda y: 2.0 // y, lambda y: 2.0 % y, lambda y: 2.0**y, lambda y: 2 - y]
+)
+def test_a_number_in_front_of_a_turned_tensor(f):
+    y = torch.linspace(1, 2, 12).view(4, 3).t()
+    found = tg.function(f)
+    for _ in range(3):
+        assert found(y).stride() == f(y).stride()

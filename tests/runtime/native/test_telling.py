@@ -219,3 +219,58 @@ def test_prints_behind_an_entry():
                 value = f(torch.ones(4), torch.tensor(k))
             streams.append((stream.getvalue(), stream.found[0].tolist(), value.tolist()))
         assert streams[0] == streams[1], k
+
+
+class Full:
+    """A file of the program's own that takes so many texts."""
+
+    def __init__(self):
+        self.texts, self.room = [], 99
+
+    def write(self, text):
+        self.texts.append(text)
+        self.room -= 1
+        if self.room < 0:
+            raise ValueError("full")
+
+
+def told(x, file):
+    x = x * 2
+    print("sum", x.sum().item(), file=file)
+    return x
+
+
+def told_in_a_try(x, file):
+    try:
+        print("sum", x.sum().item(), file=file)
+        x = x * 2
+    except ValueError:
+        x = x + 1
+    return x
+
+
+def told_in_a_loop(x, file):
+    while x.sum() < 100:
+        print(x.sum().item(), file=file)
+        x = x * 2
+    return x
+
+
+@pytest.mark.parametrize("f", [told, told_in_a_try, told_in_a_loop])
+def test_a_file_of_the_programs_that_raises(f):
+    given, expected = Full(), Full()
+    found = tg.function(lambda x: f(x, given))
+
+    def outcome(run, x):
+        try:
+            return run(x)
+        except ValueError as error:
+            return str(error)
+
+    for room in (99, 99, 99, 0, 99, 1, 5):
+        given.texts, expected.texts = [], []
+        given.room = expected.room = room
+        assert str(outcome(found, torch.ones(2))) == str(
+            outcome(lambda x: f(x, expected), torch.ones(2))
+        )
+        assert given.texts == expected.texts

@@ -16,7 +16,16 @@ from ..calls import call
 from ..generators import Generator
 from ..iter_call import iterator_of
 from ..iterables import StagedRange, Steps
-from ..iterators import ENDED, Advancing, Outer, SequenceIterator, View, advancing, from_outside
+from ..iterators import (
+    ENDED,
+    Advancing,
+    Outer,
+    SequenceIterator,
+    View,
+    advancing,
+    from_outside,
+    size,
+)
 from ..one_by_one import next_item, place_item
 from ..registry import handles
 from ..staging import is_staged
@@ -85,7 +94,8 @@ def _of_an_iterator(iterator, *default):
         reads.passed((iterator,))
         return next(iterator, *default)
     journal.record(locations.attribute(iterator, "position"))
-    at, count = iterator.position, len_(iterator.items)
+    items = iterator.items
+    at, count = iterator.position, size(items) if isinstance(items, (range, View)) else len_(items)
     inside = at < count
 
     def take():

@@ -179,8 +179,19 @@ def complex_(real, imag=0):
     )
 
 
+def _of_its_kind(x):
+    """What Python's messages of types say of ``x`` as well."""
+    if isinstance(x, SYMBOLS):
+        return x.node.kind(1)
+    if isinstance(x, torch.Tensor):
+        return torch.Tensor()
+    return "" if isinstance(x, StagedString) else x
+
+
 def _text(function, conversion: str) -> None:
     def form(x, *rest):
+        if rest:
+            function(*map(_of_its_kind, (x, *rest)))  # raises: only bytes take an encoding
         return fstring((x, conversion, ""))
 
     run = unless_staged(function)(form)

@@ -68,7 +68,8 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
     if file is not None:  # one from outside is this very object, whose ``write`` may change it
         plain = kept and not hasattr(file, "handle_")
         kwargs["file"] = OpaqueObject(file, "file") if plain else outside(file, graph)
-    graph.add("tg.print", args, kwargs)
+    fails = not prints.is_standard(file)  # ``write`` of a user's file may raise
+    graph.add("tg.print", args, kwargs, unsure=fails).unsure = fails
 
 
 def _own_write(file: Any) -> Callable[[Any], Any] | None:

@@ -323,7 +323,7 @@ class Rebuild:
 
 def by_sizes(node: Node) -> bool:
     """Whether all by which a node may fail are sizes that only the run knows."""
-    return node.unsure and not op_effects(node.op, node.args).may_fail
+    return node.unsure and node.op != "tg.print" and not op_effects(node.op, node.args).may_fail
 
 
 def may_fail(nodes: Sequence[Node]) -> bool:

@@ -33,10 +33,6 @@ _ASKS = frozenset(["py.error_text"])  # of an exception that was made with more 
 _REFUSALS = frozenset(["tg.GradientError", "tg.NoGradientError", "tg.NoIterationError", "tg.StagingError"])  # fmt: skip
 
 
-# Of a list of the graph it copies items, in each iteration; of a list of Python's it costs nothing.
-_COPIES = frozenset(["tg.list_slice"])
-
-
 def asks_for_python(graph: Graph, differentiable: bool) -> bool:
     """Whether what a graph does with a loop of Python's that was staged could be seen outside.
 
@@ -55,7 +51,7 @@ def asks_for_python(graph: Graph, differentiable: bool) -> bool:
 def _is_seen(node: Node) -> bool:
     if node.op in ("tg.assert", "tg.raise"):
         return node.args[node.op == "tg.assert"] in _REFUSALS
-    return node.op in _ASKS or node.op in _COPIES
+    return node.op in _ASKS
 
 
 def _is_floating(kind: Type) -> bool:

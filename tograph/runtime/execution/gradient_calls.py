@@ -39,6 +39,12 @@ class GradientCalls:
         self.graph, self.made = graph, made
         # The inputs that required a gradient in the last call, where all such calls are the same (``autodiff.direct``).
         self.joined: tuple[int, ...] = ()
+        self._programs: list[scheduler.Program] = []
+
+    @property
+    def on_host(self) -> bool:
+        """Whether something of that runs op by op for want of native code."""
+        return any(p.on_host for p in self._programs)
 
     def run(self, inputs: Sequence[Any], plain: Callable[..., list[Any]]) -> list[Any] | None:
         """The outputs; None where no input requires a gradient, or the gradient has to be that of the host program.
@@ -79,7 +85,7 @@ class GradientCalls:
     @cached_property
     def _returning(self) -> autodiff.Differentiable:
         return autodiff.Differentiable(
-            _short(self._returned.graph), _build, made=self._returned.first
+            _short(self._returned.graph), self._build, made=self._returned.first
         )
 
     def _run_returned(self, inputs: Sequence[Any], asked: list[int]) -> list[Any]:
@@ -123,7 +129,7 @@ class GradientCalls:
         if not ended.told:
             return ended, None
         graph.outputs = graph.outputs + ended.told
-        return ended, _build(graph, len(self.graph.outputs))
+        return ended, self._build(graph, len(self.graph.outputs))
 
     # ---- a forward graph that keeps what the gradient needs
 
@@ -133,7 +139,7 @@ class GradientCalls:
 
     @cached_property
     def differentiable(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(_short(self._settled_graph), _build)
+        return autodiff.Differentiable(_short(self._settled_graph), self._build)
 
     def _run_differentiable(
         self, inputs: Sequence[Any], asked: tuple[int, ...]
@@ -166,7 +172,18 @@ class GradientCalls:
     @cached_property
     def _rewriting(self) -> autodiff.Differentiable:
         assert self._rewrites is not None
-        return autodiff.Differentiable(_short(self._rewrites.graph), _build)
+        return autodiff.Differentiable(_short(self._rewrites.graph), self._build)
+
+    def _build(self, graph: Graph, visible: int | None = None) -> scheduler.Program:
+        """The program of a graph that autograd does not see; see ``scheduler.build``."""
+        values = functools.cache(lambda: passes.optimize(graph, inference=False))
+
+        def program() -> host.Program:
+            return host.build(lower(passes.write_in_place(values()), host.build)[0])
+
+        made = scheduler.build(graph, values, program, Leaving(visible))
+        self._programs.append(made)
+        return made
 
 
 def _short(graph: Graph) -> Graph:
@@ -179,13 +196,3 @@ def _short(graph: Graph) -> Graph:
     made = copied(graph)
     prune(made)  # what is left of each copy is used
     return passes.rolled(made, watched=True) or graph
-
-
-def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
-    """The program of a graph that autograd does not see; see ``scheduler.build``."""
-    values = functools.cache(lambda: passes.optimize(graph, inference=False))
-
-    def program() -> host.Program:
-        return host.build(lower(passes.write_in_place(values()), host.build)[0])
-
-    return scheduler.build(graph, values, program, Leaving(visible))

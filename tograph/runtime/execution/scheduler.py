@@ -124,6 +124,15 @@ class Program:
         """Whether it is known how the graph runs: as native code, on a device, or by the host."""
         return self._settled
 
+    def hurry(self) -> None:
+        """The calls have come that it would wait for."""
+        self._left = min(self._left, 1)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether calls run op by op, and it is known that neither native code nor a device can run them."""
+        return self._settled and self.level == "host" and not settings.NOOPT
+
     @property
     def kernels(self) -> list[Any]:
         """The loop nests of the native code."""
@@ -157,9 +166,9 @@ class Program:
                 self._in_a_row = 0
                 return outputs
             self._note_declined()
-            count, numbers = prints.left_over(), outside.left_over()
-            if count or numbers is not None:
-                with prints.passed_over(count), outside.again(numbers):
+            (count, failure), numbers = prints.left_over(), outside.left_over()
+            if count or failure is not None or numbers is not None:
+                with prints.passed_over(count, failure), outside.again(numbers):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
 
@@ -314,11 +323,14 @@ def _is_usual(x: Any) -> bool:
 
 def _calls_before(graph: Graph) -> int:
     """The call at which a graph is compiled."""
-    if _loops(graph):
+    if _loops(graph) or (len(graph.nodes) <= LONG and _large(graph)):
         return 1
-    if len(graph.nodes) > LONG:
-        return len(graph.nodes) // STRETCH
-    return 1 if _large(graph) else WARM
+    return calls_before(len(graph.nodes))
+
+
+def calls_before(count: int) -> int:
+    """The call at which a graph of so many nodes, without loops, is compiled."""
+    return count // STRETCH if count > LONG else WARM
 
 
 def _loops(graph: Graph) -> bool:

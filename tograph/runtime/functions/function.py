@@ -41,7 +41,7 @@ from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
 from .opened_records import OpenedRecords, Unopened
 from .openings import Openings
 from .rebinding import copy_function, deepcopy_function, reduce_function
-from .retraces import Retraces
+from .retraces import UNROLLED, Retraces
 from .stand_ins import StandIns, call_with_stand_ins
 from .trace_cache import SIZE, TraceCache
 
@@ -228,7 +228,7 @@ class Function(Generic[P, R]):
             if result is not MISS:
                 self._note(trace, tensors, quick, *given)
                 return result
-        if not concrete.fits_captured():
+        if concrete.outlived or not concrete.fits_captured():
             return MISS
         objects = trace.objects(self._bound(*given)) if concrete.outers else []
         result = concrete.run(tensors, trace.outer_places(), objects)
@@ -352,7 +352,8 @@ class Function(Generic[P, R]):
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
         fitting = self.traces.of(key)
-        why = self._retraces.why(key, flat, fitting)
+        outlived = self.traces.outlived(key, flat)
+        why = UNROLLED if outlived is not None else self._retraces.why(key, flat, fitting)
         for known in fitting[:1]:
             self.replaced |= known.checks.replaced(known.inputs(flat))
             self._openings.outer.learn(known.checks, known.written, known.inputs(flat))
@@ -362,7 +363,9 @@ class Function(Generic[P, R]):
             collector.seldom(),
             stacks.LIMIT.growing(),
         ):
-            trace = self._openings.trace(self, key, bound, flat)
+            trace = self._openings.trace(self, key, bound, flat, outlived)
+        if trace is outlived:
+            return trace
         self.trace_count += 1
         self.traces.add(key, trace)
         self._retraces.made.append((key, why, trace))

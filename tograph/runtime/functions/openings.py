@@ -43,12 +43,19 @@ class Openings:
         self.outer = OuterNumbers()
 
     def trace(
-        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
+        self,
+        function: Function[..., Any],
+        key: Any,
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        outlived: Trace | None = None,
     ) -> Trace:
-        """A trace of ``function`` that serves this call."""
+        """A trace of ``function`` that serves this call, with long loops unrolled where it comes for one that is ``outlived``."""
         with reads.one_call():
             while True:
                 try:
+                    if outlived is not None:
+                        return self._unrolled(function, key, bound, flat, outlived)
                     return self._found(function, key, bound, flat)
                 except Retrace as again:
                     self.outer.open_now(again.opened)
@@ -67,6 +74,25 @@ class Openings:
             trace = self._apart(function, key, bound, flat)
         if trace is None:
             trace = self._traced(function, key, bound, flat, exact_specs(function, bound, flat))
+        return trace
+
+    def _unrolled(
+        self,
+        function: Function[..., Any],
+        key: Any,
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        outlived: Trace,
+    ) -> Trace:
+        """A trace like one that is there, with long loops unrolled; the one that is there where it cannot be made."""
+        known = Retrace(straight=True)
+        specs, numbers = outlived.specs, outlived.open_numbers
+        try:
+            trace = self._traced(function, key, bound, flat, specs, numbers, True, known)
+        except Exception:  # whatever a second trace meets: nobody has asked for it
+            outlived.concrete.unrolled = 0
+            return outlived
+        trace.concrete.scheduled.hurry()
         return trace
 
     def _apart(
@@ -126,13 +152,14 @@ class Openings:
         specs: list[TensorSpec],
         numbers: tuple[int, ...] = (),
         tentative: bool = False,
+        known: Retrace | None = None,
     ) -> Trace:
         """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
 
         So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration, and one whose
         dicts do not fit in the graph.
         """
-        known, unnested = Retrace(), False
+        known, unnested = known or Retrace(), False
         with ExitStack() as failed:
             while True:
                 tracer = Tracer(

@@ -14,6 +14,7 @@ from ..values.keys import describe_key
 
 LOGGER = logging.getLogger("tograph")
 REMEMBERED = 256
+UNROLLED = "its long loops are unrolled: no machine code has a form for them"
 
 
 def _change(old: str, new: str) -> str:

@@ -51,6 +51,11 @@ class TraceCache:
                     return trace
         return None
 
+    def outlived(self, key: Any, flat: Flat) -> Trace | None:
+        """A trace for a call that is worth another one, in which long loops of Python's are unrolled."""
+        known = [*self._slots.get(key, ()), *self._slots.get(_open_slot(key), ())]
+        return next((t for t in known if t.concrete.outlived and t.holds(key, flat)), None)
+
     def add(self, key: Any, trace: Trace) -> None:
         """Keep a new trace."""
         slot = _open_slot(key) if trace.open else key

@@ -50,7 +50,7 @@ class Node:
     """One operation. ``grad`` is False for an op recorded while gradients were off.
 
     ``over``: the values whose memory it would write in eager PyTorch, for an in-place op: there a gradient that has saved one of
-    them raises (``autodiff.replay``). ``unsure``: the sizes that only the run knows may not fit.
+    them raises (``autodiff.replay``). ``unsure``: the sizes that only the run knows may not fit, or the file of a print may raise.
     """
 
     __slots__ = ("_found", "args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions", "told", "unsure")  # fmt: skip

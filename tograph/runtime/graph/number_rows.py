@@ -142,7 +142,10 @@ register("py.apply", run=lambda f, *a: f(*a), effects=MAY_FAIL, gradient=NONE)
 
 def _range_length(start, stop, step):
     """How many numbers ``range(start, stop, step)`` has; ValueError for a step of zero, as range says."""
-    return len(range(*(int(v) for v in (start, stop, step))))
+    numbers = range(*(int(v) for v in (start, stop, step)))
+    return max(
+        0, -((numbers.start - numbers.stop) // numbers.step)
+    )  # len() takes none beyond 63 bits
 
 
 register("py.range_length", run=_range_length, effects=MAY_FAIL, gradient=NONE)

@@ -8,11 +8,17 @@ from .shapes import Meta, floating, like, pointwise, result_type, rule
 
 
 @rule("add sub mul maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor remainder fmod floor_divide "
-      "pow clamp_min clamp_max hypot nextafter __lshift__ __rshift__ __and__ __or__ __xor__ gcd lcm "
+      "clamp_min clamp_max hypot nextafter __lshift__ __rshift__ __and__ __or__ __xor__ gcd lcm "
       "bitwise_left_shift bitwise_right_shift heaviside")  # fmt: skip
 def binary(a, b, *rest, alpha=None):
-    if not isinstance(a, Meta):
-        # ``pow.Scalar`` makes a contiguous output.
+    if not isinstance(a, Meta) and not isinstance(b, Meta):
+        return None
+    return pointwise((a, b), result_type(a, b))
+
+
+@rule("pow")
+def _pow(a, b):
+    if not isinstance(a, Meta):  # ``pow.Scalar`` makes a contiguous output
         return like(b, result_type(a, b)) if isinstance(b, Meta) else None
     return pointwise((a, b), result_type(a, b))
 

@@ -56,14 +56,14 @@ def _entropy(x: Term) -> Term:
     return x.isnan().where(x, found)
 
 
-rows("promote", 1, {"celu": _celu, "special_entr": _entropy})
-rows("exact", 1, {"logit": _logit})
+rows("promote", 1, {"celu": _celu})
+rows("exact", 1, {"logit": _logit, "special_entr": _entropy})
 rows("promote", 2, {
     "mish_backward": _mish_backward,
     "hardswish_backward": _hardswish_backward,
+    "logit_backward": _logit_backward,
     "hardsigmoid_backward": _hardsigmoid_backward,
     "softshrink_backward hardshrink_backward": _shrink_backward,
-    "logit_backward": _logit_backward,
     "_prelu_kernel": lambda x, weight: (x > 0).where(x, weight * x),
 })  # fmt: skip
 

@@ -347,7 +347,6 @@ rows("promote", 2, {
     "logaddexp": _logaddexp,
     "hypot": _direct("hypot"),
     "copysign.Tensor copysign.Scalar": _direct("copysign"),
-    "xlogy.Tensor": _xlogy,
     "pow.Tensor_Tensor": _pow_tensor,
     "bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor": lambda x, y: x & y,
     "bitwise_or.Tensor bitwise_or.Scalar __or__.Tensor": lambda x, y: x | y,
@@ -365,6 +364,7 @@ rows("promote", 2, {
 })  # fmt: skip
 rows("exact", 1, {"nan_to_num": _nan_to_num})
 rows("exact", 2, {
+    "xlogy.Tensor": _xlogy,
     "div.Tensor_mode div.Scalar_mode": _divide_mode,
     "floor_divide.default floor_divide.Scalar": _floor_divide,
 })  # fmt: skip

@@ -1,6 +1,6 @@
 """Whole graphs as machine code: one call runs a graph with its loops and branches, with no Python in between.
 
-* The function of a graph: ``lower`` writes the nodes in the ``groups`` that run together (``producers``), ``boundary`` what it takes and gives (``leaving``), ``storage`` holds
+* The function of a graph: ``lower`` writes the nodes in the ``groups`` that run together (``producers``), ``boundary`` what it takes and gives (``leaving``, ``whole``), ``storage`` holds
   where values are (``values``, ``arena``, ``buffers``), ``code`` is the text, ``sizes`` has what only a run knows (``extents``).
 * Before that: ``list_types``, ``composed``, ``batch_norms``, ``group_norms`` and ``layer_norms`` (``formulas``), ``created``, ``pads``, ``alike``, ``packing``, ``added``, ``placed`` (``patterns``), ``saving`` and ``complex_pairs`` (``complex_ops``, ``complex_emit``) change the graph, ``versions`` says which loops get two forms.
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,

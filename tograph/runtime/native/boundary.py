@@ -142,6 +142,8 @@ def unexpected(low: Lowering, v: Value, x: Operand, results: dict[Value, Operand
         return x.alias
     if not isinstance(x, (Reg, Mem)) or (isinstance(x, Mem) and x.open):
         return x.alias  # it leaves in a buffer
+    if v in low.whole:
+        return "false"
     code, own = low.code, "false"
     for index, numbers in told:
         at = low.register(results[index]).text

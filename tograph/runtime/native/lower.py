@@ -13,6 +13,7 @@ raises what it raises. What a variable becomes is computed in its own memory whe
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -58,6 +59,7 @@ from .leaving import Indices
 from .parts import Parts
 from .storage import Storage
 from .values import Decline, Listed, Mem, Operand, strides
+from .whole import Whole
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -117,6 +119,11 @@ class Lowering(Storage):
         self.callees: dict[Any, str] = {}  # functions that call themselves, by name
         self.depth = "1"  # how many of their calls nest in the next one
         self.lowest = ""  # down to which address the stack may grow, in their code
+
+    @functools.cached_property
+    def whole(self) -> Whole:
+        """The results that are no views of arguments."""
+        return Whole(self.graph)
 
     def run(self) -> str:
         """The text of the module."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..graph import ops
+from ..graph import ops, prints
 from ..graph.families import FORMATS
 from ..graph.ir import Node, Value, map_values
 from ..graph.ordering import node_effects
@@ -62,7 +62,9 @@ class Told(Call):
         known = {x: self._value(x, bits, lies(x, sizes)) for x, bits in zip(self._operands, slots)}
         try:
             return self._made(self.node, self.held, known)
-        except Exception:  # of formatting, or of the file that is printed to: the host runs the call again and raises it
+        except Exception as error:  # of formatting, or of the file that is printed to: the host runs the call again and raises it
+            if self.node.unsure:
+                prints.failed(error)
             return FAILED
 
     def _made(self, node: Node, held: dict[Value, Any], known: dict[Any, Any]) -> Any:

@@ -37,7 +37,7 @@ class Root:
     arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
-    it is; ``alone``: none is. ``repeated``: a loop of Python's was to be staged for its length; ``straight``: none is, and in ``unstaged`` stand the bodies of those that could not be. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
+    it is; ``alone``: none is. ``repeated``: a loop of Python's was to be staged for its length; ``spared``: how many nodes those that were staged would have else; ``straight``: none is, and in ``unstaged`` stand the bodies of those that could not be. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``mixed``: see ``records``; ``draws``: numpy's random generators draw numbers when the graph runs, and ``drawn``: none does.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``; ``homes``: those of dicts and objects by their ids. ``looped``: the code of functions whose calls of themselves are
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``shared``: see ``Retrace``. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
@@ -80,6 +80,7 @@ class Root:
     alike: bool = False
     straight: bool = False
     repeated: bool = False
+    spared: int = 0
     unstaged: set[pytypes.CodeType] = field(default_factory=set)
     unnested: bool = False
     nested: bool = False

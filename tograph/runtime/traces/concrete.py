@@ -16,6 +16,7 @@ from ...lazy import lazy_module
 from .. import passes
 from ..execution import probes
 from ..execution.gradient_calls import GradientCalls
+from ..execution.scheduler import calls_before
 from ..gradients import transforms
 from ..gradients.watching import calls_python, is_watched, own_gradients
 from ..graph.ir import Graph
@@ -41,6 +42,8 @@ fx = lazy_module("..interchange.fx", __package__)
 onnx = lazy_module("..interchange.onnx", __package__)
 notebook = lazy_module("..display.notebook", __package__)
 pages = lazy_module("..report", __package__)
+
+TOO_LONG = 20_000  # nodes: more are not traced for calls that run without
 
 Graph._repr_html_ = lambda graph: notebook.graph_html(graph)
 
@@ -82,6 +85,8 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
         # What a direct call is asked for, and the names of its inputs.
         self.asked: tuple[Guards, Sequence[str]] | None = None
+        self.unrolled = 0  # nodes of its graph if the long loops of Python's in it were unrolled; 0: there are none
+        self.calls = 0  # of one with such loops, entries apart
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     def look_up(self, slots: dict[int, Slot]) -> None:
@@ -222,7 +227,20 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
     @property
     def settled(self) -> bool:
         """Whether it is known how the graph runs, and so if there is an entry."""
-        return "scheduled" in self.__dict__ and self.scheduled.settled
+        return "scheduled" in self.__dict__ and self.scheduled.settled and not self._waits
+
+    @property
+    def _waits(self) -> bool:
+        """Whether long loops of Python's were staged in vain: they run op by op, as native code has no form for numbers of theirs."""
+        if not 0 < self.unrolled <= TOO_LONG:
+            return False
+        by_host = "scheduled" in self.__dict__ and self.scheduled.on_host
+        return by_host or ("gradients" in self.__dict__ and self.gradients.on_host)
+
+    @property
+    def outlived(self) -> bool:
+        """Whether such a trace has run so often that one of the unrolled loops is worth its time."""
+        return bool(self.unrolled) and self.calls + 1 >= calls_before(self.unrolled) and self._waits
 
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
@@ -233,7 +251,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
     def joined_entry(self) -> Callable[..., Any] | None:
         """A built-in function like ``entry_of_parts`` for calls that are joined with autograd as the last one was, or None."""
         watched = self.gradients.joined
-        if not watched or self._effects or self.slots or self._prepares:
+        if not watched or self._waits or self._effects or self.slots or self._prepares:
             return None
         if watched not in self._joined:
             known, joined = self.identities, self.gradients.differentiable
@@ -329,6 +347,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
     ) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go, ``objects`` those of ``outers``."""
+        self.calls += bool(self.unrolled)
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         for i in self.made_leaves:
             inputs[i].requires_grad_()

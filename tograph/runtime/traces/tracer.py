@@ -237,6 +237,7 @@ class Tracer:
         )
         concrete.identities, concrete.outers = identities, outers
         concrete.mode = not self.watch.quiet if self.root.root.enabled else None
+        concrete.unrolled = self.root.root.spared
         self._describe_inputs(concrete, captured)
         self.watch.captured(captured)
         return concrete

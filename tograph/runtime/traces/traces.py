@@ -54,6 +54,10 @@ class Trace:
         return families.inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
+        return not self.concrete.outlived and self.holds(key, flat)
+
+    def holds(self, key: Any, flat: Flat) -> bool:
+        """Whether it could serve a call."""
         if len(flat.tensors) != len(self.specs):
             return False
         if key != self.key and not self._covers(flat):

@@ -40,6 +40,10 @@ _FUNCTIONAL = {
 }
 
 
+# What computes in the type of the tensor that it writes; the functional form takes another one.
+_IN_THEIR_TYPE = frozenset([aten.cumsum_.default, aten.cumprod_.default])
+
+
 def functional_form(func) -> Any:
     """The overload that computes what ``func`` writes; UnsupportedOpError when there is none."""
     name = overload_name(func)
@@ -93,7 +97,7 @@ def write_in_place(
         raise RuntimeError("In-place abs is not supported for complex tensors.")  # torch's words
     names = {m for m in facts.mutated if isinstance(m, str)}
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
-    rest = out_arguments.left(form, func, kwargs) if out_variant else kwargs
+    rest = out_arguments.left(form, func, kwargs) if out_variant else _typed(func, args, kwargs)
     nodes = current_graph().graph.nodes
     twins.part(targets, (*args, *kwargs.values()))
     mark = len(nodes)
@@ -121,6 +125,12 @@ def write_in_place(
         return targets[0] if lone else tuple(targets)
     kept = flat[: len(returns)]
     return kept[0] if len(kept) == 1 else tuple(kept) if kept else None
+
+
+def _typed(func, args: tuple, kwargs: dict) -> dict:
+    """What an in-place op is given by name, with the type in which it computes where that is told."""
+    own = func in _IN_THEIR_TYPE and kwargs.get("dtype") is None
+    return {**kwargs, "dtype": args[0].dtype} if own else kwargs
 
 
 def _made(nodes: list[Node], op: str) -> Node | None:
