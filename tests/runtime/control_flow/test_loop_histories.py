@@ -53,7 +53,27 @@ def of_a_search(a, n):
     return w
 
 
-PROGRAMS = [by_its_own_name, by_a_name_that_holds_nothing_before, of_a_search]
+def of_a_search_that_gives_the_next_loss(a, n):
+    w = a.detach().clone().requires_grad_()
+    loss = loss_of(w, 1)
+    for i in range(n):
+        loss.backward()
+        t = 1.0
+        while True:
+            with torch.no_grad():
+                candidate = w - t * w.grad
+            candidate.requires_grad_()
+            new = loss_of(candidate, i)
+            if new < loss or t < 0.1:
+                break
+            t = t / 2
+        w, loss = candidate, new
+    return w
+
+
+PROGRAMS = [
+    by_its_own_name, by_a_name_that_holds_nothing_before, of_a_search, of_a_search_that_gives_the_next_loss,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
