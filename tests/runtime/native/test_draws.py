@@ -152,7 +152,7 @@ def test_a_branch_draws_only_where_it_is_taken(f):
     assert g.concrete_functions[-1].scheduled.level == "native"
 
 
-def test_another_generator_and_other_layouts_are_left_to_torch():
+def test_other_layouts_are_left_to_torch():
     own = torch.Generator()
 
     def f(x, p, n):

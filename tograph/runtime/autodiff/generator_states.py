@@ -1,6 +1,6 @@
 """Random generators while a forward part runs again for a gradient of its gradient: they give the numbers that they gave.
 
-The generators of the CPU and of the devices of the inputs; afterwards that of the CPU is where it was.
+They are torch's own of the CPU and of the devices of the inputs, and those that the program gives; afterwards each is where it was.
 """
 
 from __future__ import annotations
@@ -10,30 +10,29 @@ from typing import Any
 
 import torch
 
+State = list[tuple[torch.Generator, torch.Tensor]]
 
-def states_of(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """The states of the generators that random ops of a call may draw from."""
-    found = [(torch.set_rng_state, torch.get_rng_state())]
+
+def states_of(inputs: Sequence[Any], given: Sequence[torch.Generator]) -> State:
+    """The states of the generators that random ops of a call may draw from. ``given``: those that the graph names."""
     devices = sorted(
         {x.device.index or 0 for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
     )
-    for d in devices:
-        found.append((lambda s, d=d: torch.cuda.set_rng_state(s, d), torch.cuda.get_rng_state(d)))
-    return found
+    own = [torch.default_generator, *(torch.cuda.default_generators[d] for d in devices)]
+    return [(g, g.get_state()) for g in (*own, *given)]
 
 
 class restored:
     """Inside, the generators are as they were when the forward part ran."""
 
-    def __init__(self, states: list[tuple[Any, Any]] | None):
-        self.states = states
+    def __init__(self, states: State | None):
+        self.states = states or []
 
     def __enter__(self) -> None:
-        if self.states:
-            self.now = torch.get_rng_state()
-            for put, state in self.states:
-                put(state)
+        self.now = [(g, g.get_state()) for g, _ in self.states]
+        for g, state in self.states:
+            g.set_state(state)
 
     def __exit__(self, *error: Any) -> None:
-        if self.states:
-            torch.set_rng_state(self.now)
+        for g, state in self.now:
+            g.set_state(state)

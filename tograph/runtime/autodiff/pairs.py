@@ -18,6 +18,7 @@ import torch
 
 from ... import collector
 from ..gradients import transforms
+from ..graph.generators import generators_of
 from ..graph.ir import Graph, Node, Value, all_nodes, map_values
 from ..graph.ordering import graph_effects, prune, set_control_inputs
 from ..graph.rewrite import copied, copy_node, leave_out
@@ -79,6 +80,7 @@ class Pair:
         }
         effects = graph_effects(graph)
         self.random, self.written = effects.random, frozenset(effects.writes)
+        self.generators = generators_of(all_nodes(graph)) if self.random else []
         inside = {v for n in graph.nodes if n.regions for v in n.inputs}
         self.before = [i for i in sorted(self.written) if graph.inputs[i] in inside]
         self.constant = not self.pullback.given

@@ -38,9 +38,11 @@ from ..values.arguments import Flat
 from ..values.keys import context, is_usual, quick_key
 from . import latest, signatures
 from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
+from .opened_records import OpenedRecords, Unopened
 from .openings import Openings
 from .rebinding import copy_function, deepcopy_function, reduce_function
 from .retraces import Retraces
+from .stand_ins import StandIns, call_with_stand_ins
 from .trace_cache import SIZE, TraceCache
 
 notebook = lazy_module("..display.notebook", __package__)
@@ -97,7 +99,8 @@ class Function(Generic[P, R]):
         self._shape: tuple[str | None, ...] | None
         latest.forget(self)
         self._forms = Forms()
-        self._openings, self._retraces = Openings(), Retraces()
+        self._openings, self._retraces, self.stand_ins = Openings(), Retraces(), StandIns()
+        self.records = OpenedRecords()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
         self._methods: dict[int, tuple[Any, Function]] = {}
         self.trace_count = 0
@@ -107,7 +110,9 @@ class Function(Generic[P, R]):
         self._names = arguments.plain_names(self._signature)
         self._defaults = arguments.named_defaults(self._signature)
         self._most = arguments.most_by_position(self._signature)
-        self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
+        self._plain = all(
+            arguments.is_fixed(p.default) for p in self._signature.parameters.values()
+        )
         if specs is not None:
             self._specified = signatures.specified(python_function, self._signature, specs)
             signatures.check_count(self._specified, specs)
@@ -168,7 +173,7 @@ class Function(Generic[P, R]):
             return self.python_function(*args, **kwargs)
         given = args, kwargs
         if kwargs:
-            args, kwargs = self._positional(args, kwargs)
+            args, kwargs = arguments.by_position(args, kwargs, self._names)
         if not kwargs and self._entry is not None and not _call_in_machine_code():
             result = self._by_entry(args)
             if result is not MISS:
@@ -185,9 +190,10 @@ class Function(Generic[P, R]):
         """What a call gives that no entry takes. ``given``: the arguments as they were passed."""
         if outer_tracers.watching():
             return proxied.call(self, args, kwargs)
-        values = self._values(args, kwargs)
+        values = arguments.values_of(args, kwargs, self._most, self._defaults)
         quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
         result = self._run_known(self._quick.get(quick), tensors, quick, given)
+        result = call_with_stand_ins(self, args, kwargs) if result is MISS else result
         if result is not MISS:
             return result
         trace, flat, bound = self._find(args, kwargs)
@@ -196,31 +202,6 @@ class Function(Generic[P, R]):
                 self._quick.clear()
             self._quick[quick] = trace
         return trace.concrete.run(trace.inputs(flat), trace.places(bound), trace.objects(bound))
-
-    def _positional(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        """The arguments without keywords, where all parameters are given."""
-        names = self._names
-        if names is None or len(args) + len(kwargs) != len(names):
-            return args, kwargs
-        rest = names[len(args) :]
-        if not all(map(kwargs.__contains__, rest)):
-            return args, kwargs
-        return (*args, *[kwargs[n] for n in rest]), {}
-
-    def _values(self, args: tuple, kwargs: dict) -> tuple | None:
-        """The arguments, with keywords the values of all parameters in their order, where each has one and a name; None for other calls."""
-        if len(args) > self._most:
-            return None
-        if not kwargs:
-            return args
-        if self._defaults is None:
-            return None
-        rest = dict(list(self._defaults.items())[len(args) :])
-        if not kwargs.keys() <= rest.keys():
-            return None
-        rest |= kwargs
-        missing = any(x is inspect.Parameter.empty for x in rest.values())
-        return None if missing else (*args, *rest.values())
 
     def _by_entry(self, args: tuple) -> Any:
         """The result of the entry, or ``MISS``."""
@@ -342,12 +323,18 @@ class Function(Generic[P, R]):
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
         bound = self._bound(args, kwargs)
-        flat = Flat()
+        flat = Flat(opened=self.records.classes)
         key = self._key(bound, flat)
         found = self.traces.find(key, flat)
         if found is None:
             with self.traces.lock:
-                found = self.traces.find(key, flat) or self._trace(key, bound, flat)
+                found = self.traces.find(key, flat)
+                if found is None and self.records.learn(flat.objects):
+                    return self._find(args, kwargs)
+                try:
+                    found = found or self._trace(key, bound, flat)
+                except Unopened:
+                    return self._find(args, kwargs)
         else:
             self._retraces.recent.append(False)
         return found, flat, bound
@@ -389,10 +376,3 @@ class Function(Generic[P, R]):
 def _call_in_machine_code() -> bool:
     """Whether calls begin in machine code, from the first one on that has an entry."""
     return install(Function, latest.SLOTS, MISS)
-
-
-def _is_plain(default: Any) -> bool:
-    """Whether a default is the same at every call: nothing of it can change."""
-    return default is inspect.Parameter.empty or isinstance(
-        default, (int, float, str, bool, type(None))
-    )

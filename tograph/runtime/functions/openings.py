@@ -29,6 +29,7 @@ from ..values.families import Family, numbers_in
 from ..values.keys import spec_from, without_sizes
 from ..values.specs import TensorSpec
 from . import signatures
+from .opened_records import Unopened
 
 if TYPE_CHECKING:
     from .function import Function
@@ -56,13 +57,28 @@ class Openings:
         self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
     ) -> Trace:
         """A trace with as much open as is known to change. Retrace: a staged construct changes a number outside that is not."""
-        may_open = function.reduce_retracing and function.input_signature is None
+        self.outer.forget_dead()
+        may_open = function.reduce_retracing or bool(flat.opened)
+        may_open = may_open and function.input_signature is None
         trace = self._opened(function, key, bound, flat) if may_open else None
         if trace is None and self.outer.open:
             trace = self._with_outer(function, key, bound, flat)
+        if trace is None and flat.opened:
+            trace = self._apart(function, key, bound, flat)
         if trace is None:
             trace = self._traced(function, key, bound, flat, exact_specs(function, bound, flat))
         return trace
+
+    def _apart(
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace:
+        """A trace that takes objects apart; Unopened where there is none."""
+        specs = exact_specs(function, bound, flat)
+        try:
+            return self._traced(function, key, bound, flat, specs, tentative=True)
+        except Exception:  # whatever the code makes of a copy: it is traced with the object itself, and raises again then
+            function.records.refuse()
+            raise Unopened from None
 
     def _opened(
         self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
@@ -127,7 +143,7 @@ class Openings:
                     numbers,
                     tentative,
                     known,
-                    self.outer.open.values(),
+                    self.outer.beside(flat.opened),
                 )
                 tracer.watch.closed = self.outer.closed
                 if tentative:  # where it fails, the call is traced as it is

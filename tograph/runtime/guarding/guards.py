@@ -184,6 +184,11 @@ class Guards:
         return _compiled([c for c in self.checks if not (c.of_call() or c.test in asked)])()
 
     @property
+    def objects(self) -> list[Any]:
+        """The objects that have to be the same ones."""
+        return [c.old() for c in self.checks if c.test == SAME]
+
+    @property
     def empty(self) -> bool:
         """Whether the trace depends on its arguments only."""
         return not (self.checks or self.sizes or self.grads)

@@ -43,7 +43,6 @@ class OuterNumbers:
 
     def learn(self, checks: Guards, written: frozenset[Any], tensors: Any) -> None:
         """A trace does not fit: the numbers that have changed since."""
-        self.open = {p: s for p, s in self.open.items() if _is_alive(s)}
         for check in checks.checks:
             source = check.source
             if check.test != NUMBER or source.label in self.closed or source.place() in self.open:
@@ -55,6 +54,15 @@ class OuterNumbers:
                     self.open[source.place()] = source
                     if key in written and _is_of_sequence(source):
                         self._open_beside(key, checks)
+
+    def forget_dead(self) -> None:
+        """The numbers of objects that do not exist any more are no inputs."""
+        self.open = {p: s for p, s in self.open.items() if _is_alive(s)}
+
+    def beside(self, records: frozenset[type]) -> list[Source]:
+        """Those of objects that are not taken apart, as those of classes in ``records`` are."""
+        roots = [(s, s.root()) for s in self.open.values()]
+        return [s for s, r in roots if r.kind != "object" or type(r.key()) not in records]
 
     def _open_beside(self, key: Any, checks: Guards) -> None:
         """The other numbers of a list, deque or tuple that the code changes, and of tuples in it."""

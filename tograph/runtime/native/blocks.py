@@ -64,7 +64,7 @@ def loop(low: Lowering, node: Node, args: Sequence[Operand]) -> Done | None:
     except (Unsupported, Decline):
         return None
     inner = task.inner
-    if inner.asked or inner.buffers.count or inner.texts or inner.written or inner.arena.size > _EMPTY:  # fmt: skip
+    if inner.asked or inner.buffers.count or inner.texts or inner.generators or inner.written or inner.arena.size > _EMPTY:  # fmt: skip
         return None
     low.functions.append(text)
     low.kernels.append(Nest(name, text, task.kernel))

@@ -18,7 +18,9 @@ from typing import Any
 import torch
 
 from ..graph import ops
+from ..graph.generators import generator_of
 from ..graph.ir import Node, Value, map_values, values_in
+from ..graph.opaque import plain
 from ..graph.ordering import node_effects
 from ..graph.types import DTYPES
 from ..kernels.loop_ir import Open
@@ -42,7 +44,7 @@ class Call:
 
     def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem | Later], exact: list[bool], wanted: list[int]):  # fmt: skip
         self.node, self.run = node, ops.quick(node.op) or ops.lookup(node.op).run
-        self.random = node_effects(node).random
+        self.random, self.generator = node_effects(node).random, generator_of(node)
         self._inputs, self._operands, self._results = inputs, operands, results
         self._exact, self._wanted = exact, wanted
         held = [x for x in (*operands, *results) if isinstance(x, Mem)]
@@ -110,11 +112,11 @@ class Call:
         flat = self._flat
         if flat is not None:
             args: Any = [values[x] if known else x for known, x in flat]
-            kwargs = self.node.kwargs
+            kwargs = {k: plain(x) for k, x in self.node.kwargs.items()}
         else:
             env = dict(zip(self._inputs, values))
             args = map_values(env.__getitem__, self.node.args)
-            kwargs = map_values(env.__getitem__, self.node.kwargs)
+            kwargs = {k: plain(map_values(env.__getitem__, x)) for k, x in self.node.kwargs.items()}
         if self.later:
             taken = frozenset(bits for form, bits in zip(forms, slots) if form is not None)
             places = [x.place(taken) if isinstance(x, Later) else p for x, p in zip(self._results, places)]  # fmt: skip
@@ -142,7 +144,9 @@ class Call:
         if next(values_in(nested), None) is not None:
             return None
         number = {v: k for k, v in enumerate(self._inputs)}
-        return [(isinstance(x, Value), number[x] if isinstance(x, Value) else x) for x in args]
+        return [
+            (isinstance(x, Value), number[x] if isinstance(x, Value) else plain(x)) for x in args
+        ]
 
     def _value(self, x: Any, bits: int, form: Any) -> Any:
         """What a slot says. ``form``: how a tensor lies, None for a number."""

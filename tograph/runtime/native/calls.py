@@ -28,6 +28,7 @@ from ..kernels.loop_ir import LONGEST
 from . import list_items, text_code
 from .callees import Call, Later, Own, laid, opened, without_gaps
 from .code import SIZE
+from .drawing import of_host
 from .extents import several
 from .groups import one_element
 from .values import Decline, Mem, Reg, alike, in_a_row, laid_out, numel, strides
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FILL = "tg.random_fill"  # of memory of given strides
+SEEDS = frozenset(
+    ["tg.manual_seed", "tg.rng_state", "tg.set_rng_state"]
+)  # seeds and states of generators
 # Their results lie in a row, however the operands lie.
 IN_A_ROW = frozenset(["aten.embedding_dense_backward.default", "aten._cdist_forward.default", "aten.histc.default"])  # fmt: skip
 LARGE = 1 << 14  # bytes of a result that leaves where torch has put it
@@ -68,12 +72,11 @@ declare i32 @PyObject_IsTrue(ptr)
 def may_call(node: Node) -> bool:
     """Whether torch may run a node for native code: it only computes, and has tensors and numbers only."""
     effects = node_effects(node)
-    if not (node.op.startswith("aten.") or node.op == FILL) or node.regions:
+    if not (node.op.startswith("aten.") or node.op == FILL or node.op in SEEDS) or node.regions:
         return False
     if effects.io or effects.reads or effects.writes or effects.overwrites or effects.diverges:
         return False
-    generator = node.kwargs.get("generator")
-    return generator is None and all(isinstance(v.type, (TensorType, ScalarType)) for v in (*node.inputs, *node.outputs))  # fmt: skip
+    return of_host(node) and all(isinstance(v.type, (TensorType, ScalarType)) for v in (*node.inputs, *node.outputs))  # fmt: skip
 
 
 def lower(low: Lowering, node: Node) -> None:

@@ -148,6 +148,7 @@ def _lower(graph: Graph, private: set[Value], layout: Layout, indices: Indices) 
                         low.buffers.count,
                         list(low.texts),
                         {i: low.own[v] for i, v in enumerate(graph.outputs) if v in low.own},
+                        low.generators,
                     )
             except Late:
                 in_place = False

@@ -1,4 +1,8 @@
-"""The default generator of torch in machine code: its bits, and the numbers that torch makes of them, under its lock."""
+"""A generator of torch in machine code: its bits, and the numbers that torch makes of them, under its lock.
+
+It is torch's default one, or one that the program gives (``generator=g``): these are in a table whose address is in the arena, so
+that the text of the code has no address in it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
+from ..graph.generators import address, generator_of
+from ..graph.ir import Node
 from . import generator
 from .code import REGISTER, literal
 
@@ -109,13 +117,33 @@ class Drawing:
         return code.do(f"call i64 @{name}(ptr {self.generator}, i64 {count}, i1 {wide})")
 
 
-@contextmanager
-def locked(low: Lowering) -> Iterator[Drawing]:
-    """The default generator, locked; what is written inside does not fail."""
+def of_host(node: Node) -> bool:
+    """Whether a node draws from a generator of the CPU."""
+    found = generator_of(node)
+    return found is None or found.device.type == "cpu"
+
+
+def _address(low: Lowering, own: torch.Generator | None) -> str:
     code = low.code
-    default = code.declare(generator.DEFAULT, "ptr {}() nounwind")
+    if own is None:
+        default = code.declare(generator.DEFAULT, "ptr {}() nounwind")
+        return code.do(f"load ptr, ptr {code.do(f'call ptr {default}()')}")
+    known = list(map(address, low.generators))
+    if address(own) not in known:
+        low.generators.append(own)
+        known.append(address(own))
+    table = code.do(f"load ptr, ptr {code.do(f'getelementptr i8, ptr {low.base}, i64 24')}")
+    return code.do(
+        f"load ptr, ptr {code.do(f'getelementptr ptr, ptr {table}, i64 {known.index(address(own))}')}"
+    )
+
+
+@contextmanager
+def locked(low: Lowering, own: torch.Generator | None) -> Iterator[Drawing]:
+    """The generator, or torch's default one, locked; what is written inside does not fail."""
+    code = low.code
+    at = _address(low, own)
     names = [code.declare(f"pthread_mutex_{n}", "i32 {}(ptr) nounwind") for n in ("lock", "unlock")]
-    at = code.do(f"load ptr, ptr {code.do(f'call ptr {default}()')}")
     mutex = code.do(f"getelementptr i8, ptr {at}, i64 {generator.lock()}")
     code.do(f"call i32 {names[0]}(ptr {mutex})")
     yield Drawing(low, at)

@@ -1,4 +1,4 @@
-"""Random numbers of torch's default CPU generator, bit by bit those of eager PyTorch: uniform, normal, integer, Bernoulli, permutations.
+"""Random numbers of torch's CPU generators, bit by bit those of eager PyTorch: uniform, normal, integer, Bernoulli, permutations.
 
 Elements are drawn in the order of memory, under the generator's lock. What is not drawn by a formula that is known (``generator``), other
 dtypes, 16 normal numbers and more, and tensors that are not contiguous are asked of torch.
@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..graph.generators import generator_of
 from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open
 from . import calls, generator, walks
 from .code import REGISTER, literal
-from .drawing import UNIFORM, Draw, Drawing, locked
+from .drawing import UNIFORM, Draw, Drawing, locked, of_host
 from .groups import one_element
 from .values import Decline, Mem, Reg, numel
 
 if TYPE_CHECKING:
+    import torch
+
     from .lower import Lowering
 
 
@@ -29,8 +32,8 @@ def lower(low: Lowering, node: Node) -> None:
         if not generator.known(kind):
             raise Decline(f"{node.op} draws in another way here")
         dtype, size = low.tensor(v)
-        if v not in low.used or node.kwargs.get("generator") is not None:
-            raise Decline(f"{node.op} of a generator")
+        if v not in low.used or not of_host(node):
+            raise Decline(f"{node.op} of another generator")
         if any(isinstance(n, Open) for n in size) or 0 in size or not _in_order(low, node):
             raise Decline(f"{node.op} of another layout")
         draw = prepare(low, node, dtype, size)
@@ -39,8 +42,9 @@ def lower(low: Lowering, node: Node) -> None:
         return
     low.native_ops += 1
     low.work += 20 * numel(size)
+    own = generator_of(node)
     if one_element(v):
-        with locked(low) as drawing:
+        with locked(low, own) as drawing:
             text = draw(drawing, "0")
         low.bind(v, Reg(text, dtype, size))
         return
@@ -48,9 +52,9 @@ def lower(low: Lowering, node: Node) -> None:
     low.arena.hold(place.owners)
     out = place if place.contiguous else low.new(dtype, size)
     if kind == "order":
-        _permute(low, out, numel(size))
+        _permute(low, out, numel(size), own)
     else:
-        with locked(low) as drawing, walks.counted(low.code, str(numel(size))) as i:
+        with locked(low, own) as drawing, walks.counted(low.code, str(numel(size))) as i:
             low.code.store(dtype, draw(drawing, i), out.pointer, i)
     if out is not place:
         low.copy(out, place)
@@ -63,12 +67,12 @@ def _in_order(low: Lowering, node: Node) -> bool:
     return all(one_element(a) or low.operand(a).plain for a in node.inputs)
 
 
-def _permute(low: Lowering, out: Mem, n: int) -> None:
+def _permute(low: Lowering, out: Mem, n: int, own: torch.Generator | None) -> None:
     """The numbers below ``n`` in a random order: each changes places with one from there on."""
     code = low.code
     with walks.counted(code, str(n)) as i:
         code.store("i64", i, out.pointer, i)
-    with locked(low) as drawing, walks.counted(code, str(n - 1)) as i:
+    with locked(low, own) as drawing, walks.counted(code, str(n - 1)) as i:
         step = drawing.below(code.do(f"sub i64 {n}, {i}"), "false")
         k = code.do(f"add i64 {i}, {step}")
         here, there = code.load("i64", out.pointer, i), code.load("i64", out.pointer, k)
@@ -273,22 +277,31 @@ def _order(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
 
 RULES: dict[str, tuple[str, Callable[[Any, Node, str, tuple], Draw]]] = {
     "aten.rand.default": ("uniform", _rand),
+    "aten.rand.generator": ("uniform", _rand),
     "aten.rand_like.default": ("uniform", _rand),
+    "aten.rand_like.generator": ("uniform", _rand),
     "aten.uniform.default": ("uniform", _uniform),
     "aten.randn.default": ("normal", _randn),
+    "aten.randn.generator": ("normal", _randn),
     "aten.randn_like.default": ("normal", _randn),
+    "aten.randn_like.generator": ("normal", _randn),
     "aten.normal_functional.default": ("normal", _normal),
     "aten.normal.float_float": ("normal", _normal),
     "aten.normal.Tensor_float": ("normal", _around),
     "aten.normal.float_Tensor": ("normal", _around),
     "aten.normal.Tensor_Tensor": ("normal", _around),
     "aten.randint.default": ("integer", _to(0)),
+    "aten.randint.generator": ("integer", _to(0)),
     "aten.randint.low": ("integer", _from(0)),
+    "aten.randint.low_generator": ("integer", _from(0)),
     "aten.randint_like.default": ("integer", _to(1)),
+    "aten.randint_like.generator": ("integer", _to(1)),
     "aten.randint_like.low_dtype": ("integer", _from(1)),
+    "aten.randint_like.low_generator_dtype": ("integer", _from(1)),
     "aten.random.to": ("integer", _to(1)),
     "aten.random.from": ("integer", _from(1)),
     "aten.bernoulli.default": ("chosen", _chosen),
     "aten.bernoulli.p": ("flipped", _flipped),
     "aten.randperm.default": ("order", _order),
+    "aten.randperm.generator": ("order", _order),
 }

@@ -1,4 +1,4 @@
-"""torch's CPU generator for native code: its functions by their C++ names, its lock, and which of torch's draws are known by formula.
+"""torch's CPU generators for native code: its functions by their C++ names, its lock, and which of torch's draws are known by formula.
 
 A draw calls the generator's own ``random()``, so its state moves as in eager PyTorch, and what torch makes of the bits is written in LLVM
 (``draws``). Both are private: the formulas are compared with torch's ops on a generator of our own, once in a process that
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..graph.generators import address
 from ..kernels import jit
 
 DEFAULT = "_ZN2at6detail22getDefaultCPUGeneratorEv"
@@ -40,7 +41,7 @@ def lock() -> int | None:
     if found is None or platform.machine() != "x86_64" or platform.system() != "Linux":
         return None
     own = torch.Generator()
-    content = ctypes.string_at(_impl(own), 96)
+    content = ctypes.string_at(address(own), 96)
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU).raw_repr()
     for at in range(_MUTEX + 8, 80, 8):
         follows = content[at : at + 2] == b"\0\xff" and content[at + 8 : at + 16] == keys.to_bytes(8, "little")  # fmt: skip
@@ -49,19 +50,12 @@ def lock() -> int | None:
     return None
 
 
-def _impl(generator: torch.Generator) -> int:
-    """The address of the generator in C++ that a Python object holds."""
-    found = ctypes.c_void_p.from_address(id(generator) + object.__basicsize__).value
-    assert found is not None
-    return found
-
-
 class _Emulated:
     """A generator of our own, and what the formulas make of its bits."""
 
     def __init__(self) -> None:
         self.generator = torch.Generator()
-        impl = _impl(self.generator)
+        impl = address(self.generator)
         found = jit.symbols(*BITS.values()) or {}
         kinds = {32: ctypes.c_uint32, 64: ctypes.c_uint64}
         ask = {n: ctypes.CFUNCTYPE(k, ctypes.c_void_p)(found[BITS[n]]) for n, k in kinds.items()}

@@ -76,6 +76,7 @@ _KNOWN = frozenset(
         "tg.identity",
         "tg.written",
         calls.FILL,
+        *calls.SEEDS,
         "tg.constant",
         "tg.choose",
         *_SILENT,
@@ -330,7 +331,7 @@ def _known(node: Node) -> bool:
 
 def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
     """What writes a node whose positions only the data tell, that draws, a sum that runs with products, or a call of torch."""
-    if groups.has_complex(node):
+    if groups.has_complex(node) or node.op in calls.SEEDS:
         return calls.lower
     if node.op in groups.SCATTERS:
         return scatters.lower

@@ -20,6 +20,7 @@ import torch
 
 from ..gradients.transforms import is_wrapped
 from ..graph import outside, prints
+from ..graph.generators import address
 from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
 from ..recording.variables import PLAIN
@@ -46,7 +47,8 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 @dataclass
 class Lowered:
     """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
-    how many buffers grow while it runs, the texts that it knows, and the outputs that a call of torch gives (the number of the call, and of the result in it). The nests, which people read, are not kept on disk (``plans``)."""
+    how many buffers grow while it runs, the texts that it knows, the outputs that a call of torch gives (the number of the call, and of the result in it), and the generators that it draws from itself
+    besides torch's default one. The nests, which people read, are not kept on disk (``plans``)."""
 
     text: str
     kernels: list[Nest] | None
@@ -55,6 +57,7 @@ class Lowered:
     buffers: int
     texts: list[str]
     own: dict[int, tuple[int, int]]
+    generators: list[torch.Generator]
     _address: int = 0
 
     def address(self) -> int:
@@ -82,13 +85,16 @@ class Native:
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
-        self._random = any(c.random for c in self._calls) or draws(low.text)
+        self._given, self._random = self._drawn_from()
         self._tells, self._asks = tells(self._calls), asked(self._calls)
         self._later = [c for c in self._calls if c.copied]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
         self._pool = Pool(low.texts)
-        arena = (ctypes.c_int64 * 3).from_address(self._slots[-1])
-        arena[:] = [ctypes.addressof(self._table), self._buffers.address, self._pool.address]
+        arena = (ctypes.c_int64 * 4).from_address(self._slots[-1])
+        addresses = list(map(address, low.generators))
+        self._generators = (ctypes.c_int64 * max(len(addresses), 1))(*addresses)
+        tables = ctypes.addressof(self._table), ctypes.addressof(self._generators)
+        arena[:] = [tables[0], self._buffers.address, self._pool.address, tables[1]]
         self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
         self._leave = {
             i: pool.maker(block, self._outputs[i], self._buffers, i in self._private)
@@ -108,6 +114,15 @@ class Native:
         self._all = Results(range(first, first + len(self._outputs)), {}, single=False)
 
     llvm = property(lambda self: self.low.text)
+
+    def _drawn_from(self) -> tuple[list[torch.Generator], bool]:
+        """The generators of the program that the code draws from, and whether it draws from torch's default one."""
+        given = [
+            *self.low.generators,
+            *(c.generator for c in self._calls if c.generator is not None),
+        ]
+        default = any(c.random and c.generator is None for c in self._calls) or draws(self.low.text)
+        return list({address(g): g for g in given}.values()), default
 
     @property
     def successes(self) -> int:
@@ -189,11 +204,13 @@ class Native:
         return out
 
     def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
-        state = torch.get_rng_state() if self._random else None
+        drawn = [torch.default_generator, *self._given] if self._random else self._given
+        states = [g.get_state() for g in drawn]
         try:
             made = self._asking(inputs) if self._asks else self._call(inputs)
-            if made is None and state is not None:
-                torch.set_rng_state(state)
+            if made is None:
+                for g, state in zip(drawn, states):
+                    g.set_state(state)
             if self._tells:
                 count = printed(self._calls)
                 prints.leave(count if made is None else 0)
@@ -253,7 +270,7 @@ class Native:
             return None
         if len(self._inputs) - len(captured) > MOST:
             return None
-        if (self._tells and owner is not None) or self._asks or self._later:
+        if (self._tells and owner is not None) or self._asks or self._later or self._given:
             return None
         lists = [i for i in self._lists if not opened(self._inputs[i])]
         if lists and (owner is not None or self._assigned):  # others have no ``Rows``

@@ -159,6 +159,7 @@ def _function(low: Lowering, callee: Any, graph: Graph) -> str:
         inner.asked
         or inner.buffers.count
         or inner.texts
+        or inner.generators
         or inner.written
         or inner.arena.size > FRAME
     ):

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import LONGEST, Open
@@ -51,8 +53,9 @@ class Storage:
         self.globals: dict[str, str] = {}
         self.arena = Arena()
         self.base = ""  # the register with the arena's address
-        # at 0: where the table of calls is, that of the buffers, and the texts
-        self.arena.hold(frozenset([self.arena.allocate(24)[0]]))
+        # at 0: where the table of calls is, that of the buffers, the texts, and the table of generators
+        self.arena.hold(frozenset([self.arena.allocate(32)[0]]))
+        self.generators: list[torch.Generator] = []  # which the program gives, by number
         self.texts: dict[str, int] = {}  # those that the code knows, by number
         self.buffers = buffers.Plan(self)
         self.direct = direct.Writes(self, in_place)

@@ -15,8 +15,8 @@ import torch
 
 from ...errors import CreationError
 from ..graph import interp
+from ..graph.generators import generators_of
 from ..graph.ir import Node, Value
-from ..graph.ops import OpaqueObject
 from ..graph.ordering import node_effects
 from ..inference.infer import meta_of
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
@@ -52,8 +52,8 @@ def in_order(graph: FuncGraph, own: int = 0) -> Iterator[None]:
         yield
         graph.root.drew_from(before)
         return
-    generators = {id(g): g for g in (torch.default_generator, *_given(n for _, n in drawn))}
-    states = [(g, g.get_state()) for g in generators.values()]
+    generators = (torch.default_generator, *generators_of(n for _, n in drawn))
+    states = [(g, g.get_state()) for g in generators]
     try:
         why = _draw(drawn, graph)
         before = torch.get_rng_state()
@@ -83,12 +83,6 @@ def random_nodes(graph: FuncGraph) -> list[tuple[FuncGraph, Node]]:
         chain.insert(0, at)
         at = at.outer
     return [(g, n) for g in chain for n in g.graph.nodes if node_effects(n).random]
-
-
-def _given(nodes: Any) -> list[torch.Generator]:
-    """The generators that nodes name."""
-    parts = [x for n in nodes for x in (*n.args, *n.kwargs.values()) if isinstance(x, OpaqueObject)]
-    return [x.value for x in parts if isinstance(x.value, torch.Generator)]
 
 
 def _draw(drawn: Sequence[tuple[FuncGraph, Node]], graph: FuncGraph) -> CreationError | None:

@@ -43,10 +43,12 @@ def binder(
     key: Any,
     specs: Sequence[TensorSpec],
     normal: Callable[[Any], Any] = lambda key: key,
+    opened: frozenset[type] = frozenset(),
 ) -> Callable[..., Any]:
     """The function that takes the tensors from the arguments of a concrete function.
 
     ``key``: pairs of a parameter and the key of its value in the trace. ``normal``: what counts of the key of an argument.
+    ``opened``: classes of records that are what they hold.
     """
     traced = dict(key)
     constants = {n: _constant(k) for n, k in key if _is_constant(k)}
@@ -65,10 +67,10 @@ def binder(
                     return name
             return ""
 
-        flat = Flat()
+        flat = Flat(opened=opened)
         name = taken(flat)
         if name and not graph_effects(concrete.graph).writes:
-            flat = Flat(places=None)  # a tensor that is given twice is read as two
+            flat = Flat(places=None, opened=opened)  # a tensor that is given twice is read as two
             name = taken(flat)
         if name:
             wanted = _text(traced[name], known)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ...errors import AliasError
 from .. import control_flow
 from ..gradients import grad_fields
 from ..guarding import guards, outer_lists, reads, slots
@@ -26,11 +27,13 @@ from ..recording import creation
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.journal import MISSING, OWNED, Location
-from ..values import arguments, conditional_items, locations
+from ..values import arguments, conditional_items, locations, pytrees
 from ..values.arguments import Flat
 from ..values.growing import StagedList
 from ..values.reach import Reach, reachable
 from .commits import ADDED, Commits, Held, Target
+
+IN_COPIES = ("contents", "key", "attr")  # kinds of locations in what an argument has a copy of
 
 
 class CallEffects:
@@ -46,6 +49,7 @@ class CallEffects:
         opened: Opened,
         stood: Stood,
         objects: list[Any],
+        records: frozenset[type] = frozenset(),
     ):
         self.root, self.watch, self.opened, self.stood = root, watch, opened, stood
         self.commits = Commits(self.seen, watch.sources)
@@ -53,6 +57,7 @@ class CallEffects:
         self.undo: list[tuple[Location, Any]] = []
         self.replaced: list[int] = []
         self._objects, self._reached = objects, None
+        self._records, self._copied = records, list[tuple[Any, Any]]()
         self._around: Reach | None = None
 
     def of(self, changes: journal.Journal) -> tuple[list, Callable]:
@@ -67,6 +72,7 @@ class CallEffects:
         order: dict[Any, int] = {}
         committed = {key for plan in self.commits.plans for key, _, _ in plan.parts}
         self._check_created(changes)
+        self._check_copies(changes)
         if self._changes_created(changes):
             self.root.root.settled.clear()
         for location, old in changes.entries.values():
@@ -85,13 +91,17 @@ class CallEffects:
             found.append(((None, slot.content), (GradOf(slot.late), None)))
         for plan in self.commits.plans:
             plan.resolve(order)
-        return ([e for e, _ in found], Finder([w for _, w in found])) if found else ([], no_places)
+        return (
+            ([e for e, _ in found], Finder([w for _, w in found], self._records))
+            if found
+            else ([], no_places)
+        )
 
     def _effect(
         self, changes: journal.Journal, location: Location, old: Any, copies: dict[int, int]
     ) -> tuple[Any, tuple[Any, Any]] | None:
         """(effect, where it goes) of a changed location; None for one that no call has to change."""
-        if location.key[0] in ("contents", "key") and id(location.keep) in copies:
+        if location.key[0] in IN_COPIES and id(location.keep) in copies:
             return (None, location.get()), (copies[id(location.keep)], location)
         extended = outer_lists.extended(location.keep, self.root.root)
         if extended is not None:
@@ -169,7 +179,7 @@ class CallEffects:
     def seen(self, location: Location) -> bool:
         """Whether a change, while tracing goes on, is of something that the caller sees."""
         kind = location.key[0]
-        if kind in ("contents", "key") and any(made is location.keep for made, _ in self.spares):
+        if kind in IN_COPIES and any(made is location.keep for made, _ in self.spares):
             return True
         if kind == "cell":
             return location.key in self.watch.cells
@@ -196,6 +206,28 @@ class CallEffects:
         if created:
             places = [p for p in changes.locations() if self._is_outside(p)]
             creation.check_reached(created, [p.get() for p in places])
+
+    def copied(self, spares: list[tuple[Any, Any]]) -> None:
+        """``spares`` are the copies of containers and records of the arguments, as the code gets them."""
+        self._copied = [(made, pytrees.attributes(made)) for made, _ in spares if type(made) in self._records]  # fmt: skip
+
+    def _check_copies(self, changes: journal.Journal) -> None:
+        """What the code does to a copy it does to what the caller gave; AliasError for a container that it also found elsewhere."""
+        changed = {id(p.keep) for p in changes.locations() if p.key[0] in IN_COPIES}
+        for made, real in self.spares:
+            source = self.watch.source_of(real)
+            record = type(made) in self._records
+            if source is not None and (record or not changed.isdisjoint((id(made), id(real)))):
+                raise AliasError(
+                    f"{source.label} and an argument are one {type(real).__name__}, which the function changes: use it by one of the two"
+                )
+        for made, (names, held) in self._copied:
+            now = dict(zip(*pytrees.attributes(made)))
+            known = dict(zip(names, held))
+            for name in {**known, **now}:
+                same = now.get(name, MISSING) is known.get(name, MISSING)
+                if not same and ("attr", id(made), name) not in changes.entries:
+                    raise AliasError(f"code that is not converted changes an argument of class {type(made).__name__}")  # fmt: skip
 
     def _changes_created(self, changes: journal.Journal) -> bool:
         """Whether what was made is changed by the same call: the next one finds it in another state, so this trace is not for it."""
@@ -264,8 +296,8 @@ class Finder:
     is None for a location outside of the arguments, a ``GradOf`` for the gradient of a tensor, an ``AttributeOf`` for an attribute of one.
     """
 
-    def __init__(self, where: list[tuple[Any, Any]]):
-        self.where = where
+    def __init__(self, where: list[tuple[Any, Any]], records: frozenset[type] = frozenset()):
+        self.where, self.records = where, records
         self.outside = all(i is None for i, _ in where)
 
     def targets(self) -> list[Target]:
@@ -277,30 +309,32 @@ class Finder:
             return self.targets()
         real: list[tuple[Any, Any]] = []
         for x in bound.arguments.values():
-            arguments.replace_tensors(x, lambda _: None, real)
-        return [Target(_found(i, at, real, bound)) for i, at in self.where]
+            arguments.replace_tensors(x, lambda _: None, real, opened=self.records)
+        return [Target(self._found(i, at, real, bound)) for i, at in self.where]
 
+    def _found(
+        self, i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments
+    ) -> Location:
+        """Where an effect of a call goes: a container that was passed, a ``.grad`` field, an attribute of a tensor, or a place outside."""
+        if isinstance(i, AttributeOf):
+            return locations.attribute(self._tensors(bound)[i.position], at.key[2])
+        if not isinstance(i, GradOf):
+            return at.here() if i is None else _same_place(at, real[i][1])
+        if isinstance(i.owner, torch.Tensor):
+            return grad_fields.field_of(i.owner)
+        return grad_fields.field_of(self._tensors(bound)[i.owner])
 
-def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
-    """Where an effect of a call goes: a container that was passed, a ``.grad`` field, an attribute of a tensor, or a place outside."""
-    if isinstance(i, AttributeOf):
-        return locations.attribute(_tensors(bound)[i.position], at.key[2])
-    if not isinstance(i, GradOf):
-        return at.here() if i is None else _same_place(at, real[i][1])
-    if isinstance(i.owner, torch.Tensor):
-        return grad_fields.field_of(i.owner)
-    return grad_fields.field_of(_tensors(bound)[i.owner])
-
-
-def _tensors(bound: inspect.BoundArguments) -> list[Any]:
-    flat = Flat()
-    for name, x in bound.arguments.items():
-        arguments.key_of(x, flat, name)
-    return flat.tensors
+    def _tensors(self, bound: inspect.BoundArguments) -> list[Any]:
+        flat = Flat(opened=self.records)
+        for name, x in bound.arguments.items():
+            arguments.key_of(x, flat, name)
+        return flat.tensors
 
 
 def _same_place(location: Location, container: Any) -> Location:
-    """The location in the container that the caller passed."""
+    """The location in the container or record that the caller passed."""
+    if location.key[0] == "attr":
+        return locations.attribute(container, location.key[2])
     if location.key[0] == "key":
         if isinstance(container, set):
             return conditional_items.item_of(container, location.name_key)

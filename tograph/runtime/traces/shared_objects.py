@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..guarding.guards import LOST
-from ..values.pytrees import parts_of
+from ..values.pytrees import attributes, parts_of
 from ..values.structure import Again, Const, Spec, Tree, is_staged_list
 
 Outer = Callable[
@@ -101,6 +102,13 @@ class Found:
         return self._numbers[id(x)]
 
 
+@dataclass(frozen=True)
+class Attribute:
+    """The step from a record to one of its attributes."""
+
+    name: str
+
+
 class Passed:
     """A container of the arguments: ``steps`` from the parameter ``name`` to it."""
 
@@ -112,7 +120,7 @@ class Passed:
             return None
         x = bound.arguments[self.name]
         for step in self.steps:
-            x = x[step]
+            x = getattr(x, step.name) if type(step) is Attribute else x[step]
         return x
 
 
@@ -129,26 +137,31 @@ class Outside:
             return None
 
 
-def passed(x: Any, arguments: Mapping[str, Any]) -> Passed | None:
-    """Where a container is among the arguments of a call; None where it is not in one of Python's own classes."""
+def passed(
+    x: Any, arguments: Mapping[str, Any], opened: frozenset[type] = frozenset()
+) -> Passed | None:
+    """Where a container is among the arguments of a call; None where it is in an object that is no record of ``opened``."""
     for name, argument in arguments.items():
-        steps = _steps(x, argument)
+        steps = _steps(x, argument, opened)
         if steps is not None:
             return Passed(name, steps)
     return None
 
 
-def _steps(x: Any, within: Any) -> tuple[Any, ...] | None:
+def _steps(x: Any, within: Any, opened: frozenset[type]) -> tuple[Any, ...] | None:
     if within is x:
         return ()
     if isinstance(within, (list, tuple)):
         items: Any = enumerate(within)
     elif isinstance(within, dict):
         items = within.items()
+    elif type(within) in opened:
+        names, parts = attributes(within)
+        items = zip(map(Attribute, names), parts)
     else:
         return None
     for step, item in items:
-        found = _steps(x, item)
+        found = _steps(x, item, opened)
         if found is not None:
             return (step, *found)
     return None

@@ -75,7 +75,9 @@ class Tracer:
         self.watch = reads.Watch()
         objects = [function.python_function, *flat.objects]
         self.stood = Stood(known.stood if known is not None else ())
-        self.effects = CallEffects(self.root, self.watch, self.opened, self.stood, objects)
+        self.effects = CallEffects(
+            self.root, self.watch, self.opened, self.stood, objects, flat.opened
+        )
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
@@ -224,7 +226,13 @@ class Tracer:
             spec,
             effect_specs,
             self._structured(),
-            binder(self.function._signature, self.function.label(), key[0], self.specs),
+            binder(
+                self.function._signature,
+                self.function.label(),
+                key[0],
+                self.specs,
+                opened=self.flat.opened,
+            ),
             self.watch.owns,
         )
         concrete.identities, concrete.outers = identities, outers
@@ -237,7 +245,7 @@ class Tracer:
         """How a call finds a container that existed before it; None for one that the code made."""
         for made, real in self.effects.spares:
             if made is x:
-                return passed(real, self.bound.arguments)
+                return passed(real, self.bound.arguments, self.flat.opened)
         source = self.watch.read_at(x)
         return None if source is None else Outside(guards.current_value(source))
 
@@ -261,10 +269,13 @@ class Tracer:
             for i in (self.flat.places or {}).values():
                 self.watch.stand_in(take.inputs[i], i)
             given = {
-                n: arguments.replace_tensors(x, take, self.effects.spares, self.stood.lent)
+                n: arguments.replace_tensors(
+                    x, take, self.effects.spares, self.stood.lent, self.flat.opened
+                )
                 for n, x in self.bound.arguments.items()
             }
             self.root.root.lent = list(self.effects.spares)
+            self.effects.copied(self.root.root.lent)
             self.root.root.read_items.update(arguments.tuples_in(given))
             began, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
             found = self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))

@@ -46,6 +46,10 @@ class Flat:
     number_names: list[str] = field(default_factory=list)
     places: dict[int, int] | None = field(default_factory=dict)  # None: each counts for itself
     containers: dict[int, int] = field(default_factory=dict)
+    inputs: dict[tuple[int, ...], list[Any]] = field(
+        default_factory=dict
+    )  # of a graph, by the numbers that are open
+    opened: frozenset[type] = frozenset()  # classes of records that are what they hold
 
     def add(self, x: Any, name: str) -> int:
         """The position of a tensor; one that is passed twice has one position."""
@@ -78,6 +82,44 @@ def named_defaults(signature: inspect.Signature) -> dict[str, Any] | None:
     found = signature.parameters.values()
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {p.name: p.default for p in found} if all(p.kind in named for p in found) else None
+
+
+def by_position(args: tuple, kwargs: dict, names: tuple[str, ...] | None) -> tuple[tuple, dict]:
+    """The arguments without keywords, where all parameters, which are ``names``, are given."""
+    if names is None or len(args) + len(kwargs) != len(names):
+        return args, kwargs
+    rest = names[len(args) :]
+    if not all(map(kwargs.__contains__, rest)):
+        return args, kwargs
+    return (*args, *[kwargs[n] for n in rest]), {}
+
+
+def values_of(
+    args: tuple, kwargs: dict, most: float, defaults: dict[str, Any] | None
+) -> tuple | None:
+    """The arguments, with keywords the values of all parameters in their order, where each has one and a name; None for other calls.
+
+    ``most``, ``defaults``: ``most_by_position`` and ``named_defaults`` of the signature.
+    """
+    if len(args) > most:
+        return None
+    if not kwargs:
+        return args
+    if defaults is None:
+        return None
+    rest = dict(list(defaults.items())[len(args) :])
+    if not kwargs.keys() <= rest.keys():
+        return None
+    rest |= kwargs
+    missing = any(x is inspect.Parameter.empty for x in rest.values())
+    return None if missing else (*args, *rest.values())
+
+
+def is_fixed(default: Any) -> bool:
+    """Whether a default is the same at every call: nothing of it can change."""
+    return default is inspect.Parameter.empty or isinstance(
+        default, (int, float, str, bool, type(None))
+    )
 
 
 def bind(
@@ -158,10 +200,17 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
     return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
 
 
-def _is_structure(x: Any) -> bool:
-    """Whether an object of a class is what it holds: the class says so, or it is a frozen dataclass with tensors, made for each call."""
+def _is_structure(x: Any, opened: frozenset[type]) -> bool:
+    """Whether an object of a class is what it holds: the class says so, it is a frozen dataclass with tensors, or one that is made for each call."""
     kind = type(x)
-    return hasattr(kind, "__tograph_flatten__") or (is_frozen_dataclass(kind) and _holds_tensors(x))
+    if kind in opened or hasattr(kind, "__tograph_flatten__"):
+        return True
+    return is_frozen_dataclass(kind) and _holds_tensors(x)
+
+
+def _is_one(kind: type, opened: frozenset[type]) -> bool:
+    """Whether a structure of a class that is passed twice is one object."""
+    return kind in opened or is_frozen_dataclass(kind)
 
 
 def _holds_tensors(x: Any) -> bool:
@@ -175,8 +224,8 @@ def _holds_tensors(x: Any) -> bool:
 
 def _object_key(x: Any, flat: Flat, name: str) -> Any:
     kind = type(x)
-    if _is_structure(x):
-        if is_frozen_dataclass(kind):  # one that is passed twice is one object
+    if _is_structure(x, flat.opened):
+        if _is_one(kind, flat.opened):
             if id(x) in flat.containers:
                 return ("same", flat.containers[id(x)])
             flat.containers[id(x)] = len(flat.containers)
@@ -257,37 +306,45 @@ def replace_tensors(
     take: Callable[[Any], Any],
     spares: list[tuple[Any, Any]],
     tabled: frozenset[int] = frozenset(),
+    opened: frozenset[type] = frozenset(),
 ) -> Any:
     """``x`` with every tensor and number replaced, in the order of ``key_of``; containers are copied and noted in ``spares``.
 
-    ``tabled``: the dicts, by identity, that become tables of the graph.
+    ``tabled``: the dicts, by identity, that become tables of the graph. ``opened``: classes of records that are what they hold.
     """
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec)) or kind in _NUMBERS or _of_numpy(x):
         return take(x)
-    if kind is list or kind in _MAPPINGS or is_frozen_dataclass(kind):
+
+    def part(y: Any) -> Any:
+        return replace_tensors(y, take, spares, tabled, opened)
+
+    one = kind is list or kind in _MAPPINGS or _is_one(kind, opened)
+    if one:
         known = next((made for made, real in spares if real is x), None)
         if known is not None:
             return known
-    if kind in _MAPPINGS:
-        done = {
-            k: replace_tensors(v, take, spares, tabled)
-            for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
-        }
-        made: Any = _mapping(x, done, id(x) in tabled)
-    elif kind is list or kind is tuple:
-        made = (StagedList if kind is list else tuple)(
-            replace_tensors(v, take, spares, tabled) for v in x
-        )
-    elif isinstance(x, tuple) and hasattr(kind, "_fields"):
-        made = kind._make(replace_tensors(v, take, spares, tabled) for v in x)
-    elif kind is slice:
-        made = slice(*(replace_tensors(getattr(x, n), take, spares, tabled) for n in _BOUNDS))
-    elif _is_structure(x):
-        aux, parts = parts_of(x) or (None, [])
-        made = rebuild(kind, aux, [replace_tensors(p, take, spares, tabled) for p in parts])
-    else:
-        return x
-    if kind is list or kind in _MAPPINGS or is_frozen_dataclass(kind):
+    made = _rebuilt(x, part, tabled, opened)
+    if one and made is not x:
         spares.append((made, x))
     return made
+
+
+def _rebuilt(
+    x: Any, part: Callable[[Any], Any], tabled: frozenset[int], opened: frozenset[type]
+) -> Any:
+    """A container or structure with what ``part`` gives for what it holds; anything else itself."""
+    kind = type(x)
+    if kind in _MAPPINGS:
+        done = {k: part(v) for k, v in sorted(x.items(), key=lambda i: repr(i[0]))}
+        return _mapping(x, done, id(x) in tabled)
+    if kind is list or kind is tuple:
+        return (StagedList if kind is list else tuple)(map(part, x))
+    if isinstance(x, tuple) and hasattr(kind, "_fields"):
+        return kind._make(map(part, x))
+    if kind is slice:
+        return slice(*(part(getattr(x, n)) for n in _BOUNDS))
+    if _is_structure(x, opened):
+        aux, parts = parts_of(x) or (None, [])
+        return rebuild(kind, aux, list(map(part, parts)))
+    return x

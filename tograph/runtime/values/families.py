@@ -60,11 +60,15 @@ def number_tensor(x: Any) -> torch.Tensor:
     return torch.tensor(x, dtype=DTYPES[type(x)])
 
 
-def inputs_of(flat: Any, open_numbers: Sequence[int]) -> list[Any]:
+def inputs_of(flat: Any, open_numbers: tuple[int, ...]) -> list[Any]:
     """The tensors of a call: those of the arguments, then its open numbers."""
     if not open_numbers:
         return flat.tensors
-    return [*flat.tensors, *(number_tensor(flat.numbers[i]) for i in open_numbers)]
+    found = flat.inputs.get(open_numbers)
+    if found is None:
+        numbers = (number_tensor(flat.numbers[i]) for i in open_numbers)
+        found = flat.inputs[open_numbers] = [*flat.tensors, *numbers]
+    return found
 
 
 def numbers_in(guards: Sequence[Any], first: int) -> set[int]:

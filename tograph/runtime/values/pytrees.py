@@ -190,6 +190,14 @@ def has_identity(x: Any) -> bool:
 
 
 @functools.cache
+def is_record_class(cls: type) -> bool:
+    """Whether objects of a class are their attributes and nothing more, which no container holds in C."""
+    if base_container(cls) is not None or issubclass(cls, (tuple, list, dict, deque, slice)):
+        return False
+    return is_frozen_dataclass(cls) or _can_change(cls)
+
+
+@functools.cache
 def _can_change(cls: type) -> bool:
     if base_container(cls) is not None:
         return True
