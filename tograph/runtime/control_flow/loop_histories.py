@@ -262,7 +262,8 @@ class LoopHistories:
             *(loop_contents.foreign_in(k, c, loop.graph) for k, c in contents)
         )
         plain = self.plain.union(*(loop_contents.plain_in(k, c) for k, c in contents if k in keys))
-        plain = {n for n in plain if self._entry(n) is not None or self._unset(n)}  # of others nobody asks
+        # of others nobody asks
+        plain = {n for n in plain if self._entry(n) is not None or self._unset(n)}
         leaves = self.leaves.union(*(loop_contents.leaves_in(k, c) for k, c in contents))
         leaves = (leaves | self.began_leaves) & computed
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)

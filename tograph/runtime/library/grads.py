@@ -100,7 +100,8 @@ def followed(
     if create and here.root.unrolled:
         rising.check_unrolled(nodes, here)
     stale.settle(nodes, False)
-    if len(visited) > len(nodes):  # no gradient comes to the others, and the engine looks at what they saved
+    if len(visited) > len(nodes):
+        # No gradient comes to the others, and the engine looks at what they saved.
         comes = set(nodes)
         stale.settle((n for n in visited if n not in comes), True)
     beside = Beside(PASSING(outputs, inputs), TOKENS(inputs))
