@@ -1,5 +1,8 @@
 """Generators as arguments: another one at each call shares a trace, and each is left as eager PyTorch leaves it."""
 
+import functools
+import gc
+import weakref
 from collections import namedtuple
 
 import pytest
@@ -205,3 +208,202 @@ def test_python_that_a_graph_calls_may_draw_from_it():
         first = torch.rand(3, generator=OUTSIDE)
         torch.testing.assert_close(ours, first + walk(T(2), g))
         assert torch.equal(state, g.get_state())
+
+
+# ---- closures
+
+NET = torch.nn.Linear(3, 3)
+
+
+def solve(f, x):
+    n = 0
+    while x.abs().sum() > 0.5 and n < 5:
+        x, n = x + 0.1 * f(x), n + 1
+    return x
+
+
+def scaled_by(k):
+    return lambda x: -x * k
+
+
+def counting(k):
+    def f(x):
+        nonlocal k
+        k += 1
+        return -x * k
+
+    return f
+
+
+def adding(k):
+    calls = [k]
+
+    def f(x):
+        calls.append(len(calls))
+        return -x * len(calls)
+
+    return f
+
+
+def factorial(k):
+    def fact(n):
+        return 1 if n <= 1 else n * fact(n - 1)
+
+    return lambda x: -x * fact(3 + k % 2) / 10
+
+
+def nested(k):
+    def inner(y):
+        return y * (k + 1)
+
+    return lambda x: -inner(x)
+
+
+def with_default(k):
+    def f(x, rate=k):
+        return -x * rate
+
+    return f
+
+
+def with_attribute(k):
+    def f(x):
+        return -x * f.rate
+
+    f.rate = k
+    return f
+
+
+def unset(k):
+    def f(x):
+        return -x * later
+
+    if k % 2:
+        later = 2
+    return f
+
+
+MAKERS = [scaled_by, lambda k: scaled_by(torch.full((3,), k / 4)), counting, adding, factorial, nested, with_default, with_attribute, unset, lambda k: lambda x: -NET(x) * k]  # fmt: skip
+
+
+def _variables(f):
+    cells = [c for c in f.__closure__ or () if c != type(c)()]
+    return [c.cell_contents if isinstance(c.cell_contents, (int, list)) else None for c in cells]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=range(len(MAKERS)))
+def test_closures(make):
+    ours = tg.function(solve)
+    for k in range(1, 7):
+        found = []
+        for call in (ours, solve):
+            f = make(k)
+            try:
+                found.append((call(f, torch.ones(3)), _variables(f)))
+            except NameError:
+                found.append((torch.zeros(0), None))
+        torch.testing.assert_close(found[0][0], found[1][0])
+        assert found[0][1] == found[1][1]
+
+
+@pytest.mark.parametrize("make", [scaled_by, nested, lambda k: lambda x: -NET(x)])
+def test_closures_share_a_trace(make):
+    f = tg.function(solve)
+    for _ in range(12):
+        f(make(2), torch.ones(3))
+    assert f.trace_count <= 5
+
+
+@pytest.mark.parametrize("of", [lambda k: k / 8, lambda k: torch.full((3,), k / 8)])
+def test_numbers_and_tensors_of_closures_change(of):
+    f = tg.function(solve)
+    for k in range(14):
+        ours, plain = (call(scaled_by(of(k)), torch.ones(3)) for call in (f, solve))
+        torch.testing.assert_close(ours, plain)
+    assert f.trace_count <= 8
+
+
+def test_closures_that_live_on_have_traces_of_their_own():
+    f, made = tg.function(solve), [scaled_by(1), scaled_by(2)]
+    for _ in range(3):
+        for g in made:
+            torch.testing.assert_close(f(g, torch.ones(3)), solve(g, torch.ones(3)))
+    assert f.trace_count == 2
+
+
+KEPT: list = []
+
+
+def kept_closure(f, x):
+    KEPT.append(f)
+    return f(x), f
+
+
+def test_a_function_that_keeps_a_closure_has_no_stand_ins():
+    ours = tg.function(kept_closure)
+    for k in range(5):
+        KEPT.clear()
+        f = scaled_by(k)
+        y, given = ours(f, torch.ones(3))
+        assert given is f
+        assert KEPT[0] is f
+        torch.testing.assert_close(y, f(torch.ones(3)))
+
+
+def test_gradients_to_what_a_closure_holds():
+    ours = tg.function(lambda f, x: f(x).sum())
+    for k in range(6):
+        w = torch.full((3,), k + 1.0, requires_grad=True)
+        ours(scaled_by(w), torch.ones(3)).backward()
+        torch.testing.assert_close(w.grad, -torch.ones(3))
+
+
+def test_a_stand_in_keeps_nothing_alive():
+    f = tg.function(lambda g, x: g(x))
+    held = None
+    for _ in range(4):
+        w = torch.ones(3)
+        f(scaled_by(w), torch.ones(3))
+        held = weakref.ref(w)
+        del w
+    gc.collect()
+    assert held() is None
+
+
+# ---- methods
+
+
+class Model:
+    def __init__(self, rate):
+        self.rate = rate
+
+    def slope(self, x):
+        return -x * self.rate
+
+
+def test_a_method_is_its_function_and_its_object():
+    f, model, net = tg.function(solve), Model(2), NET
+    for _ in range(4):
+        torch.testing.assert_close(f(model.slope, torch.ones(3)), solve(model.slope, torch.ones(3)))
+    assert f.trace_count == 1
+    for _ in range(4):
+        torch.testing.assert_close(f(net.forward, torch.ones(3)), solve(net.forward, torch.ones(3)))
+    assert f.trace_count == 2
+    model.rate = 3
+    torch.testing.assert_close(f(model.slope, torch.ones(3)), solve(model.slope, torch.ones(3)))
+
+
+def test_methods_of_objects_that_are_made_for_each_call():
+    f = tg.function(solve)
+    for k in range(8):
+        torch.testing.assert_close(f(Model(k / 4).slope, torch.ones(3)), solve(Model(k / 4).slope, torch.ones(3)))  # fmt: skip
+    assert f.trace_count <= 6
+
+
+def test_partial_objects():
+    f = tg.function(solve)
+    for k in range(8):
+        w = torch.full((3,), -k / 4)
+        g = functools.partial(torch.mul, other=w)
+        torch.testing.assert_close(f(g, torch.ones(3)), solve(g, torch.ones(3)))
+    assert f.trace_count <= 5

@@ -11,6 +11,7 @@ fails, its objects are constants as before, for good.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ class OpenedRecords:
             return False
         new: set[type] = set()
         for i, x in enumerate(objects):
-            if not is_record_class(type(x)):
+            if not _may_be_opened(type(x)):
                 continue
             known = self._known.setdefault((i, type(x)), [])
             before = [held() for held in known]
@@ -57,6 +58,10 @@ class OpenedRecords:
         self.classes, self._refused = frozenset(), True
 
 
+def _may_be_opened(cls: type) -> bool:
+    return cls is functools.partial or is_record_class(cls)
+
+
 def _held(x: Any) -> Callable[[], Any]:
     """What tells whether an object is ``x``; one that has no weak references is another one each time."""
     return weakref.ref(x) if can_be_weak(x) else lambda: None
@@ -71,10 +76,9 @@ def _classes_in(x: Any) -> set[type] | None:
     def enter(y: Any) -> bool:
         nonlocal left
         left -= 1
-        record = is_record_class(type(y))
-        parts = attributes(y)[1] if record else _items(y)
-        if record:
+        if _may_be_opened(type(y)):
             found.add(type(y))
+        parts = _items(y)
         if left < 0 or id(y) in around:
             return False
         around.add(id(y))
@@ -86,6 +90,10 @@ def _classes_in(x: Any) -> set[type] | None:
 
 
 def _items(y: Any) -> list[Any]:
+    if type(y) is functools.partial:
+        return [y.func, *y.args, *y.keywords.values()]
+    if is_record_class(type(y)):
+        return attributes(y)[1]
     if type(y) not in (list, tuple, dict) and not hasattr(type(y), "_fields"):
         return []
     return (parts_of(y) or (None, []))[1]

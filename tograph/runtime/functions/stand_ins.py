@@ -1,11 +1,11 @@
-"""Generators that are arguments: calls with another one each time share a trace.
+"""Generators and closures that are arguments: calls with another one each time share a trace.
 
-A generator is a Python object of the trace, which draws from that one (``library.random_states``). A function that is given a second one for a
-parameter is traced with a generator of its own there, a stand-in: each call gives it the state of the caller's, and the caller's that of
-the stand-in when it ends, so that only draws, seeds and states pass between the two.
+Both are Python objects of a trace, which draws from that generator (``library.random_states``), and calls that function. A function that is given others for a
+parameter is traced with objects of its own there, stand-ins: each call makes them what the caller's are (``stand_in_kinds``), and a generator goes on from the state of
+its stand-in when the call ends. What the variables of a closure hold changes from call to call then, as that of any function outside may.
 
-Invariant: nothing else tells them apart. There are no stand-ins for a function of which a trace keeps one (in a result, an attribute, a closure:
-somebody refers to it who is not the graph), calls Python, or reads another generator that is one of the caller's.
+Invariant: nothing else tells them apart. There are no stand-ins for a function of which a trace keeps one (in a result, an attribute, a list:
+somebody refers to it who is not the graph). Where generators are among them, it calls no Python, and reads no other generator that is one of the caller's.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,11 +26,24 @@ from ..graph.ir import Graph, all_nodes, items_in
 from ..graph.opaque import OpaqueObject
 from ..native.entry import MISS
 from ..traces.traces import Trace
+from .stand_in_kinds import CLOSURES, Kind, kind_of
 
 if TYPE_CHECKING:
     from .function import Function
 
-Place = int | str  # the number or the name of an argument
+Slot = tuple[
+    Any, Any
+]  # the number or the name of an argument, or of a variable of a closure; what its objects have in common
+
+
+@dataclass
+class _Taken:
+    """A stand-in during a call. ``free``: those of its slot that no call has."""
+
+    real: Any
+    own: Any
+    kind: Kind
+    free: list[Any]
 
 
 class StandIns:
@@ -36,85 +51,111 @@ class StandIns:
 
     def __init__(self) -> None:
         self.refused = False
-        self._first: dict[Place, weakref.ref[torch.Generator]] = {}
-        self._free: dict[tuple[Place, str], list[torch.Generator]] = {}
-        self._judged: set[int] = set()  # the traces, by identity, that have been looked at
-        self._others: set[int] = set()  # the addresses of other generators that these read
-        self._own: weakref.WeakSet[torch.Generator] = weakref.WeakSet()
+        self._seen: dict[Slot, list[weakref.ref[Any]]] = {}
+        self._moving: set[Slot] = set()  # whose objects are others from call to call
+        self._free: dict[Slot, list[Any]] = {}
+        self._judged: weakref.WeakSet[Trace] = weakref.WeakSet()
+        self._others: set[int] = (
+            set()
+        )  # the addresses of generators of the program that traces read
 
-    def wanted(self, args: tuple, kwargs: dict[str, Any]) -> bool:
-        """Whether a call gives a generator in a place where another one was given first."""
-        found = _generators(args, kwargs)
-        if not found or self.refused or any(x in self._own for x in found.values()):
-            return False
-        for place, x in found.items():
-            self._first.setdefault(place, weakref.ref(x))
-        new = any(self._first[place]() is not x for place, x in found.items())
+    def moving(self, args: tuple, kwargs: dict[str, Any]) -> dict[int, Slot]:
+        """The slots of the arguments, by identity, that have stand-ins in a call."""
+        found: dict[int, Slot] = {}
+        for place, x in (*enumerate(args), *kwargs.items()):
+            kind = kind_of(x)
+            if kind is not None and not self.refused and id(x) not in found:
+                slot = place, kind.key(x)
+                if slot in self._moving or self._moves(slot, x, kind):
+                    self._moving.add(slot)
+                    found[id(x)] = slot
         shared = self._others | {address(torch.default_generator)}
-        return new and shared.isdisjoint(map(address, found.values()))
+        given = [x for x in (*args, *kwargs.values()) if type(x) is torch.Generator]
+        return found if shared.isdisjoint(map(address, given)) else {}
+
+    def _moves(self, slot: Slot, x: Any, kind: Kind) -> bool:
+        """Whether a slot is given a new object where the one before is gone, or as one of many."""
+        seen = self._seen.setdefault(slot, [])
+        known = [held() for held in seen]
+        if any(y is x for y in known):
+            return False
+        seen.append(weakref.ref(x))
+        return None in known or len(known) >= kind.living
 
     @contextmanager
-    def given(self, args: tuple, kwargs: dict[str, Any]) -> Iterator[tuple[tuple, dict[str, Any]]]:
-        """The arguments with stand-ins; the caller's generators go on from where these end, also where the call fails."""
-        taken: dict[int, tuple[torch.Generator, torch.Generator, list[torch.Generator]]] = {}
-        for place, x in _generators(args, kwargs).items():
-            if id(x) not in taken:  # one that is passed twice is one generator
-                free = self._free.setdefault((place, str(x.device)), [])
-                taken[id(x)] = x, free.pop() if free else self._new(x.device), free
+    def given(
+        self, slots: dict[int, Slot], args: tuple, kwargs: dict[str, Any]
+    ) -> Iterator[tuple[tuple, dict[str, Any], list[Any]]]:
+        """The arguments with stand-ins, and these; what they stand for goes on from where they end, also where the call fails."""
+        taken: dict[int, _Taken] = {}
+
+        def take(x: Any) -> Any:
+            return self._take(slots[id(x)], x, taken) if id(x) in slots else x
+
         try:
-            for x, own, _ in taken.values():
-                own.set_state(x.get_state())
-            yield (
-                tuple(taken[id(x)][1] if id(x) in taken else x for x in args),
-                {k: taken[id(x)][1] if id(x) in taken else x for k, x in kwargs.items()},
-            )
+            own_args, own_kwargs = tuple(map(take, args)), {k: take(x) for k, x in kwargs.items()}
+            yield own_args, own_kwargs, [t.own for t in taken.values()]
         finally:
-            for x, own, free in taken.values():
-                x.set_state(own.get_state())
-                free.append(own)
+            for t in taken.values():
+                t.kind.back(t.own, t.real)
+                t.free.append(t.own)
 
-    def _new(self, device: torch.device) -> torch.Generator:
-        made = torch.Generator(device)
-        self._own.add(made)
-        return made
+    def _take(self, slot: Slot, x: Any, taken: dict[int, _Taken]) -> Any:
+        """What stands for an object, one for each; so it does for closures that the variables of a closure hold."""
+        if id(x) in taken:
+            return taken[id(x)].own
+        kind = kind_of(x)
+        assert kind is not None
+        free = self._free.setdefault(slot, [])
+        own = free.pop() if free else kind.make(x)
+        taken[id(x)] = _Taken(x, own, kind, free)
 
-    def fit(self, function: Function, args: tuple, kwargs: dict[str, Any], caller: tuple) -> bool:
-        """Whether the trace for arguments with stand-ins may serve any generators; where not, there are none from now on."""
-        own = list(_generators(args, kwargs).values())
+        def inner(name: str, content: Any) -> Any:
+            if kind_of(content) is not CLOSURES:
+                return content
+            return self._take(((slot, name), CLOSURES.key(content)), content, taken)
+
+        kind.put(own, x, inner)
+        return own
+
+    def fit(self, find: Callable[[], Trace], own: list[Any], caller: Sequence[Any]) -> bool:
+        """Whether the trace that ``find`` gives, for a call with ``own`` in the places of the caller's, may serve any others; where not, there are none from now on."""
         before = _counts(own)
-        trace: Trace = function._find(args, kwargs)[0]
-        if id(trace) in self._judged:
+        trace = find()
+        if trace in self._judged:
             return True
         graph = trace.concrete.graph
-        others = _named(trace) - set(map(address, own))
-        given = {address(x) for x in _generators(*caller).values()}
         kept = _kept(own, before, graph)
         if kept:
             gc.collect()  # what only cycles hold is held by nobody
             kept = _kept(own, before, graph)
-        self.refused = kept or _calls_python(graph) or not others.isdisjoint(given)
-        self._judged.add(id(trace))
-        self._others |= others
+        self.refused = kept or not self._fits_generators(trace, own, caller)
+        self._judged.add(trace)
         return not self.refused
+
+    def _fits_generators(self, trace: Trace, own: list[Any], caller: Sequence[Any]) -> bool:
+        mine = {address(x) for x in own if type(x) is torch.Generator}
+        if not mine:
+            return True
+        others = _named(trace) - mine
+        self._others |= others
+        given = {address(x) for x in caller if type(x) is torch.Generator}
+        return others.isdisjoint(given) and not _calls_python(trace.concrete.graph)
 
 
 def call_with_stand_ins(function: Function, args: tuple, kwargs: dict[str, Any]) -> Any:
     """What a call with stand-ins gives; ``MISS`` where there are none."""
     here = function.stand_ins
-    if not here.wanted(args, kwargs):
+    slots = here.moving(args, kwargs)
+    if not slots:
         return MISS
-    with here.given(args, kwargs) as (own_args, own_kwargs):
-        if not here.fit(function, own_args, own_kwargs, (args, kwargs)):
+    with here.given(slots, args, kwargs) as (own_args, own_kwargs, own):
+        find = partial(function._find, own_args, own_kwargs)
+        if not here.fit(lambda: find()[0], own, (*args, *kwargs.values())):
             return MISS
-        trace, flat, bound = function._find(own_args, own_kwargs)
+        trace, flat, bound = find()
         places, objects = trace.places(bound), trace.objects(bound)
         return trace.concrete.run(trace.inputs(flat), places, objects)
-
-
-def _generators(args: tuple, kwargs: dict[str, Any]) -> dict[Place, torch.Generator]:
-    """The generators among arguments, by place."""
-    every = [*enumerate(args), *kwargs.items()]
-    return {place: x for place, x in every if type(x) is torch.Generator}
 
 
 def _named(trace: Trace) -> set[int]:
@@ -123,12 +164,12 @@ def _named(trace: Trace) -> set[int]:
     return {address(g) for g in (*generators_of(all_nodes(trace.concrete.graph)), *read)}
 
 
-def _counts(own: list[torch.Generator]) -> list[int]:
+def _counts(own: list[Any]) -> list[int]:
     """How many references there are to each, with the list's own and that of this look."""
     return [sys.getrefcount(x) for x in own]
 
 
-def _kept(own: list[torch.Generator], before: list[int], graph: Graph) -> bool:
+def _kept(own: list[Any], before: list[int], graph: Graph) -> bool:
     """Whether others than the graph refer to one of the stand-ins now."""
     named = [id(x.value) for n in all_nodes(graph) for x in _opaque(n)]
     by_graph = [named.count(id(x)) for x in own]

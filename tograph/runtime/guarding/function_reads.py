@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import os
 import types
@@ -35,7 +36,8 @@ class FunctionReads(TensorChecks):
             self.cells.add(("cell", id(cell)))
             try:
                 content = cell.cell_contents
-            except ValueError:
+            except ValueError:  # it has no value yet
+                self.check(sources.object_(cell, name), "empty", "{0} == {1}", types.CellType())
                 continue
             if name in loaded:
                 self.variable(sources.cell(cell, name), ("cell", id(cell)), content, name in stored)
@@ -47,6 +49,9 @@ class FunctionReads(TensorChecks):
                 source = sources.global_(namespace, name)
                 at = ("key", id(namespace), str, name)
                 self.variable(source, at, namespace[name], name in stored)
+            elif not hasattr(builtins, name):
+                home = sources.object_(namespace, name)
+                self.check(home, ("absent", name), "{1} not in {0}", name)
         self._defaults(function)
 
     def _code(self, function: types.FunctionType) -> None:

@@ -1,15 +1,17 @@
 """Arguments of a call: bound to the signature, flattened into leaves, and turned into a trace key.
 
 Tensors enter a key by dtype, shape and device; Python numbers, strings and None by type and value (1, True and 1.0
-are three keys, 0.0 and -0.0 two); containers and slices by structure; functions and other objects by identity. numpy arrays
+are three keys, 0.0 and -0.0 two); containers and slices by structure; bound methods by their function and object, functions and other objects by identity. numpy arrays
 become tensors.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import math
+import types
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -203,7 +205,7 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
 def _is_structure(x: Any, opened: frozenset[type]) -> bool:
     """Whether an object of a class is what it holds: the class says so, it is a frozen dataclass with tensors, or one that is made for each call."""
     kind = type(x)
-    if kind in opened or hasattr(kind, "__tograph_flatten__"):
+    if kind in opened or kind is types.MethodType or hasattr(kind, "__tograph_flatten__"):
         return True
     return is_frozen_dataclass(kind) and _holds_tensors(x)
 
@@ -225,12 +227,7 @@ def _holds_tensors(x: Any) -> bool:
 def _object_key(x: Any, flat: Flat, name: str) -> Any:
     kind = type(x)
     if _is_structure(x, flat.opened):
-        if _is_one(kind, flat.opened):
-            if id(x) in flat.containers:
-                return ("same", flat.containers[id(x)])
-            flat.containers[id(x)] = len(flat.containers)
-        aux, parts = parts_of(x) or (None, [])
-        return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
+        return _structure_key(x, flat, name)
     if isinstance(x, Handle):
         return ("handle", x.type)
     if isinstance(x, (enum.Enum, torch.dtype, torch.device, torch.Size, type)):
@@ -252,6 +249,25 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
     flat.objects.append(x)
     held = (bytes(x),) if kind is bytearray else ()  # its items are not guarded one by one
     return ("object", kind, id(x), *held)
+
+
+def _structure_key(x: Any, flat: Flat, name: str) -> Any:
+    kind = type(x)
+    if kind is types.MethodType:  # each look at `x.step` makes another one
+        function = key_of(x.__func__, flat, name)
+        return (kind, function, key_of(x.__self__, flat, f"{name}_self"))
+    if _is_one(kind, flat.opened):
+        if id(x) in flat.containers:
+            return ("same", flat.containers[id(x)])
+        flat.containers[id(x)] = len(flat.containers)
+    aux, parts = _parts(x)
+    return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
+
+
+def _parts(x: Any) -> tuple[Any, list[Any]]:
+    if type(x) is functools.partial:
+        return (len(x.args), tuple(x.keywords)), [x.func, *x.args, *x.keywords.values()]
+    return parts_of(x) or (None, [])
 
 
 def _sizes(x: torch.Tensor) -> tuple[Any, ...]:
@@ -345,6 +361,19 @@ def _rebuilt(
     if kind is slice:
         return slice(*(part(getattr(x, n)) for n in _BOUNDS))
     if _is_structure(x, opened):
-        aux, parts = parts_of(x) or (None, [])
-        return rebuild(kind, aux, list(map(part, parts)))
+        return _remade(x, part)
     return x
+
+
+def _remade(x: Any, part: Callable[[Any], Any]) -> Any:
+    """A structure with other parts."""
+    kind = type(x)
+    if kind is types.MethodType:
+        owner = part(x.__self__)
+        return x if owner is x.__self__ else types.MethodType(x.__func__, owner)
+    aux, parts = _parts(x)
+    parts = list(map(part, parts))
+    if kind is functools.partial:
+        count, names = aux
+        return functools.partial(*parts[: count + 1], **dict(zip(names, parts[count + 1 :])))
+    return rebuild(kind, aux, parts)
