@@ -68,9 +68,10 @@ def leave_alone(f, args, kwargs):
         return manager
     if getattr(f, "__name__", "") == "seed":
         reads.seeded(f, getattr(f, "__self__", None))
-    if "requires_grad" in kwargs and is_tracing():
-        leaf_flags.need_known(kwargs["requires_grad"])
-    return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)
+    if "requires_grad" not in kwargs or not is_tracing():
+        return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)
+    leaf_flags.need_known(kwargs["requires_grad"])
+    return leaf_flags.note_made(resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs))
 
 
 def _run_alone(f, args, kwargs):

@@ -142,8 +142,21 @@ def of_a_search_in_a_loop(x, w, n):
     return g, y.detach()
 
 
+def steps_of_two_names(x, w, n):
+    y = x.detach().requires_grad_()
+    for i in range(3):
+        if i >= n:
+            break
+        energy(y, w.detach()).backward()
+        with torch.no_grad():
+            stepped = y - 0.1 * y.grad
+        y = stepped.requires_grad_()
+    (g,) = torch.autograd.grad(energy(y, w.detach()), y)
+    return g, y.detach()
+
+
 PROGRAMS = [
-    by_backward, attack_with_a_test, of_an_argument, accumulated, sometimes, one_of_two, the_best, of_branches, in_a_dict, of_a_search, of_a_search_in_a_loop,
+    by_backward, attack_with_a_test, of_an_argument, accumulated, sometimes, one_of_two, the_best, of_branches, in_a_dict, of_a_search, of_a_search_in_a_loop, steps_of_two_names,
 ]  # fmt: skip
 
 

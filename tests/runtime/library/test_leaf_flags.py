@@ -259,3 +259,33 @@ def test_a_refused_run_names_the_line():
         tg.function(on_one_path)(*next(vectors(0)))
     line = on_one_path.__code__.co_firstlineno + 2
     assert f'File "{__file__}", line {line}' in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.zeros_like(x, requires_grad=True),
+        lambda x: torch.zeros(2, requires_grad=True),
+        lambda x: torch.tensor([1.0, 2.0], requires_grad=True),
+        lambda x: x.new_tensor([1.0, 2.0], requires_grad=True),
+    ],
+)
+def test_what_a_maker_gives_with_a_gradient_is_a_leaf_of_the_code(make):
+    """A loop that may leave it as it was gives a leaf where it did."""
+
+    def f(x, n):
+        w = make(x)
+        best = w
+        for i in range(n):
+            (w * best * x).sum().backward()
+            if i % 2 == 0:
+                best = w.detach().clone()
+        return best, w
+
+    found = tg.function(f)
+    for n in (0, 1, 2):
+        rows = []
+        for g, count in ((found, torch.tensor(n)), (f, n)):
+            results = g(torch.tensor([0.5, -2.0]), count)
+            rows.append([(r.detach(), r.requires_grad, r.is_leaf, r.grad) for r in results])
+        torch.testing.assert_close(*rows)

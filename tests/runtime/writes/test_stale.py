@@ -349,6 +349,31 @@ def test_what_no_gradient_comes_to_is_no_error(f):
     same(torch.autograd.grad(tg.function(f)(x, p), x)[0], torch.autograd.grad(f(x, p), x)[0])
 
 
+def test_a_gradient_in_a_loop_does_not_look_at_what_its_state_came_from():
+    """The engine calls the nodes of the loss from before the loop, too, with no gradient."""
+
+    def f(W, x, n):
+        w = x.detach().requires_grad_()
+        loss = (W * torch.exp(W * x)).sum()
+        loss.backward()
+        for _ in range(n):
+            if loss > 100:
+                with torch.no_grad():
+                    W.mul_(0.5)
+            loss = ((w - x * 2) ** 2).sum()
+            loss.backward()
+            w = (w - 0.1 * w.grad).detach().requires_grad_()
+        return w.detach()
+
+    def outcome(f, n):
+        W = X.clone().requires_grad_()
+        return f(W, X, n), W.grad
+
+    converted = tg.function(f)
+    for n in (3, 0, 1):
+        same(outcome(converted, torch.tensor(n)), outcome(f, n))
+
+
 def test_the_second_derivative_of_a_branch_before_a_write():
     def f(x, p):
         y = x * x

@@ -50,7 +50,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
         return union.distribute(lambda v: tensor(_replaced(data, found, v), **options), found)
     if not _nested_staged(data):
-        return torch.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, **kwargs}
+        return leaf_flags.note_made(torch.tensor(data, **options))
     out = data.clone() if isinstance(data, torch.Tensor) else nested_tensor(data, dtype)
     out = out.detach()
     if dtype is not None or device is not None:
@@ -135,7 +136,8 @@ def asarray(obj, **kwargs):
 @union.each
 def _new_tensor(x, data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     if not _nested_staged(data):
-        return x.new_tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, **kwargs}
+        return leaf_flags.note_made(x.new_tensor(data, **options))
     dtype, device = dtype or x.dtype, device or x.device
     return tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
 

@@ -31,7 +31,7 @@ from .graphs import append
 from .item_leaves import is_leaf
 from .made_leaves import Flag, MadeLeaves, NotFollowed
 from .passing import Flags, closed
-from .separate import made_from
+from .separate import made_from, made_in
 
 _OPS = ("While", "If", "Case")
 
@@ -49,7 +49,7 @@ def give_tokens(node: Node, graph: FuncGraph) -> None:
             continue
         made = MadeLeaves(node, graph, partial(_start, node, i, graph), every=used)
         try:
-            found = _in_loop(node, i, graph, made) if node.op == "While" else _in_branches(node, i, made)  # fmt: skip
+            found = _in_loop(node, i, graph, made) if node.op == "While" else _in_branches(node, i, graph, made)  # fmt: skip
         except NotFollowed:
             graph.root.unfollowed.update(node.outputs[j] for j in made_from(node, i, graph.graph))
             continue
@@ -106,7 +106,12 @@ def _sometimes(node: Node, i: int, leaves: Any) -> bool:
 
 def _used(node: Node, i: int, graph: Graph) -> bool:
     """Whether something else that a node gives may have been computed from its output ``i``."""
-    return any(differentiable(node.outputs[j].type) for j in made_from(node, i, graph))
+    return _followed(node, made_from(node, i, graph))
+
+
+def _followed(node: Node, places: Iterable[int]) -> bool:
+    """Whether gradients may come to one of some outputs."""
+    return any(differentiable(node.outputs[j].type) for j in places)
 
 
 def _start(node: Node, i: int, graph: FuncGraph) -> Value:
@@ -147,9 +152,11 @@ def _in_loop(node: Node, i: int, graph: FuncGraph, made: MadeLeaves) -> Found:
     return found
 
 
-def _in_branches(node: Node, i: int, made: MadeLeaves) -> Found:
+def _in_branches(node: Node, i: int, graph: FuncGraph, made: MadeLeaves) -> Found:
     found: Found = []
     for region in _regions(node):
+        # Where one computes nothing else from what it gives there, that needs no history: what stands for a variable that it does not make, too.
+        made.every = _followed(node, made_in(region, node, i, graph.graph))
         found += [(v, None, i) for v in made.leaves_of(region, region.outputs[i], None)]
     return found
 

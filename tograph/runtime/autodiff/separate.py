@@ -62,20 +62,25 @@ def made_from(node: Node, i: int, graph: Graph) -> set[int]:
     """The other outputs of ``node`` that a region of it, or ``graph`` before it, computes from output ``i``."""
     found: set[int] = set()
     for region in [r for name, r in node.regions.items() if name not in ("cond", "gradient")]:
-        if i >= len(region.outputs):
-            continue
-        seed, skip = region.outputs[i], len(node.args) - len(region.inputs)
-        known: dict[Value, Dependence] = dict.fromkeys(region.inputs, NOTHING)
-        if seed in known:
-            outer = node.args[skip + region.inputs.index(seed)]
-            around = _known(graph, outer, dict.fromkeys(graph.inputs, NOTHING), node)
-            known = {v: around.get(a, NOTHING) for v, a in zip(region.inputs, node.args[skip:])}
-        known = _known(region, seed, known)
-        found.update(j for j, v in enumerate(region.outputs) if known.get(v))
+        found |= made_in(region, node, i, graph)
     if "carried" in node.kwargs:
         around = _known(graph, node.args[i], dict.fromkeys(graph.inputs, NOTHING), node)
         found.update(j for j in range(len(node.outputs)) if around.get(node.args[j]))
     return found - {i}
+
+
+def made_in(region: Graph, node: Node, i: int, graph: Graph) -> set[int]:
+    """Those that this ``region`` computes from output ``i``, or ``graph`` before it where the region passes that on."""
+    if i >= len(region.outputs):
+        return set()
+    seed, skip = region.outputs[i], len(node.args) - len(region.inputs)
+    known: dict[Value, Dependence] = dict.fromkeys(region.inputs, NOTHING)
+    if seed in known:
+        outer = node.args[skip + region.inputs.index(seed)]
+        around = _known(graph, outer, dict.fromkeys(graph.inputs, NOTHING), node)
+        known = {v: around.get(a, NOTHING) for v, a in zip(region.inputs, node.args[skip:])}
+    known = _known(region, seed, known)
+    return {j for j, v in enumerate(region.outputs) if known.get(v)} - {i}
 
 
 def _known(

@@ -185,7 +185,7 @@ class LoopHistories:
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 graded = place.key in self.graded and name not in self.fields
                 entry, leaf = self._entry(name), name not in self.computed
-                sure = entry is not None and name not in self.plain
+                sure = (entry is not None or self._unset(name)) and name not in self.plain
                 told = iterations.Told(name, leaf, graded, entry, sure, name in self.by_leaf, name in self.fields)  # fmt: skip
                 made = self.earlier.state(x, graph.graph.inputs.index(value), told)
                 if not leaf and name in self.leaves:  # its field is not followed behind a gradient
@@ -205,6 +205,11 @@ class LoopHistories:
             return False
         x = found[name[1]]
         return x if x.requires_grad else None
+
+    def _unset(self, name: Name | None) -> bool:
+        """Whether a place holds nothing before the loop: no iteration reads it that none before has set."""
+        entry = None if name is None else self.entry.get(name[0])
+        return entry is structure.UNSET or isinstance(entry, Missing)
 
     def _leaves_behind(self, contents: Sequence[Any], graph: FuncGraph) -> set[int] | None:
         """Which leaves an iteration computed its state from, by their memory; None where a content with a history does not tell."""
@@ -257,7 +262,8 @@ class LoopHistories:
             *(loop_contents.foreign_in(k, c, loop.graph) for k, c in contents)
         )
         plain = self.plain.union(*(loop_contents.plain_in(k, c) for k, c in contents if k in keys))
-        plain = {n for n in plain if self._entry(n) is not None}  # of others nobody asks
+        # of others nobody asks
+        plain = {n for n in plain if self._entry(n) is not None or self._unset(n)}
         leaves = self.leaves.union(*(loop_contents.leaves_in(k, c) for k, c in contents))
         leaves = (leaves | self.began_leaves) & computed
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)

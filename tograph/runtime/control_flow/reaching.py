@@ -176,8 +176,15 @@ def dependent(found: Sequence[tuple[Name, torch.Tensor]], before: Sequence[Any])
 
 def _edges(nodes: Iterable[Any]) -> set[Any]:
     """The values that nodes computed something from."""
-    found = {edge for node in nodes for edge in node.next_functions}
-    return found | {id(v) for n in nodes if (v := getattr(n, "variable", None)) is not None}
+    found, leaves = set[Any](), list[Any]()
+    for node in nodes:
+        found.update(node.next_functions)
+        leaves += [v for v in [getattr(node, "variable", None)] if v is not None]
+    tokens = {v.token_ for v in leaves if getattr(v, "token_", None) is not None}
+    joined = current_graph().root.joined if tokens else ()
+    # What a construct computed of a leaf that it gives has the history of a token.
+    found.update(id(x) for x, v in joined if (v.node, v.index) in tokens)
+    return found | set(map(id, leaves))
 
 
 def _edge(x: torch.Tensor) -> Any:

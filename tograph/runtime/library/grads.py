@@ -94,11 +94,16 @@ def followed(
     here = current_graph()
     if here.hooked:
         hooked.check(here, [value_of(x, here) for x in outputs])
-    nodes = freed.executed(outputs, inputs)
+    visited = freed.visited(outputs, inputs)
+    nodes = freed.reached(visited, outputs)
     again = freed.refuse(nodes, outputs)
     if create and here.root.unrolled:
         rising.check_unrolled(nodes, here)
     stale.settle(nodes, False)
+    if len(visited) > len(nodes):
+        # No gradient comes to the others, and the engine looks at what they saved.
+        comes = set(nodes)
+        stale.settle((n for n in visited if n not in comes), True)
     beside = Beside(PASSING(outputs, inputs), TOKENS(inputs))
     some = unused or any(beside)
     with broadcasts.checked(nodes), freed.ARRIVING(nodes, outputs, again) as arrived:

@@ -42,6 +42,14 @@ def need_known(required: Any) -> None:
         )
 
 
+def note_made(x: Any) -> Any:
+    """A maker of tensors gave ``x``: with ``requires_grad=True`` that is a leaf of the code's, as by ``x.requires_grad_()``."""
+    if type(x) is SymTensor and x.requires_grad and x.is_leaf and not (x.given_ or x.asked_):
+        x.asked_ = True
+        x.begin_leaf()
+    return x
+
+
 def set_flag(x: SymTensor, wanted: bool, assigned: bool) -> None:
     """``x.requires_grad = wanted``, or ``x.requires_grad_(wanted)`` where it is not ``assigned``: that is no error of what is no leaf and is to require a gradient."""
     reads.leaf(x)

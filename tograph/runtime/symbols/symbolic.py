@@ -114,6 +114,7 @@ class SymTensor(Valueless, torch.Tensor):
     def begin_leaf(self):
         """The code makes a leaf of the value that the tensor has now."""
         note_whole(self, current_graph().root)
+        self.plain_ = False  # whatever gave it, from here on it requires a gradient in all runs
         self.became_ = leaf_values.begin(value_of(self, current_graph()), current_graph())
 
     def contiguous(self, memory_format=torch.contiguous_format):

@@ -44,6 +44,11 @@ def is_freed(value: Value) -> bool:
 
 def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
     """The nodes that a gradient of ``outputs`` with respect to ``inputs`` goes through."""
+    return reached(visited(outputs, inputs), outputs)
+
+
+def visited(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """The nodes that torch's engine calls for it, some of them with no gradient."""
     wanted = {(x.grad_fn, x.output_nr) for x in inputs if x.grad_fn is not None}
     leaves = {id(x) for x in inputs if x.grad_fn is None}
     found, leads, todo = [], {}, [(x.grad_fn, False) for x in outputs]
@@ -59,10 +64,15 @@ def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
         elif any(edge in wanted or leads.get(edge[0]) for edge in node.next_functions):
             leads[node] = True
             found.append(node)
-    if any(map(_is_past, found)):
-        comes = _behind(outputs)
-        found = [node for node in found if node in comes or _is_past(node)]
     return found
+
+
+def reached(nodes: list[Any], outputs: Sequence[torch.Tensor]) -> list[Any]:
+    """Those of the nodes that the engine calls to which a gradient may come: behind the state of a loop, what that may be computed from."""
+    if not any(map(_is_past, nodes)):
+        return nodes
+    comes = _behind(outputs)
+    return [node for node in nodes if node in comes or _is_past(node)]
 
 
 def _behind(outputs: Sequence[torch.Tensor]) -> set[Any]:
