@@ -20,7 +20,7 @@ from ..runtime.values.inner_lists import NOWHERE
 from ..runtime.values.structure import is_growing
 from ..runtime.values.tables import StagedDict, View, view
 from .equal_ranges import same_numbers
-from .iterators import (
+from .iterators import (  # fmt: skip
     LOST,
     Advancing,
     Counting,

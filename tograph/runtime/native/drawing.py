@@ -6,7 +6,7 @@ that the text of the code has no address in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from . import generator
 from .code import REGISTER, literal
 
 if TYPE_CHECKING:
+    from .callees import Call
     from .lower import Lowering
 
 UNIFORM = {
@@ -115,6 +116,15 @@ class Drawing:
             f"long:\n  %many = call i64 {asks[1]}(ptr %generator)\n  %left = urem i64 %many, %count\n  ret i64 %left\n}}\n"
         )
         return code.do(f"call i64 @{name}(ptr {self.generator}, i64 {count}, i1 {wide})")
+
+
+def drawn_from(
+    given: Sequence[torch.Generator], calls: Sequence[Call], text: str
+) -> tuple[list[torch.Generator], bool]:
+    """The generators of the program that a module draws from, itself or in ``calls``, and whether it draws from torch's default one."""
+    named = (*given, *(c.generator for c in calls if c.generator is not None))
+    default = draws(text) or any(c.random and c.generator is None for c in calls)
+    return list({address(g): g for g in named}.values()), default
 
 
 def of_host(node: Node) -> bool:

@@ -27,7 +27,7 @@ from ..recording.variables import PLAIN
 from . import pool, results, rows
 from .buffers import Buffers
 from .callees import Call
-from .drawing import draws
+from .drawing import drawn_from
 from .entry import MISS, MOST, Code, Results, Wanted, make_entry, opened
 from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
@@ -85,7 +85,7 @@ class Native:
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
-        self._given, self._random = self._drawn_from()
+        self._given, self._random = drawn_from(low.generators, self._calls, low.text)
         self._tells, self._asks = tells(self._calls), asked(self._calls)
         self._later = [c for c in self._calls if c.copied]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
@@ -114,15 +114,6 @@ class Native:
         self._all = Results(range(first, first + len(self._outputs)), {}, single=False)
 
     llvm = property(lambda self: self.low.text)
-
-    def _drawn_from(self) -> tuple[list[torch.Generator], bool]:
-        """The generators of the program that the code draws from, and whether it draws from torch's default one."""
-        given = [
-            *self.low.generators,
-            *(c.generator for c in self._calls if c.generator is not None),
-        ]
-        default = any(c.random and c.generator is None for c in self._calls) or draws(self.low.text)
-        return list({address(g): g for g in given}.values()), default
 
     @property
     def successes(self) -> int:
