@@ -1,4 +1,4 @@
-"""``range(n) == range(m)`` with staged bounds: whether both give the same numbers, as Python compares them."""
+"""Ranges: how long one is, also where ``len`` does not take it, and ``range(n) == range(m)`` with staged bounds, whether both give the same numbers, as Python compares them."""
 
 from __future__ import annotations
 
@@ -15,4 +15,9 @@ def same_numbers(a: Any, b: Any) -> Any:
 
 
 def _length(x: Any) -> Any:
-    return len(x) if isinstance(x, range) else x.length()
+    return range_length(x) if isinstance(x, range) else x.length()
+
+
+def range_length(x: range) -> int:
+    """How many numbers a range has: as many as ever."""
+    return max(0, -((x.start - x.stop) // x.step))

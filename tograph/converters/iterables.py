@@ -19,18 +19,8 @@ from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.inner_lists import NOWHERE
 from ..runtime.values.structure import is_growing
 from ..runtime.values.tables import StagedDict, View, view
-from .equal_ranges import same_numbers
-from .iterators import (  # fmt: skip
-    LOST,
-    Advancing,
-    Counting,
-    Lost,
-    Outer,
-    SequenceIterator,
-    moved,
-    place_now,
-    size,
-)
+from .equal_ranges import range_length, same_numbers
+from .iterators import LOST, Advancing, Counting, Lost, Outer, SequenceIterator, moved, place_now
 
 
 class StagedSequence:
@@ -101,7 +91,7 @@ class StagedRange(StagedSequence):
     def length(self):
         graph, bounds = current_graph(), (self.start, self.stop, self.step)
         if not any(isinstance(x, SYMBOLS) for x in bounds):
-            return size(range(*bounds))
+            return range_length(range(*bounds))
         args = tuple(x.node.value(graph) if isinstance(x, SYMBOLS) else x for x in bounds)
         return new_scalar("py.range_length", args, int, graph)
 

@@ -23,6 +23,7 @@ from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_growing
+from .equal_ranges import range_length
 from .staging import is_staged_key
 
 # The positions of an iterator that a staged ``break`` has left, and of a generator that was taken whole.
@@ -59,7 +60,7 @@ def lost(kind: str) -> StagingError:
 def size(x: Any) -> int:
     """The length of a sequence; of a range also one that ``len`` does not take."""
     if type(x) is range:
-        return max(0, -((x.start - x.stop) // x.step))
+        return range_length(x)
     return x.size() if isinstance(x, View) else len(x)
 
 
