@@ -274,7 +274,7 @@ class NoGradientError(StagingError, RuntimeError):
 
 
 class OutOfRangeError(TographError, IndexError):
-    """An index outside a list or array while a graph ran."""
+    """An index outside an array, or more than there is room for, while a graph ran."""
 
 
 OF_THE_PROGRAM = (

@@ -295,6 +295,13 @@ def enumerate_zip_map_filter_of_rows(x):
     )
 
 
+@cases.tensors((2,), (-1,), (True,))
+def enumerate_from_a_staged_number(k):
+    k = int(k)
+    letters = {q: i for i, q in enumerate("ab", k)}
+    return letters, list(enumerate([5, 6], k + 1)), dict(enumerate((), k)), next(enumerate("z", k))
+
+
 @cases(([1], [2]), ([1], [2, 3]))
 def strict_zip(a, b):
     return list(zip(a, b, strict=True))

@@ -952,3 +952,19 @@ def test_a_list_is_equal_to_nothing_of_another_kind():
     g = tg.function(beside_what_is_no_list)
     for x in (torch.tensor([1, 3]), torch.tensor([0, 1])):
         assert g(x) == beside_what_is_no_list(x)
+
+
+@pytest.mark.parametrize("place", [3, -4])
+def test_an_index_outside_is_the_error_of_python(place):
+    def told(n, write):
+        items = []
+        for i in range(n):
+            items.append(i)
+        try:
+            if write:
+                items[place] = 7
+            return items[place], items
+        except IndexError as error:
+            return type(error).__name__, str(error), error.args, items
+
+    compare(told, *[(torch.tensor(n), write) for n in (4, 3, 0) for write in (False, True)])

@@ -325,6 +325,21 @@ def test_gradients_of_arguments_and_captured_parameters():
     assert x.grad.tolist() == [27, 27]
 
 
+@pytest.mark.parametrize("within", [False, True], ids=["by_itself", "in_a_function"])
+def test_too_many_calls_are_shown_at_the_call(within):
+    def endless(x):
+        return endless(x + 1) + 1  # the line
+
+    def caller(x):
+        return endless(x) * 2
+
+    with pytest.raises(RecursionError) as caught:
+        tg.function(caller if within else endless)(torch.tensor(1.0))
+    notes = "".join(caught.value.__notes__)
+    assert ("return endless(x) * 2" if within else "# the line") in notes
+    assert "give it an end" in notes
+
+
 def test_as_many_calls_as_python_has():
     @tg.function
     def depth(n):

@@ -36,6 +36,8 @@ def test_in_a_loop(bounds):
 
 def test_other_dtypes():
     assert tg.range(2, 5, dtype=torch.float32).dtype == torch.float32
+    assert tg.range(2, 5, dtype=float).dtype == torch.float64
+    assert tg.range(2, 5, dtype=None).dtype == torch.int64
 
 
 @pytest.mark.parametrize("where", [lambda f: f, tg.function], ids=["outside", "inside"])
@@ -54,6 +56,14 @@ def test_mistakes(where, bounds, error, words):
     with pytest.raises(error) as caught:
         where(lambda: tg.range(*bounds))()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("where", [lambda f: f, tg.function], ids=["outside", "inside"])
+@pytest.mark.parametrize("dtype", ["int", 3, torch.ones(2)], ids=repr)
+def test_what_is_no_dtype(where, dtype):
+    with pytest.raises(tg.errors.SignatureError, match="must be a torch.dtype") as caught:
+        where(lambda: tg.range(3, dtype=dtype))()
+    assert repr(dtype) in str(caught.value)
 
 
 def test_ranges_that_give_the_same_numbers_are_equal():

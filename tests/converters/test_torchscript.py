@@ -139,3 +139,9 @@ def test_wrong_arguments():
         tg.function(lambda x: m(x, y=1))(X)
     with pytest.raises(RuntimeError, match="missing value for argument 'x'"):
         tg.function(lambda x: m())(X)
+
+
+def test_a_function_is_not_scripted():
+    f = tg.function(Asking.forward)
+    with pytest.raises(RuntimeError, match=r"give it forward\.python_function"):
+        script(f)

@@ -271,6 +271,13 @@ class View:
         return self.form(at, *[s[source] for s in self.sources])
 
 
+def numbered(iterable: Any, start: Any) -> Any:
+    """``enumerate(iterable, start)``, which counts in plain numbers only: a staged start is added to these."""
+    if not isinstance(start, SYMBOLS):
+        return enumerate(iterable, start)
+    return ((start + i, item) for i, item in enumerate(iterable))
+
+
 def over(sources: tuple[Any, ...], form: Callable[..., Any], iterator: Callable[[], Iterator[Any]], backwards: bool = False) -> Any:  # fmt: skip
     """The iterator in converted code of ``form(index, *items)`` for the items of ``sources``; ``iterator`` makes Python's own."""
     if not is_tracing():

@@ -12,6 +12,8 @@ from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.symbols.symbolic import scalar_of
 from .iterables import StagedRange
 
+_KINDS = (bool, int, float, complex)  # of Python, which torch takes for dtypes
+
 
 def _bound(x: Any) -> Any:
     if isinstance(x, torch.Tensor) and not x.is_complex() and x.numel() == 1:
@@ -36,6 +38,11 @@ def range_(*args: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
     if not 1 <= len(args) <= 3:
         raise SignatureError(
             f"tg.range takes (limit), (start, limit) or (start, limit, delta), not {len(args)} arguments",
+            user_location(),
+        )
+    if not (isinstance(dtype, torch.dtype) or dtype is None or any(dtype is k for k in _KINDS)):
+        raise SignatureError(
+            f"the dtype of tg.range must be a torch.dtype, such as torch.int64, not {dtype!r}",
             user_location(),
         )
     bounds = [_bound(x) for x in args]

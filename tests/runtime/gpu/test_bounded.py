@@ -130,7 +130,7 @@ def test_items_are_read_written_and_taken_from_both_ends():
         return last + items[-1], torch.stack(items)
 
     check(use, torch.ones(2), torch.tensor(4))
-    with pytest.raises(OutOfRangeError, match="out of range"):
+    with pytest.raises(IndexError, match="out of range"):
         check(use, torch.ones(2), torch.tensor(1))
 
 

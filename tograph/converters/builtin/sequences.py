@@ -42,7 +42,7 @@ from ..iterables import (
     beside,
     staged_source,
 )
-from ..iterators import SequenceIterator, advancing, over
+from ..iterators import SequenceIterator, advancing, numbered, over
 from ..lists import new_list
 from ..registry import METHODS, handles, takes_functions
 from ..sequence_index import PYTHON_NAMES
@@ -117,7 +117,7 @@ def enumerate_(iterable, start=0):
     if type(iterable) is StagedList and is_tracing():
         return Steps(iterable, start)
     return over(
-        (iterable,), lambda i, item: (start + i, item), lambda: enumerate(steady(iterable), start)
+        (iterable,), lambda i, item: (start + i, item), lambda: numbered(steady(iterable), start)
     )
 
 

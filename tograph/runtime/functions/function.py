@@ -156,6 +156,12 @@ class Function(Generic[P, R]):
     def __deepcopy__(self, memo):
         return deepcopy_function(self, memo)
 
+    def __prepare_scriptable__(self):
+        """What ``torch.jit.script`` asks for first. RuntimeError: it would go on with ``__call__``."""
+        raise RuntimeError(
+            f"torch.jit.script takes no tg.function: give it {self.label()}.python_function, or keep {self.label()} and save it with tg.save"
+        )
+
     def _repr_html_(self) -> str:
         return notebook.function_html(self)
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import torch
 
 from ...errors import InvalidArgumentError, OutOfRangeError, StructureError
-from .number_rows import position
 from .rows import MAY_FAIL, PURE, REPLAY, register
 
 
 def list_index(items, i):
-    """An index as a position from the start; OutOfRangeError outside of the list."""
-    return position(int(i), len(items))
+    """The place of an item that is read, from the start; Python's IndexError outside of the list."""
+    return _inside(int(i), len(items), "list index out of range")
+
+
+def written_index(items, i):
+    """The place of an item that is written, as ``list_index``: Python has another text for it."""
+    return _inside(int(i), len(items), "list assignment index out of range")
+
+
+def _inside(i, n, text):
+    if not -n <= i < n:
+        raise IndexError(text)
+    return i % n
 
 
 def _list_set(items, i, v):
-    i = list_index(items, i)
+    i = written_index(items, i)
     return (*items[:i], v, *items[i + 1 :])
 
 

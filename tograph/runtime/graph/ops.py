@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from . import lowered_rows
 from .aten_rows import overload, overload_name, overload_packet, takes_size, torch_row
-from .list_rows import array_index, list_index
+from .list_rows import array_index, list_index, written_index
 from .number_rows import ARITHMETIC, COMPARISONS, PYTHON
 from .opaque import OpaqueObject, plain
 from .outside_rows import bare_exception, catching, make_exception
@@ -46,7 +46,7 @@ __all__ = [
     "ARITHMETIC", "COMPARISONS", "DIRECT", "FAILS_BY_VALUE", "IO", "MAY_COMMIT", "MAY_FAIL", "MOVES", "NONE", "PURE", "PYTHON", "REGION_OPS",
     "REPLAY", "REQUIRED_REGIONS", "TABLE", "TO_INTEGER", "TO_REAL", "Effects", "Op", "OpaqueObject", "array_index", "bare_exception", "catching", "divides",
     "exists", "list_index", "lookup", "lowered_rows", "make_exception", "overload", "overload_name", "overload_packet", "plain", "quick",
-    "register", "takes_size", "zero_of",
+    "register", "takes_size", "written_index", "zero_of",
 ]  # fmt: skip
 
 REGION_OPS = ("If", "While", "Case", "Call", "Try")

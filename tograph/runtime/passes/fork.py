@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import AssertionFailed, OutOfRangeError
+from ...errors import AssertionFailed
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import OpaqueObject
 from ..graph.ordering import node_effects
@@ -290,7 +290,7 @@ def _get(node: Node, nodes: list[Node]) -> Test:
     if isinstance(at, Value) and at.type != INT:
         return None
     n = _emit(nodes, "tg.list_size", items, kind=INT)
-    return OutOfRangeError, _inside(at, n, nodes), False
+    return IndexError, _inside(at, n, nodes), False
 
 
 def _pop(node: Node, nodes: list[Node]) -> Test:

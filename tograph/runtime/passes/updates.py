@@ -53,7 +53,7 @@ def _push(items: Any, v: Any) -> list:
 
 
 def _set(items: Any, i: Any, v: Any) -> list:
-    i, items = ops.list_index(items, i), _owned(items)
+    i, items = ops.written_index(items, i), _owned(items)
     items[i] = v
     return items
 

@@ -10,7 +10,7 @@ import torch
 
 from ..diagnosis import at_run_time, shown
 from ..execution import host
-from ..graph.ir import Graph
+from ..graph.ir import Graph, Node
 from ..native.entry import make_host_entry
 
 
@@ -40,10 +40,18 @@ def by_host(
 
 def add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    trace, node, made = sys.exc_info()[2], None, None
+    node, made = _failed(f"<tograph host program of {graph.name}>")
+    if node is not None and node.location is None:  # the call of a callee, by no line of the user's
+        node, made = _failed("<tograph host program of ")
+    at_run_time(error, node, made or graph)
+
+
+def _failed(program: str) -> tuple[Node | None, Graph | None]:
+    """The innermost node that failed in host programs whose names begin so, and the graph that it is of."""
+    trace, found = sys.exc_info()[2], (None, None)
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename == f"<tograph host program of {graph.name}>":
-            node, made = host.node_of(code, trace.tb_lineno)
+        if code.co_filename.startswith(program):
+            found = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
-    at_run_time(error, node, made or graph)
+    return found
