@@ -19,6 +19,7 @@ from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.inner_lists import NOWHERE
 from ..runtime.values.structure import is_growing
 from ..runtime.values.tables import StagedDict, View, view
+from ..runtime.writes import several_views
 from .equal_ranges import range_length, same_numbers
 from .iterators import LOST, Advancing, Counting, Lost, Outer, SequenceIterator, moved, place_now
 
@@ -65,7 +66,7 @@ class Rows(StagedSequence):
         return self.x.shape[0]
 
     def item(self, index):
-        return torch.select(self.x, 0, index)
+        return several_views.marked(torch.select(self.x, 0, index))
 
 
 class StagedRange(StagedSequence):

@@ -27,14 +27,18 @@ def full(args):
 
 def test_two_calls_have_one_quick_key_where_they_have_one_key():
     for a, b in itertools.combinations_with_replacement(ARGUMENTS, 2):
-        assert (keys.quick_key(a)[0] == keys.quick_key(b)[0]) is (full(a)[0] == full(b)[0]), (a, b)
+        assert (keys.QuickKey(a).key == keys.QuickKey(b).key) is (full(a)[0] == full(b)[0]), (a, b)
 
 
 @pytest.mark.parametrize("args", ARGUMENTS, ids=str)
 def test_the_tensors_come_in_the_same_order(args):
-    quick, tensors = keys.quick_key(args)
-    assert quick is not None
-    assert list(map(id, tensors)) == list(map(id, full(args)[1]))
+    quick = keys.QuickKey(args)
+    assert quick.key is not None
+    flat = arguments.Flat()
+    for x in args:
+        arguments.key_of(x, flat, "x")
+    assert list(map(id, quick.tensors)) == list(map(id, flat.tensors))
+    assert list(map(repr, quick.numbers)) == list(map(repr, flat.numbers))
 
 
 LIST, DICT = [A], {"a": A}
@@ -42,7 +46,7 @@ LIST, DICT = [A], {"a": A}
 
 @pytest.mark.parametrize("args", [(A, A), (A, [A]), (LIST, LIST), (DICT, DICT), ({1: A},), ({A},), (range(3),), (object(),), ({"a": A}, A)])  # fmt: skip
 def test_what_has_no_quick_key(args):
-    assert keys.quick_key(args)[0] is None
+    assert keys.QuickKey(args).key is None
 
 
 def test_calls_by_name_and_by_position_are_one():

@@ -35,7 +35,7 @@ from ..traces.forms import Forms
 from ..traces.traces import Trace
 from ..values import arguments
 from ..values.arguments import Flat
-from ..values.keys import context, is_usual, quick_key
+from ..values.keys import QuickKey, context, is_usual
 from . import latest, signatures
 from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
 from .opened_records import OpenedRecords, Unopened
@@ -191,17 +191,29 @@ class Function(Generic[P, R]):
         if outer_tracers.watching():
             return proxied.call(self, args, kwargs)
         values = arguments.values_of(args, kwargs, self._most, self._defaults)
-        quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
-        result = self._run_known(self._quick.get(quick), tensors, quick, given)
+        quick = (
+            None if values is None or not self._plain else QuickKey(values, self.records.classes)
+        )
+        result = MISS if quick is None or quick.key is None else self._run_quick(quick, given)
         result = call_with_stand_ins(self, args, kwargs) if result is MISS else result
         if result is not MISS:
             return result
         trace, flat, bound = self._find(args, kwargs)
-        if quick is not None and trace.plain and len(flat.tensors) == len(tensors):
+        if quick is not None and trace.places_known and len(flat.tensors) == len(quick.tensors):
             if len(self._quick) > SIZE:
                 self._quick.clear()
-            self._quick[quick] = trace
+            self._quick[quick.without_numbers() if trace.open_numbers else quick.key] = trace
         return trace.concrete.run(trace.inputs(flat), trace.places(bound), trace.objects(bound))
+
+    def _run_quick(self, quick: QuickKey, given: tuple[tuple, dict]) -> Any:
+        """Run a trace of these very numbers, or of others that are open in it; ``MISS`` where none is known."""
+        result = self._run_known(self._quick.get(quick.key), quick.tensors, quick.key, given)
+        if result is not MISS or not quick.numbers:
+            return result
+        trace = self._quick.get(quick.without_numbers())
+        if trace is None or not trace.takes(quick.numbers):
+            return MISS
+        return self._run_known(trace, trace.inputs(quick), None, given)
 
     def _by_entry(self, args: tuple) -> Any:
         """The result of the entry, or ``MISS``."""
@@ -216,11 +228,11 @@ class Function(Generic[P, R]):
     def _run_known(
         self, trace: Trace | None, tensors: list[Any], quick: Any, given: tuple[tuple, dict]
     ) -> Any:
-        """Run a trace of the ``quick`` key, by its entry, if it has one; ``MISS`` where it does not fit.
+        """Run a trace of the ``quick`` key (None: it has open numbers), by its entry, if it has one; ``MISS`` where it does not fit.
 
         ``given``: the arguments as they were passed.
         """
-        if trace is None or not trace.checks.hold(tensors):  # nothing is kept under None
+        if trace is None or not trace.checks.hold(tensors):
             return MISS
         concrete = trace.concrete
         if concrete.settled and not profiled() and concrete.entry is not None:
@@ -237,6 +249,8 @@ class Function(Generic[P, R]):
 
     def _note(self, trace: Trace, tensors: list[Any], quick: Any, args: tuple, kwargs: dict, objects: Sequence[Any] = ()) -> None:  # fmt: skip
         """From the next call on go straight to the entry of a trace, where it takes the arguments as they are, or to a form."""
+        if quick is None or self.records.classes:
+            return
         concrete = trace.concrete
         joined = concrete.joined_entry if concrete.by_autograd else None
         if joined is None and (concrete.by_autograd or not concrete.settled):

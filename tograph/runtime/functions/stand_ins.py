@@ -24,6 +24,7 @@ import torch
 from ..graph.generators import address, generators_of
 from ..graph.ir import Graph, all_nodes, items_in
 from ..graph.opaque import OpaqueObject
+from ..guarding.sources import Strong, holder
 from ..native.entry import MISS
 from ..traces.traces import Trace
 from .stand_in_kinds import CLOSURES, Kind, kind_of
@@ -51,7 +52,7 @@ class StandIns:
 
     def __init__(self) -> None:
         self.refused = False
-        self._seen: dict[Slot, list[weakref.ref[Any]]] = {}
+        self._seen: dict[Slot, list[Callable[[], Any]]] = {}
         self._moving: set[Slot] = set()  # whose objects are others from call to call
         self._free: dict[Slot, list[Any]] = {}
         self._judged: weakref.WeakSet[Trace] = weakref.WeakSet()
@@ -79,7 +80,7 @@ class StandIns:
         known = [held() for held in seen]
         if any(y is x for y in known):
             return False
-        seen.append(weakref.ref(x))
+        seen.append(holder(x))
         return None in known or len(known) >= kind.living
 
     @contextmanager
@@ -124,11 +125,10 @@ class StandIns:
         trace = find()
         if trace in self._judged:
             return True
-        graph = trace.concrete.graph
-        kept = _kept(own, before, graph)
+        kept = _kept(own, before, trace)
         if kept:
             gc.collect()  # what only cycles hold is held by nobody
-            kept = _kept(own, before, graph)
+            kept = _kept(own, before, trace)
         self.refused = kept or not self._fits_generators(trace, own, caller)
         self._judged.add(trace)
         return not self.refused
@@ -169,11 +169,18 @@ def _counts(own: list[Any]) -> list[int]:
     return [sys.getrefcount(x) for x in own]
 
 
-def _kept(own: list[Any], before: list[int], graph: Graph) -> bool:
-    """Whether others than the graph refer to one of the stand-ins now."""
-    named = [id(x.value) for n in all_nodes(graph) for x in _opaque(n)]
-    by_graph = [named.count(id(x)) for x in own]
-    return any(now > n + k for now, n, k in zip(_counts(own), before, by_graph))
+def _kept(own: list[Any], before: list[int], trace: Trace) -> bool:
+    """Whether others than the graph and the guards refer to one of the stand-ins now."""
+    named = [id(x.value) for n in all_nodes(trace.concrete.graph) for x in _opaque(n)]
+    named += [id(held.value) for held in _strong(trace)]
+    by_trace = [named.count(id(x)) for x in own]
+    return any(now > n + k for now, n, k in zip(_counts(own), before, by_trace))
+
+
+def _strong(trace: Trace) -> list[Strong]:
+    """What guards hold of objects that have no weak references, as generators of torch 2.11."""
+    every = [x for c in trace.checks.checks for x in (c.old, c.source.root().key)]
+    return list({id(x): x for x in every if isinstance(x, Strong)}.values())
 
 
 def _opaque(node: Any) -> list[OpaqueObject]:

@@ -6,7 +6,7 @@ that the trace is for, hands the tensors to the entry, puts the result together,
 does the changes of places outside that the trace has. ``shape`` tells machine code which calls it
 may get (see ``native.caller``).
 
-Invariant: a form goes on only for arguments that have the quick key (``keys.quick_key``) of those it was made for, but for dtypes and sizes, which the
+Invariant: a form goes on only for arguments that have the quick key (``keys.QuickKey``) of those it was made for, but for dtypes and sizes, which the
 entry looks at.
 """
 

@@ -64,13 +64,19 @@ class Trace:
             return False
         return self.checks.hold(self.inputs(flat)) and self.concrete.fits_captured()
 
-    def _covers(self, flat: Flat) -> bool:
-        for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
+    def takes(self, numbers: Sequence[Any]) -> bool:
+        """Whether the numbers of a call are those of the trace, or open."""
+        for i, (new, old) in enumerate(zip(numbers, self.numbers)):
             if i in self.open_numbers:
                 if not families.storable(new):
                     return False
             elif not same_number(new, old):
                 return False
+        return True
+
+    def _covers(self, flat: Flat) -> bool:
+        if not self.takes(flat.numbers):
+            return False
         for x, spec in zip(flat.tensors, self.specs):
             if isinstance(x, TensorSpec):
                 if x != spec:
@@ -91,7 +97,12 @@ class Trace:
     @property
     def plain(self) -> bool:
         """Whether the tensors of a call are all that it has to be asked for."""
-        return not self.open_numbers and (self.finder is no_places or self.finder.outside)
+        return not self.open_numbers and self.places_known
+
+    @property
+    def places_known(self) -> bool:
+        """Whether the places that it changes are the same at each call."""
+        return self.finder is no_places or self.finder.outside
 
     def outer_places(self) -> list[Target]:
         """Where the effects of a plain trace go."""

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from .exact import exact
+from .pytrees import attributes
 from .specs import TensorSpec
 
 
@@ -69,59 +70,83 @@ def is_usual() -> bool:
 _function_modes = torch._C._len_torch_function_stack
 
 
-_NUMBERS = frozenset((int, bool, str, type(None)))
+_CONSTANTS = frozenset((bool, str, type(None)))
 _CONTAINERS = frozenset((list, tuple, dict))
 _OTHER = object()
 
 
-def quick_key(args: tuple) -> tuple[Any, list[torch.Tensor]]:
-    """A key of arguments that are plain tensors, constants and containers of these, with the tensors in the order of ``Flat``.
+class QuickKey:
+    """A key of arguments that are plain tensors, constants, containers of these and records of the classes ``opened``.
 
-    The key is None for anything else, and where a tensor or a container is passed twice.
+    ``key`` is None for anything else, and where a tensor or a container is passed twice. ``tensors`` and ``numbers`` come in the order of ``Flat``.
     """
-    parts: list[Any] = []
-    tensors: list[torch.Tensor] = []
-    try:
-        found = _quick(args, parts, tensors, set())
-    except RuntimeError:  # a nested tensor has no sizes
-        found = False
-    return (*parts, *context()) if found else None, tensors
 
+    __slots__ = ("_opened", "_parts", "_places", "_seen", "inputs", "key", "numbers", "tensors")
 
-def _quick(items: Any, parts: list[Any], tensors: list[torch.Tensor], seen: set[int]) -> bool:
-    for x in items:
-        kind = type(x)
-        if kind is torch.Tensor or kind is torch.nn.Parameter:
-            if id(x) in seen or x.layout is not torch.strided:
+    def __init__(self, args: tuple, opened: frozenset[type] = frozenset()):
+        self.tensors: list[torch.Tensor] = []
+        self.numbers: list[Any] = []
+        self._places: list[int] = []  # of the numbers among the parts
+        self._parts: list[Any] = []
+        self._seen: set[int] = set()
+        self._opened = opened
+        self.inputs: dict[tuple[int, ...], list[Any]] = {}  # as ``Flat`` has them
+        try:
+            found = self._take(args)
+        except RuntimeError:  # a nested tensor has no sizes
+            found = False
+        self.key = (*self._parts, *context()) if found else None
+
+    def without_numbers(self) -> Any:
+        """The key without the values of ints and floats."""
+        if self.key is None:
+            return None
+        parts = list(self.key)
+        for at in self._places:
+            parts[at] = _OTHER
+        return tuple(parts)
+
+    def _take(self, items: Any) -> bool:
+        parts, seen = self._parts, self._seen
+        for x in items:
+            kind = type(x)
+            if kind is torch.Tensor or kind is torch.nn.Parameter:
+                if id(x) in seen or x.layout is not torch.strided:
+                    return False
+                seen.add(id(x))
+                self.tensors.append(x)
+                parts += (x.dtype, x.shape, x.device)
+            elif kind is int or kind is float:
+                self.numbers.append(x)
+                self._places.append(len(parts) + 1)
+                parts += (kind, x if kind is int else repr(x))
+            elif kind in _CONSTANTS:
+                parts += (kind, x)
+            elif kind in _CONTAINERS or kind in self._opened or (isinstance(x, tuple) and hasattr(kind, "_fields")):  # fmt: skip
+                if id(x) in seen or not self._take(self._inside(x, kind)):
+                    return False
+            else:
                 return False
-            seen.add(id(x))
-            tensors.append(x)
-            parts += (x.dtype, x.shape, x.device)
-        elif kind in _NUMBERS:
-            parts += (kind, x)
-        elif kind is float:
-            parts += (kind, repr(x))
-        elif kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields")):
-            if id(x) in seen or not _quick(_inside(x, kind, parts, seen), parts, tensors, seen):
-                return False
-        else:
-            return False
-    return True
+        return True
 
-
-def _inside(x: Any, kind: type, parts: list[Any], seen: set[int]) -> Any:
-    """What a container holds; what it is goes to ``parts``. Keys other than strings are left to the slower way."""
-    if kind is not dict:
-        parts += (kind, len(x))
-        if kind is list:
-            seen.add(id(x))
-        return x
-    seen.add(id(x))
-    if not all(type(k) is str for k in x):
-        return (_OTHER,)
-    names = sorted(x, key=repr)
-    parts += (kind, tuple(x))
-    return [x[n] for n in names]
+    def _inside(self, x: Any, kind: type) -> Any:
+        """What a container holds; what it is goes to the parts. Keys other than strings are left to the slower way."""
+        if kind in self._opened:
+            names, held = attributes(x)
+            self._seen.add(id(x))
+            self._parts += (kind, names)
+            return held
+        if kind is not dict:
+            self._parts += (kind, len(x))
+            if kind is list:
+                self._seen.add(id(x))
+            return x
+        self._seen.add(id(x))
+        if not all(type(k) is str for k in x):
+            return (_OTHER,)
+        ordered = sorted(x, key=repr)
+        self._parts += (kind, tuple(x))
+        return [x[n] for n in ordered]
 
 
 def spec_from(x: Any) -> TensorSpec:
