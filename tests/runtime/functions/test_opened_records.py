@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -177,6 +178,37 @@ def pair(i):
     return first, first if i % 2 else state(i)
 
 
+def picks_one(s, q):
+    best = s if s.x.sum() > 3 else q
+    best.x = best.x * 10
+    return best, [best], s
+
+
+def picks_into_a_list(s, q):
+    found = []
+    if s.x.sum() > 3:
+        found.append(s)
+    else:
+        found.append(q)
+    return found, s
+
+
+def picks_one_or_makes_one(s):
+    return s if s.x.sum() > 3 else State(s.x + 1)
+
+
+def swaps(s, q):
+    x = s.x
+    while x.sum() < 6:
+        s, q = q, s
+        x = x + 1
+    return s, q
+
+
+def holds_arrays(s):
+    return s.x + 1, s.inner, s.log
+
+
 CASES = {
     gives_a_new_one: lambda i: (state(i),),
     changes_it: lambda i: (state(i),),
@@ -193,11 +225,20 @@ CASES = {
     linked: lambda i: (Node(t(1), Node(t(i))),),
     trains: lambda i: (state(i),),
     found_elsewhere: at_home,
+    picks_one: lambda i: (state(i), state(i + 1)),
+    picks_into_a_list: lambda i: (state(i), state(i + 1)),
+    picks_one_or_makes_one: lambda i: (state(i),),
+    swaps: lambda i: (state(i), state(i + 1)),
+    holds_arrays: lambda i: (
+        State(t(i), 0, [np.float32(i)] if i == 4 else [], np.arange(2.0) if i < 2 else None),
+    ),
 }
 
 
 def _shown(x):
     """What is seen of a value."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return type(x), x.tolist()
     if isinstance(x, torch.Tensor):
         return x.dtype, [round(v, 4) for v in x.detach().reshape(-1).tolist()], x.requires_grad
     if isinstance(x, (list, tuple)):

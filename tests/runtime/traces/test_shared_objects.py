@@ -250,3 +250,33 @@ def test_a_container_that_a_call_makes_keeps_and_changes_is_new_in_each(f):
         assert (result is made.log) is (plain is expected.log)
         kept.append(made.log)
     assert len(set(map(id, kept))) == 4
+
+
+SHELF = [[torch.ones(1)], [torch.zeros(1)]]
+
+
+def picked_list(xs, ys, x):
+    xs.append(x)
+    found = xs if x.sum() > 2 else ys
+    return found, {"found": found}
+
+
+def picked_or_new(xs, x):
+    made = [x * 2]
+    return xs if x.sum() > 2 else made
+
+
+def picked_outside(x):
+    return SHELF[0] if x.sum() > 2 else SHELF[1]
+
+
+@pytest.mark.parametrize("body", [picked_list, picked_or_new, picked_outside])
+def test_a_list_that_a_staged_branch_picks(body):
+    f = tg.function(body)
+    for i in range(6):
+        found = []
+        for call in (f, body):
+            xs, ys, x = [one()], [one()], torch.full((1,), float(i))
+            args = {picked_list: (xs, ys, x), picked_or_new: (xs, x), picked_outside: (x,)}[body]
+            found.append(shape_of([xs, ys, SHELF, call(*args)], []))
+        assert found[0] == found[1]

@@ -69,7 +69,8 @@ def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
             seen = seen if seen is not None else before.also([p.get() for p in places])
             if all(all_known(c, seen) for c in contents):
                 contents = [told(c) for c in contents]
-        if place is not None and structure.OUTSIDE[0](place.keep) and any(map(_has_objects, held)):
+        outside = place is not None and structure.OUTSIDE[0](place.keep)
+        if (outside and any(map(_has_objects, held))) or any(map(_has_copies, held)):
             seen = seen if seen is not None else before.also([p.get() for p in places])
             contents = [partly(c, seen, memo) for c in contents]
         out.append((place, contents))
@@ -87,6 +88,13 @@ def _has_objects(x: Any) -> bool:
     """Whether ``x`` is an object of a user's class that was found outside, or a container of such."""
     parts = x if type(x) in (list, tuple) else x.values() if type(x) is dict else (x,)
     return any(structure.OUTSIDE[0](p) and pytrees.has_identity(p) for p in parts)
+
+
+def _has_copies(x: Any) -> bool:
+    """Whether ``x`` is what stands for an object of the arguments, or a container of such."""
+    copies = [made for made, _ in current_graph().root.lent if pytrees.has_identity(made)]
+    parts = x if type(x) is tuple or isinstance(x, list) else x.values() if type(x) is dict else (x,)  # fmt: skip
+    return bool(copies) and any(p is made for p in parts for made in copies)
 
 
 def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:

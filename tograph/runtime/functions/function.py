@@ -345,6 +345,9 @@ class Function(Generic[P, R]):
         bound = self._bound(args, kwargs)
         flat = Flat(opened=self.records.classes)
         key = self._key(bound, flat)
+        if flat.changed:
+            self.records.refuse()
+            return self._find(args, kwargs)
         found = self.traces.find(key, flat)
         if found is None:
             with self.traces.lock:

@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..values.pytrees import attributes, is_record_class, parts_of
 from .methods import can_be_weak
 
@@ -68,7 +70,7 @@ def _held(x: Any) -> Callable[[], Any]:
 
 
 def _classes_in(x: Any) -> set[type] | None:
-    """The classes of the records in an object; None where it is large, or holds itself."""
+    """The classes of the records in an object; None where it is large, holds itself, or arrays, which would be tensors."""
     found: set[type] = set()
     around: set[int] = set()
     left = MOST
@@ -79,7 +81,7 @@ def _classes_in(x: Any) -> set[type] | None:
         if _may_be_opened(type(y)):
             found.add(type(y))
         parts = _items(y)
-        if left < 0 or id(y) in around:
+        if left < 0 or id(y) in around or isinstance(y, (np.ndarray, np.generic)):
             return False
         around.add(id(y))
         fits = all(map(enter, parts))

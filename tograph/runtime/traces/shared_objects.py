@@ -17,7 +17,7 @@ from typing import Any
 
 from ..guarding.guards import LOST
 from ..values.pytrees import attributes, parts_of
-from ..values.structure import Again, Const, Spec, Tree, is_staged_list
+from ..values.structure import Again, Choice, Const, Spec, Tree, is_staged_list, is_union
 
 Outer = Callable[
     [inspect.BoundArguments | None], Any
@@ -53,6 +53,8 @@ class _Marks:
     def mark(self, x: Any, spec: Spec) -> Spec:
         if self._is_back(x, spec):
             return Again(self.numbers[id(x)])
+        if isinstance(spec, Choice) and is_union(x):
+            return Choice(tuple(map(self._option, x.options_, spec.options)))
         if not isinstance(spec, Tree):
             return spec
         outer = self.outer(x)
@@ -66,6 +68,13 @@ class _Marks:
         pairs = self._parts(x, spec)
         parts = tuple([self.mark(*pair) for pair in pairs]) if pairs else spec.parts
         return Tree(spec.cls, spec.aux, parts, number, cyclic=id(x) in self.cyclic)
+
+    def _option(self, x: Any, spec: Spec) -> Spec:
+        """An option of a union is made in some calls only, so no other place shows it; one from before the call is there in each."""
+        outer = self.outer(x) if isinstance(spec, Tree) else None
+        if outer is None or not isinstance(spec, Tree):
+            return spec
+        return Tree(spec.cls, spec.aux, spec.parts, outer=outer)
 
     def _parts(self, x: Any, spec: Tree) -> list[tuple[Any, Spec]]:
         found = None if is_staged_list(spec) else parts_of(x)

@@ -51,10 +51,11 @@ class Flat:
     number_names: list[str] = field(default_factory=list)
     places: dict[int, int] | None = field(default_factory=dict)  # None: each counts for itself
     containers: dict[int, int] = field(default_factory=dict)
-    inputs: dict[tuple[int, ...], list[Any]] = field(
-        default_factory=dict
-    )  # of a graph, by the numbers that are open
+    # of a graph, by the numbers that are open
+    inputs: dict[tuple[int, ...], list[Any]] = field(default_factory=dict)
     opened: frozenset[type] = frozenset()  # classes of records that are what they hold
+    within: int = 0  # in how many of them is what is looked at
+    changed: bool = False  # they hold arrays, which are tensors in a copy
 
     def add(self, x: Any, name: str) -> int:
         """The position of a tensor; one that is passed twice has one position."""
@@ -176,6 +177,7 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
         flat.places = places
         return ("tensor", x.dtype, x.shape, x.device, None, place)
     if _of_numpy(x):
+        flat.changed |= flat.within > 0
         made = from_numpy(x, name)
         flat.tensors.append(made)
         flat.names.append(name)
@@ -275,7 +277,10 @@ def _structure_key(x: Any, flat: Flat, name: str) -> Any:
             return ("same", flat.containers[id(x)])
         flat.containers[id(x)] = len(flat.containers)
     aux, parts = _parts(x)
-    return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
+    flat.within += kind in flat.opened
+    keys = tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts))
+    flat.within -= kind in flat.opened
+    return (kind, repr(aux), keys)
 
 
 def _parts(x: Any) -> tuple[Any, list[Any]]:

@@ -99,7 +99,7 @@ def _takes(spec: Spec, x: Any) -> bool:
 
 
 def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value]:
-    places = [option_for(o, spec) for o in x.options_]
+    places = _places(x, spec)
     tag = x.tag_.node.value(graph)
     out: list[Value] = []
     if places == list(range(len(places))):
@@ -120,6 +120,13 @@ def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value
         else:
             out += _choose(rows, sources, len(places), tag, option, graph)
     return out
+
+
+def _places(x: TaggedUnion, spec: Choice) -> list[int]:
+    """Which option of the spec each option is: its own where these are objects from before the call, that their forms do not tell apart."""
+    if any(isinstance(o, Tree) and o.outer is not None for o in spec.options):
+        return list(range(len(x.options_)))
+    return [option_for(o, spec) for o in x.options_]
 
 
 def _either(x: TaggedUnion, option: Leaf, tag: Any, graph: FuncGraph) -> Value:
