@@ -7,7 +7,7 @@ import tograph as tg
 from tograph.runtime.autodiff import vjp
 from tograph.runtime.autodiff.pairs import Differentiable
 from tograph.runtime.autodiff.unwrapped import unwrap
-from tograph.runtime.execution.gradient_calls import _build
+from tograph.runtime.execution.gradient_calls import GradientCalls
 from tograph.runtime.graph.interp import run as interpret
 from tograph.runtime.graph.types import OptionalType
 
@@ -118,7 +118,7 @@ def test_both_graphs_mean_the_same(f, limit):
 def test_programs_of_both_sides_have_an_entry():
     x = torch.ones(4, dtype=torch.float64, requires_grad=True)
     cf = tg.function(exits).get_concrete_function(x, x.sum())
-    d = Differentiable(cf.graph, _build)
+    d = Differentiable(cf.graph, GradientCalls(cf.graph)._build)
     for _ in range(6):
         d.run([x, torch.tensor(0.2).double(), *cf.captured_inputs])[0].sum().backward()
     (pair,) = d._pairs.values()

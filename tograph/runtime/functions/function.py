@@ -40,7 +40,7 @@ from . import latest, signatures
 from .methods import BoundFunction, HeldMethod, WeakMethod, can_be_weak
 from .opened_records import OpenedRecords, Unopened
 from .openings import Openings
-from .rebinding import copy_function, deepcopy_function, reduce_function
+from .rebinding import copy_function, deepcopy_function, reduce_function, refuse_scripting
 from .retraces import UNROLLED, Retraces
 from .stand_ins import StandIns, call_with_stand_ins
 from .trace_cache import SIZE, TraceCache
@@ -156,11 +156,7 @@ class Function(Generic[P, R]):
     def __deepcopy__(self, memo):
         return deepcopy_function(self, memo)
 
-    def __prepare_scriptable__(self):
-        """What ``torch.jit.script`` asks for first. RuntimeError: it would go on with ``__call__``."""
-        raise RuntimeError(
-            f"torch.jit.script takes no tg.function: give it {self.label()}.python_function, or keep {self.label()} and save it with tg.save"
-        )
+    __prepare_scriptable__ = refuse_scripting
 
     def _repr_html_(self) -> str:
         return notebook.function_html(self)

@@ -66,3 +66,11 @@ def deepcopy_function(f: Any, memo: dict) -> Any:
     made = without_traces(f, copy.deepcopy(f.python_function, memo))
     memo[id(f)] = made
     return made
+
+
+def refuse_scripting(function: Any) -> Any:
+    """What ``torch.jit.script`` asks for first. RuntimeError: it would go on with ``__call__``."""
+    label = function.label()
+    raise RuntimeError(
+        f"torch.jit.script takes no tg.function: give it {label}.python_function, or keep {label} and save it with tg.save"
+    )
