@@ -32,9 +32,8 @@ from .stand_in_kinds import CLOSURES, Kind, kind_of
 if TYPE_CHECKING:
     from .function import Function
 
-Slot = tuple[
-    Any, Any
-]  # the number or the name of an argument, or of a variable of a closure; what its objects have in common
+# A place, of an argument or of a variable of a closure, and what its objects have in common.
+Slot = tuple[Any, Any]
 
 
 @dataclass
@@ -56,9 +55,7 @@ class StandIns:
         self._moving: set[Slot] = set()  # whose objects are others from call to call
         self._free: dict[Slot, list[Any]] = {}
         self._judged: weakref.WeakSet[Trace] = weakref.WeakSet()
-        self._others: set[int] = (
-            set()
-        )  # the addresses of generators of the program that traces read
+        self._others: set[int] = set()  # addresses of generators of the program that traces read
 
     def moving(self, args: tuple, kwargs: dict[str, Any]) -> dict[int, Slot]:
         """The slots of the arguments, by identity, that have stand-ins in a call."""
