@@ -61,7 +61,6 @@ WRONG = {
     ),
     "push_text": (lambda: items().push("a"), TypeError, "a tensor or a number, not 'a'"),
     "get_index": (lambda: items().push(1.0).get(0.5), TypeError, "'index' of an array or list"),
-    "get_far": (lambda: items().push(1.0).get(1), IndexError, "out of range"),
     "from_none": (lambda: tg.TensorList.from_tensor(None), TypeError, "of at least one dimension"),
     "optional_none": (lambda: tg.Optional.from_value(None), TypeError, "number, not None"),
     "optional_pair": (lambda: tg.Optional.from_value((ONE, ONE)), TypeError, "one tensor, not a tu"),
@@ -73,6 +72,12 @@ WRONG = {
     "assign_fraction": (lambda: COUNT.assign(1.5), TypeError, "dtype torch.int64 cannot take a v"),
     "add_fraction": (lambda: COUNT.assign_add(0.5), TypeError, "dtype torch.int64 cannot take a v"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("where", [lambda f: f, tg.function], ids=["outside", "inside"])
+def test_an_index_outside_of_a_list_is_pythons_error(where):
+    with pytest.raises(IndexError, match=r"^list index out of range"):
+        where(lambda: items().push(1.0).get(1))()
 
 
 @pytest.mark.parametrize("where", [lambda f: f, tg.function], ids=["outside", "inside"])

@@ -17,7 +17,16 @@ from typing import Any
 
 from ..guarding.guards import LOST
 from ..values.pytrees import attributes, parts_of
-from ..values.structure import Again, Choice, Const, Spec, Tree, is_staged_list, is_union
+from ..values.structure import (
+    Again,
+    Choice,
+    Const,
+    Spec,
+    Tree,
+    is_from_before,
+    is_staged_list,
+    is_union,
+)
 
 Outer = Callable[
     [inspect.BoundArguments | None], Any
@@ -71,10 +80,15 @@ class _Marks:
 
     def _option(self, x: Any, spec: Spec) -> Spec:
         """An option of a union is made in some calls only, so no other place shows it; one from before the call is there in each."""
-        outer = self.outer(x) if isinstance(spec, Tree) else None
-        if outer is None or not isinstance(spec, Tree):
+        if isinstance(spec, Choice) and is_union(x):
+            return Choice(tuple(map(self._option, x.options_, spec.options)))
+        if not isinstance(spec, Tree):
             return spec
-        return Tree(spec.cls, spec.aux, spec.parts, outer=outer)
+        outer = self.outer(x)
+        if outer is not None:
+            return Tree(spec.cls, spec.aux, spec.parts, outer=outer)
+        parts = tuple([self._option(*pair) for pair in self._parts(x, spec)])
+        return Tree(spec.cls, spec.aux, parts) if any(map(is_from_before, parts)) else spec
 
     def _parts(self, x: Any, spec: Tree) -> list[tuple[Any, Spec]]:
         found = None if is_staged_list(spec) else parts_of(x)

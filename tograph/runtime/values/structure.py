@@ -121,6 +121,15 @@ class Choice:
 Spec = Leaf | Const | Tree | Choice | Again
 
 
+def is_from_before(spec: Spec) -> bool:
+    """Whether something from before the call, which ``outer`` tells, is in what a spec describes."""
+    if isinstance(spec, Choice):
+        return any(map(is_from_before, spec.options))
+    return isinstance(spec, Tree) and (
+        spec.outer is not None or any(map(is_from_before, spec.parts))
+    )
+
+
 class GraphClasses:
     """The classes of lists and strings that a graph makes: set by ``growing`` and ``staged_string``, which need this module."""
 
