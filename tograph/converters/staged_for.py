@@ -156,9 +156,8 @@ def _unrolled(source, length: int, body, names, test) -> None:
 
 def staged_loop(source, length, body, names, test, options) -> None:
     """``length`` None: ask for it before each iteration."""
-    length = (
-        min(length, ENDED) if type(length) is int else length
-    )  # nobody sees the end of a longer one
+    if type(length) is int:
+        length = min(length, ENDED)  # nobody sees the end of a longer one
     cell = [0]
     counter = locations.item(cell, "counter", "the loop counter")
 

@@ -49,7 +49,7 @@ class OpenedRecords:
             before = [held() for held in known]
             if any(y is x for y in before):
                 continue
-            known.append(_held(x))
+            known[:] = [*known[-LIVING:], _held(x)]
             if None in before or len(known) > LIVING:
                 new |= _classes_in(x) or set()
         known_classes, self.classes = self.classes, self.classes | new

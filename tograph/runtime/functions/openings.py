@@ -102,6 +102,8 @@ class Openings:
         specs = exact_specs(function, bound, flat)
         try:
             return self._traced(function, key, bound, flat, specs, tentative=True)
+        except Retrace:  # a number outside becomes an input
+            raise
         except Exception:  # whatever the code makes of a copy: it is traced with the object itself, and raises again then
             function.records.refuse()
             raise Unopened from None
