@@ -196,7 +196,11 @@ class Openings:
                     if tracer.watch.acted:  # another trace would do it again
                         raise
                     unnested = unnested or tracer.root.root.unnested
-                    known = _other_ways(known, tracer.root.root, error, unnested)
+                    if known.leaving:  # a change that needs containers apart says so again
+                        known = known | Retrace(merged=True)
+                        known.apart, known.leaving = None, False
+                    else:
+                        known = _other_ways(known, tracer.root.root, error, unnested)
                     tracer.take_back()
 
 
