@@ -83,8 +83,7 @@ def _run_alone(f, args, kwargs):
     _refuse_text(owner, args)
     _refuse_told(owner, f)
     outside_world.called(f, args, kwargs)
-    if torch_trees.takes_exact_classes(f):
-        args = tuple(map(torch_trees.exact, args))
+    args = torch_trees.given(f, args)
     if _of_arrays(f, owner):
         _refuse_growing(f, (*args, *kwargs.values()))
     reads.passed((*args, *kwargs.values(), owner))

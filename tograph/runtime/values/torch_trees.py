@@ -24,9 +24,10 @@ def _class_of_node(x: Any) -> Any:
 _pytree._get_node_type = _class_of_node
 
 
-def takes_exact_classes(f: Any) -> bool:
-    """Whether a function is one of optree's in C."""
-    return str(getattr(f, "__module__", None)).partition(".")[0] == "optree"
+def given(f: Any, args: tuple) -> tuple:
+    """The arguments of a function that is not converted, as it takes them: ``exact`` where it is one of optree's in C."""
+    ours = str(getattr(f, "__module__", None)).partition(".")[0] == "optree"
+    return tuple(map(exact, args)) if ours else args
 
 
 def exact(x: Any) -> Any:
