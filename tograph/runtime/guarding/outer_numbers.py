@@ -112,8 +112,8 @@ def changes(place: Location, watch: Watch | None) -> None:
 
 def _was_at(source: Source, place: Location, watch: Watch) -> bool:
     """Whether a source led to a location when the trace read it: what the trace has changed since may lead elsewhere, or nowhere."""
-    known = watch.source_of(place.keep) if source.parent is not None else None
-    if known is not None and source.parent.place() == known.place():
+    parent, known = source.parent, watch.source_of(place.keep)
+    if parent is not None and known is not None and parent.place() == known.place():
         return True
     try:
         location = location_of(source)
