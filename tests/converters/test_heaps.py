@@ -2,11 +2,14 @@
 
 import bisect
 import heapq
+from dataclasses import dataclass, field
 
+import pytest
 import torch
 
 import tograph as tg
 from tests.converters.both import Cases, compare
+from tograph.errors import SharedMemoryError
 
 cases = Cases()
 
@@ -123,3 +126,70 @@ def merged(x):
 
 def test_merge():
     compare(merged, (torch.tensor([3.0, 1.0, 2.0, 1.0]),), (torch.tensor([0.0, 1.0, 5.0]),))
+
+
+@dataclass(order=True)
+class Event:
+    time: float
+    kind: str = field(compare=False)
+    who: int = field(compare=False)
+
+
+def simulation(rates, horizon):
+    q = []
+    for i, r in enumerate(rates.tolist()):
+        heapq.heappush(q, Event(1.0 / r, "arrive", i))
+    now, log = 0.0, []
+    while q:
+        event = heapq.heappop(q)
+        if event.time > horizon:
+            break
+        now = event.time
+        log.append(event.who)
+        if event.kind == "arrive":
+            heapq.heappush(q, Event(now + 0.3, "leave", event.who))
+    return now, log, [(e.time, e.kind) for e in q]
+
+
+def test_events_that_can_change():
+    rates = torch.tensor([0.7, 1.3])
+    compare(simulation, *((rates, torch.tensor(h)) for h in (3.0, 1.0, -1.0)))
+
+
+class Job:
+    def __init__(self, at, number):
+        self.at, self.number = at, number
+
+    def __lt__(self, other):
+        return self.at < other.at
+
+
+def served(rates, horizon):
+    """What is taken changes, and goes back."""
+    q = [Job(1 / r, i) for i, r in enumerate(rates.tolist())]
+    heapq.heapify(q)
+    counts = [0, 0]
+    while q[0].at < horizon:
+        job = heapq.heappop(q)
+        counts[job.number] += 1
+        job.at = job.at + 1 / rates[job.number].item()
+        heapq.heappush(q, job)
+    return counts, [job.number for job in q]
+
+
+def test_what_is_taken_changes():
+    rates = torch.tensor([0.7, 1.3])
+    compare(served, *((rates, torch.tensor(h)) for h in (3.0, 1.0, -1.0)))
+
+
+def test_a_change_of_what_a_heap_has_moved_is_refused():
+    def f(x, n):
+        first, q = Job(x[0].item(), 0), []
+        heapq.heappush(q, first)
+        while len(q) < n:
+            heapq.heappush(q, Job(x.sum().item(), 1))
+        first.number = 7
+        return heapq.heappop(q).number
+
+    with pytest.raises(SharedMemoryError):
+        tg.function(f)(torch.rand(2), torch.tensor(3))

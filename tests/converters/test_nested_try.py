@@ -443,3 +443,50 @@ def test_a_handler_around_others_finds_what_each_point_of_the_body_left(capsys):
                 result = repr(error)
             found.append((result, Told.last, vars(Told).get("count"), capsys.readouterr().out))
     assert found[:3] == found[3:]
+
+
+def test_a_list_that_body_and_finally_extend():
+    """What a handler makes to fit the lists of several points of the body to each other is its own, and no state of the ``try``."""
+
+    def f(x, i):
+        out = []
+        try:
+            try:
+                out.append(x.sum())
+                out.append(x[i])
+            finally:
+                out.append(x)
+        except IndexError:
+            out.append(x + 1)
+        return out
+
+    g = tg.function(f)
+    x = torch.tensor([1.0, 2.0])
+    for i in (1, 5, 0):
+        torch.testing.assert_close(g(x, torch.tensor(i)), f(x, i))
+    assert g.trace_count == 1
+
+
+def test_three_in_each_other():
+    def f(x, i):
+        out, r = [], x
+        try:
+            try:
+                try:
+                    r = x[i] * 2
+                except IndexError:
+                    r = x.sum()
+                    out.append(r)
+                q = x[int(r)]
+            except ValueError:
+                q = r * 10
+            finally:
+                out.append(r)
+            return q, out
+        except IndexError:
+            return r - 100, out
+
+    g = tg.function(f)
+    for values, i in (((1.0, 0, 2), 1), ((1.0, 0, 1), 5), ((9.0, 0, 2), 0), ((1.0, 0, 3), 5)):
+        x = torch.tensor(values)
+        torch.testing.assert_close(g(x, torch.tensor(i)), f(x, i))

@@ -8,6 +8,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import same
+from tograph.errors import StructureError
 
 
 class ByGet(dict):
@@ -351,3 +352,19 @@ def test_an_item_that_is_written_is_read_as_the_class_keeps_it():
         x = torch.tensor(value)
         assert same(plain(want, x), f(got, x))
         assert same(dict(want.items()), dict(got.items()))
+
+
+def test_a_list_of_a_users_class_whose_length_depends_on_data_is_refused_by_its_name():
+    class Path(list):
+        pass
+
+    @tg.function
+    def f(x):
+        path = Path()
+        while x < 10:
+            path.append(x)
+            x = x + 1
+        return len(path)
+
+    with pytest.raises(StructureError, match="an object of Path, which extends list"):
+        f(torch.tensor(1.0))

@@ -28,7 +28,7 @@ from ..runtime.symbols import contents, decisions
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.symbolic import as_symbolic
 from ..runtime.symbols.valueless import NO_ADDRESS, no_array
-from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
+from ..runtime.values import torch_trees
 from ..runtime.values.growing import StagedList
 from . import outside_world, threads, union
 from .call_rules import MARK, WRAPPERS, is_unconverted
@@ -86,6 +86,7 @@ def _run_alone(f, args, kwargs):
     _refuse_text(owner, args)
     _refuse_told(owner, f)
     outside_world.called(f, args, kwargs)
+    args = torch_trees.given(f, args)
     if _of_arrays(f, owner):
         _refuse_growing(f, (*args, *kwargs.values()))
     reads.passed((*args, *kwargs.values(), owner))

@@ -548,3 +548,28 @@ def test_a_row_that_the_code_does_not_change_stays_what_it_is():
         assert made.shape == (2, 3)
         assert float(made[0, 0]) == i + 1
     assert f.trace_count <= 2
+
+
+def test_numbers_of_objects_that_a_loop_moves_in_their_list():
+    def job(t):
+        made = Held()
+        made.t = t
+        return made
+
+    def new():
+        held = Held()
+        held.jobs = [job(1.0), job(2.0)]
+        return held
+
+    def f(held, y):
+        while held.jobs[0].t < y:
+            first = held.jobs.pop(0)
+            first.t = first.t + 1.5
+            held.jobs.append(first)
+        return held.jobs[0].t
+
+    g = tg.function(f)
+    for y in (3.0, 0.0, 5.0):
+        ours, theirs = new(), new()
+        assert g(ours, torch.tensor(y)) == f(theirs, torch.tensor(y))
+        assert [j.t for j in ours.jobs] == [j.t for j in theirs.jobs]

@@ -4,6 +4,7 @@ Importing the modules registers the forms: ``registry.handles`` maps a function 
 """
 
 from . import (
+    broadcasting,
     copying,
     decisions,
     deques,
@@ -69,6 +70,7 @@ from . import (
 )
 
 __all__ = [
+    "broadcasting",
     "copying",
     "decisions",
     "deques",

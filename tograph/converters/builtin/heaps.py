@@ -2,6 +2,8 @@
 
 Each function has its meaning written in plain Python, which is converted like a user's function. They compare and move items as the
 library does, so that a heap has its items in the same places. Outside of a function the library's own runs.
+
+Objects that can change have their places in a list of the graph (``inner_lists``): what moves there is what they hold (``heap_rows``).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from ...runtime.symbols.funcgraph import is_tracing
 from ..call_rules import DECIDING
 from ..calls import call
 from ..registry import handles
+from .heap_rows import put_back, rows_of
 
 
 def _check(heap):
@@ -23,51 +26,78 @@ def _check(heap):
         raise TypeError(f"heap argument must be a list, not {type(heap).__name__}")
 
 
-def _rise(heap, root, at):
+def _less(a, b, made):
+    """Whether an item is less than another; ``made`` gives an item for a row, where what moves are rows."""
+    return a < b if made is None else made(a) < made(b)
+
+
+def _rise(heap, root, at, made):
     """Move the item at a place up to where its parent is not greater."""
     item = heap[at]
     while at > root:
         above = (at - 1) >> 1
         parent = heap[above]
-        if not (item < parent):
+        if not _less(item, parent, made):
             break
         heap[at] = parent
         at = above
     heap[at] = item
 
 
-def _sink(heap, at):
+def _sink(heap, at, made):
     """Move the item at a place down to a leaf by the smaller children, then up to its place."""
     count, root, item = len(heap), at, heap[at]
     child = 2 * at + 1
     while child < count:
-        if child + 1 < count and not (heap[child] < heap[child + 1]):
+        if child + 1 < count and not _less(heap[child], heap[child + 1], made):
             child = child + 1
         heap[at] = heap[child]
         at = child
         child = 2 * at + 1
     heap[at] = item
-    _rise(heap, root, at)
+    _rise(heap, root, at, made)
 
 
 def _exchange(heap, item):
     """Take the first item, and let another one sink from its place."""
-    first = heap[0]
-    heap[0] = item
-    _sink(heap, 0)
+    _rows, made = rows_of(heap, item)
+    if made is None:
+        first = heap[0]
+        heap[0] = item
+        _sink(heap, 0, None)
+        return first
+    heap.append(item)
+    return _taken(heap)
+
+
+def _taken(heap):
+    """Take the first item, and let the last one sink from its place: they change places, and it is the last one that leaves the list."""
+    rows, made = rows_of(heap)
+    rows[0], rows[-1] = rows[-1], rows[0]
+    put_back(heap, rows)
+    first = heap.pop()
+    if len(heap) > 0:
+        rows, made = rows_of(heap)
+        _sink(rows, 0, made)
+        put_back(heap, rows)
     return first
 
 
 def _push(heap, item):
     _check(heap)
     heap.append(item)
-    _rise(heap, 0, len(heap) - 1)
+    rows, made = rows_of(heap)
+    _rise(rows, 0, len(rows) - 1, made)
+    put_back(heap, rows)
 
 
 def _pop(heap):
     _check(heap)
     if len(heap) == 0:
         raise IndexError("index out of range")
+    _rows, made = rows_of(heap)
+    if made is not None:
+        return _taken(heap)
     last = heap.pop()
     return last if len(heap) == 0 else _exchange(heap, last)
 
@@ -88,8 +118,10 @@ def _push_and_pop(heap, item):
 
 def _heapify(heap):
     _check(heap)
-    for at in reversed(range(len(heap) // 2)):
-        _sink(heap, at)
+    rows, made = rows_of(heap)
+    for at in reversed(range(len(rows) // 2)):
+        _sink(rows, at, made)
+    put_back(heap, rows)
 
 
 def _smallest(n, iterable, key=None):
@@ -178,7 +210,7 @@ def _form(library: Callable[..., Any], form: Callable[..., Any]) -> None:
         return call(form, *args, **kwargs) if is_tracing() else library(*args, **kwargs)
 
 
-DECIDING.update((_of_two, _check, _check_low, _exchange, _rise, _sink))
+DECIDING.update((_of_two, _check, _check_low, _exchange, _less, _rise, _sink, _taken))
 for _library, _meaning in (
     (heapq.heappush, _push),
     (heapq.heappop, _pop),

@@ -198,12 +198,7 @@ def put_back(place: Place, x: Any) -> None:
         if place.key[0] == "contents" and not isinstance(place.get(), Held):
             outer_tables.stand_for_list(place, reads.current())
             outer_lists.need(place, reads.current())
-            error = StructureError(
-                f"{_called(place)} has a different number of items, or items of different kinds, depending on a staged "
-                "condition. A list whose length depends on data holds tensors, numbers and tuples of these, all of one kind: append in "
-                "both branches, or use a tg.TensorList",
-                user_location(),
-            )
+            error = StructureError(_of_many_lengths(place), user_location())
             error.table = conditional_items.table_of(place.keep)
             raise error
         x.__dict__["name_"] = place.name
@@ -219,6 +214,20 @@ def put_back(place: Place, x: Any) -> None:
             "Python object.",
             user_location(),
         ) from None
+
+
+def _of_many_lengths(place: Place) -> str:
+    cls = type(place.keep)
+    if pytrees.base_container(cls) is list:
+        return (
+            f"an object of {cls.__name__}, which extends list, has a different number of items, or items of different kinds, depending on a "
+            "staged condition: of lists only list itself can. Keep a list in an attribute of the class"
+        )
+    return (
+        f"{_called(place)} has a different number of items, or items of different kinds, depending on a staged "
+        "condition. A list whose length depends on data holds tensors, numbers and tuples of these, all of one kind: append in "
+        "both branches, or use a tg.TensorList"
+    )
 
 
 def _called(place: Place) -> str:

@@ -86,7 +86,7 @@ def attempted(function: Callable[[], Any], stage_errors: bool = True) -> tuple[A
 def trace_region(
     name: str,
     function: Callable[[], Any],
-    before: Callable[[FuncGraph], None] | None = None,
+    before: Callable[[FuncGraph], set[Any] | None] | None = None,
     stage_errors: bool = True,
     beside: Sequence[Any] = (),
     called: bool = False,
@@ -94,16 +94,16 @@ def trace_region(
     """Trace ``function`` in a graph of its own and roll back its changes.
 
     A Python exception becomes a ``tg.raise`` at the end of the graph, unless ``stage_errors`` is off. ``beside``: functions through
-    which it may reach objects from before that it does not name itself. ``called``: it runs once, where it stands.
+    which it may reach objects from before that it does not name itself. ``called``: it runs once, where it stands. ``before`` records the
+    places that count as outside of the region, whatever it reaches; it gives their keys where it records others too.
     """
     graph = FuncGraph(name, current_graph())
     log = journal.push(called=called)
     result, raised = MISSING, False
     try:
         with histories.kept(graph), recording(graph), facts.scope():
-            if before is not None:
-                before(graph)
-            given = set(log.entries)
+            named = before(graph) if before is not None else None
+            given = set(log.entries) if named is None else named
             result, raised = attempted(function, stage_errors)
         changed = {k: (p, p.get()) for k, (p, _) in log.entries.items()}
     finally:

@@ -32,7 +32,14 @@ from .bound import Bound
 from .containers import all_known, told
 from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
-from .regions import Region, is_module_globals, recording_places, trace_region, unmoved
+from .regions import (
+    Region,
+    is_module_globals,
+    recording_places,
+    trace_region,
+    unmoved,
+    with_ambient,
+)
 from .telling import partly
 
 
@@ -160,13 +167,13 @@ class _Progress:
         seen = grows or id(place.keep) in self.reach or is_module_globals(place)
         return seen and all_seen(spec_of(as_value(old)), self.outer)
 
-    def restore(self, graph: FuncGraph) -> None:
-        """In a handler: put into the variables what they held when the body failed."""
+    def restore(self, graph: FuncGraph) -> set[Any]:
+        """In a handler: put into the variables what they held when the body failed; the keys of those."""
         if len(self.specs) == 1:
-            return
-        for k, place in enumerate(self.places):
-            if self.moved[k]:
-                journal.record(place)
+            return set()
+        moved = [p for p, m in zip(self.places, self.moved, strict=True) if m]
+        for place in moved:
+            journal.record(place)
         cell = graph.resolve(self.cell)
         tag = flattening.symbolic(graph.emit("tg.cell_tag", cell, type=types.INT), graph)
         settings = [self._setting(t, cell, graph) for t in range(1, len(self.specs))]
@@ -178,6 +185,7 @@ class _Progress:
             specs = [spec_of(o) for o in options]
             spec = one_list(functools.reduce(join, specs), specs, place)
             put_back(place, choose(tag, options, graph, spec))
+        return {p.key for p in moved}
 
     def _setting(self, t: int, cell: Value, graph: FuncGraph) -> list[Any]:
         """What the places held at the ``t``-th setting of the cell; it counts where that was the last one."""
@@ -314,11 +322,12 @@ def _traced_handler(
 ) -> Region:
     box: list[Handle] = []
 
-    def before(graph: FuncGraph) -> None:
+    def before(graph: FuncGraph) -> set[Any]:
         box.append(Handle(structure.Ref(graph.emit("tg.caught", type=types.OBJECT), graph)))
         recording_places(places)(graph)
-        if not apart:
-            progress.restore(graph)
+        given = {p.key for p in with_ambient(places)}
+        # lists that it fits to each other are its own
+        return given if apart else given | progress.restore(graph)
 
     def run() -> None:
         if apart:

@@ -106,9 +106,20 @@ def changes(place: Location, watch: Watch | None) -> None:
                 source, place.key
             ):  # there may be many, and each way is code to follow
                 continue
-            location = location_of(source)
-            if location is not None and location.key == place.key:
+            if _was_at(source, place, watch):
                 raise Retrace(opened=frozenset([source]))
+
+
+def _was_at(source: Source, place: Location, watch: Watch) -> bool:
+    """Whether a source led to a location when the trace read it: what the trace has changed since may lead elsewhere, or nowhere."""
+    parent, known = source.parent, watch.source_of(place.keep)
+    if parent is not None and known is not None and parent.place() == known.place():
+        return True
+    try:
+        location = location_of(source)
+    except _GONE:
+        return False
+    return location is not None and location.key == place.key
 
 
 def _may_be_at(source: Source, key: Any) -> bool:

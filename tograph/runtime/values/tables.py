@@ -70,7 +70,7 @@ class StagedTable(StagedList):
 
 
 _SET_ORDER = (
-    "the items of this set are known only when the graph runs, and so is their order: it cannot be gone over. Use sorted(), len(), min(), max(), "
+    "the items of this set are known only when the graph runs, and so is their order: it cannot be gone over, and none can be popped. Use sorted(), len(), min(), max(), "
     "sum(), `in`, or a dict, which keeps the order of insertion"
 )
 
