@@ -261,6 +261,17 @@ def test_workloads_are_one_row_each_with_the_ratio_to_the_best_peer(gpu):
     assert [r.get("ratio") for r in table] == [2.0, 8.0, None, pytest.approx(4.0)]
 
 
+def test_every_section_may_be_left_out_of_time(gpu, tmp_path, monkeypatch):
+    """The last one most likely: its rows without a name do not end the script before its report is written."""
+    run = run_of(gpu, tmp_path, monkeypatch)
+    for section in gpu.gpu_sections.SECTIONS:
+        run.sections[section] = [{"note": "no time left for 2: a, b"}, {"note": "no time left"}]
+    run.sections["workloads"] += [{"workload": "a", "peer": "tograph", "microseconds": 2.0}]
+    page = gpu.report(run).read_text()
+    assert page.count("| no time left for 2: a, b |") == len(gpu.gpu_sections.SECTIONS)
+    assert page.count('"no time left"}') == len(gpu.gpu_sections.SECTIONS) and "| a |" in page
+
+
 @pytest.fixture
 def assumed(gpu):
     pytest.importorskip("triton")
