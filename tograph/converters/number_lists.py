@@ -185,7 +185,8 @@ def _range(x: range) -> StagedRange:
 def _repeated(x: itertools.repeat, least: int) -> NumberRows | None:
     """Of an object without content, a known number of times."""
     count = length_hint(x, -1)
-    items = [y for y in gc.get_referents(x) if y is not itertools.repeat]  # its account of itself ends with Python 3.14
+    # What it gives of itself to be copied ends with Python 3.14.
+    items = [y for y in gc.get_referents(x) if y is not itertools.repeat]
     if count < least or len(items) != 1 or type(item := items[0]) not in ATOMS:
         return None
     return NumberRows(count, lambda at: item, lambda at: Same(item, count - at), lambda at: itertools.repeat(item, count - at), [])  # fmt: skip
