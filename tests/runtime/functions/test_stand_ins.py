@@ -407,3 +407,36 @@ def test_partial_objects():
         g = functools.partial(torch.mul, other=w)
         torch.testing.assert_close(f(g, torch.ones(3)), solve(g, torch.ones(3)))
     assert f.trace_count <= 5
+
+
+KNOWN, FOUND = [None], set()
+
+
+def same_function(g, x):
+    return x * (2 if g is KNOWN[0] else 1) + g(x)
+
+
+def equal_function(g, x):
+    return x * (2 if g == KNOWN[0] else 1) + g(x)
+
+
+def function_of_that_number(g, x):
+    return x * (2 if id(g) == id(KNOWN[0]) else 1) + g(x)
+
+
+def function_in_a_set(g, x):
+    return x * len({g, KNOWN[0]}) + (2 if g in FOUND else 1) * g(x)
+
+
+@pytest.mark.parametrize("f", [same_function, equal_function, function_of_that_number, function_in_a_set])  # fmt: skip
+def test_which_closure_the_code_asks(f):
+    def scaled(k):
+        return lambda v: v * k
+
+    KNOWN[0] = first = scaled(5.0)
+    FOUND.clear()
+    FOUND.add(first)
+    staged = tg.function(f)
+    for i in range(8):
+        g, x = first if i in (5, 7) else scaled(float(i % 3)), torch.tensor([1.0, 2.0])
+        assert staged(g, x).tolist() == f(g, x).tolist()

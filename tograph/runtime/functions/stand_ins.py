@@ -126,7 +126,9 @@ class StandIns:
         if kept:
             gc.collect()  # what only cycles hold is held by nobody
             kept = _kept(own, before, trace)
-        self.refused = kept or not self._fits_generators(trace, own, caller)
+        # of a generator any draw asks
+        told = any(id(x) in trace.asked for x in own if type(x) is not torch.Generator)
+        self.refused = kept or told or not self._fits_generators(trace, own, caller)
         self._judged.add(trace)
         return not self.refused
 

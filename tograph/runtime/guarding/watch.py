@@ -92,6 +92,8 @@ class Watch(ClassReads):
             self.item(owner, type(owner)._fields.index(name), value)
             return
         source = self.source_of(owner) or self.class_source(owner)
+        if name == "__closure__":
+            self.compared.add(id(owner))
         if self.written(("attr", id(owner), name)):
             return
         if source is not None:

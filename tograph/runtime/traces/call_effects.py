@@ -13,6 +13,7 @@ import contextvars
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -60,6 +61,8 @@ class CallEffects:
         self.replaced: list[int] = []
         self._objects, self._reached = objects, None
         self._records, self._copied = records, list[tuple[Any, Any]]()
+        # those that may have stand-ins are told apart by the key, too
+        watch.copies = {id(x) for x in objects if isinstance(x, (FunctionType, torch.Generator))}
         self._around: Reach | None = None
 
     def of(self, changes: journal.Journal) -> tuple[list, Callable]:
@@ -218,7 +221,7 @@ class CallEffects:
     def copied(self, spares: list[tuple[Any, Any]]) -> None:
         """``spares`` are the copies of containers and records of the arguments, as the code gets them."""
         self._copied = [(made, pytrees.attributes(made)) for made, _ in spares if type(made) in self._records]  # fmt: skip
-        self.watch.copies = {id(made) for made, _ in self._copied}
+        self.watch.copies |= {id(made) for made, _ in self._copied}
 
     def _check_copies(self, changes: journal.Journal) -> None:
         """What the code does to a copy it does to what the caller gave; AliasError for a container that it also found elsewhere."""
@@ -243,16 +246,20 @@ class CallEffects:
     def _check_identities(self, changes: journal.Journal) -> None:
         """AliasError where the code asks which object one of an argument is, since the next call may bring the other one that it was not."""
         made = [x for x, _ in self._copied]
-        asked = {*self.watch.compared, *(id(c.old) for c in self.watch.checks.values())}
-        for place in changes.locations():
-            if place.key[0] == "key":
-                asked.add(id(place.name_key))
-            elif place.key[0] == "contents" and isinstance(place.keep, set):
-                asked.update(map(id, place.keep))
-        asked |= self._reached_by_run(made)
+        asked = self.asked(changes) | self._reached_by_run(made)
         for x in made:
             if id(x) in asked:
                 raise AliasError(f"which object an argument of class {type(x).__name__} is, the code asks")  # fmt: skip
+
+    def asked(self, changes: journal.Journal) -> set[int]:
+        """The objects, by identity, of which the code asks which they are."""
+        found = {*self.watch.compared, *(id(c.old) for c in self.watch.checks.values())}
+        for place in changes.locations():
+            if place.key[0] == "key":
+                found.add(id(place.name_key))
+            elif place.key[0] == "contents" and isinstance(place.keep, set):
+                found.update(map(id, place.keep))
+        return found
 
     def _reached_by_run(self, made: Sequence[Any]) -> set[int]:
         """What the Python code that the graph calls finds of ``made``: while it runs, these are not what the caller's objects are."""

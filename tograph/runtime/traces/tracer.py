@@ -182,6 +182,7 @@ class Tracer:
             raise
         if self.root.root.laid_out:
             self.watch.layout()
+        asked = self.effects.asked(changes)
         changed = [p.keep for p in changes.locations() if not self.opened.same(p)]
         for location, old in reversed(self.effects.undo):
             location._set(old)
@@ -199,6 +200,7 @@ class Tracer:
             self.open_numbers,
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
             frozenset(changes.entries),
+            frozenset(asked.intersection(map(id, self.flat.objects))),
         )
 
     def _keep_unseen(self, graph: Graph, captured: list[Any]) -> None:

@@ -35,8 +35,10 @@ class Trace:
         open_numbers: tuple[int, ...] = (),
         names: Sequence[str] = (),
         written: frozenset[Any] = frozenset(),
+        asked: frozenset[int] = frozenset(),
     ):
         self.written = written  # the keys of the outer locations that the code changes
+        self.asked = asked  # objects among the arguments, of which the code asks which they are
         self.concrete, self.key, self.specs = concrete, key, specs
         self.checks, self.finder = checks, finder
         self.numbers, self.open_numbers, self.names = list(numbers), open_numbers, list(names)
