@@ -55,6 +55,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+if "--worker" in sys.argv:
+    faulthandler.enable()
+    if hasattr(signal, "SIGUSR1"):  # the parent asks a worker that hangs; that may be in an import
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # from a checkout, installed or not
 
@@ -73,6 +78,8 @@ from gpu_worker import MARK, SPOILT, work  # noqa: E402
 
 PAUSE = 5.0  # seconds between two versions of the report
 LIMIT = 60.0  # seconds without an answer after which a part is given up
+START = 120.0  # the same for the first answer: what a process imports may come from a slow disk
+STARTS = 2  # in a row without one, after which a section is given up
 TAIL = 12  # lines of what a process that has died or hangs has said last
 GRACE = 3.0  # seconds for a process that hangs to say where
 SAID = 20_000  # characters of what such a process has said
@@ -169,15 +176,18 @@ class Run:
         """All parts of a section, in as many processes as it takes."""
         left = self.end - time.monotonic()
         until = time.monotonic() + left * (1.0 if last else SHARES[name])
-        skip = 0
+        skip = tries = 0
         while time.monotonic() < until:
             begun, status = self._worker(name, skip, until)
             if status == 0:
                 return
-            if begun is None:
+            if begun is not None:
+                skip, tries = begun + 1, 0
+                continue
+            tries += 1
+            if tries == STARTS:
                 self.add(name, note=f"nothing begins: exit status {status}")
                 return
-            skip = begun + 1
         self.add(name, note="no time left")
 
     def _worker(self, section: str, skip: int, until: float) -> tuple[int | None, int | None]:
@@ -191,7 +201,9 @@ class Run:
             for line in answers(process, until, self.write):
                 if line is None:
                     late = time.monotonic() >= until
-                    why = "no time left" if late else f"no answer in {LIMIT:.0f} s"
+                    why = (
+                        "no time left" if late else f"no answer in {LIMIT if part else START:.0f} s"
+                    )
                     where = stacks(process, words)
                     self.add(section, name=part or "start", note=why, where=where)
                     self.tell(section, f"{part or 'start'}: {why}", words)
@@ -252,19 +264,19 @@ def ended(process: subprocess.Popen) -> None:
 
 
 def answers(process: subprocess.Popen, until: float, idle: Callable[[], None]) -> Iterator[str | None]:  # fmt: skip
-    """The lines of a process; None once where there is none for too long. ``idle`` is called now and then."""
+    """The lines of a process; None once where there is none for too long, the first one longer. ``idle`` is called now and then."""
     chosen = selectors.DefaultSelector()
     chosen.register(process.stdout, selectors.EVENT_READ)
-    rest, heard = b"", time.monotonic()
+    rest, heard, limit = b"", time.monotonic(), START
     while True:
-        left = min(heard + LIMIT, until) - time.monotonic()
+        left = min(heard + limit, until) - time.monotonic()
         if left <= 0:
             yield None
             return
         if not chosen.select(min(left, PAUSE)):
             idle()
             continue
-        heard = time.monotonic()
+        heard, limit = time.monotonic(), LIMIT
         found = os.read(process.stdout.fileno(), 1 << 16)
         if not found:
             return
@@ -287,11 +299,6 @@ def main() -> None:
     parser.add_argument("--without", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        if hasattr(signal, "SIGUSR1"):
-            faulthandler.register(
-                signal.SIGUSR1, all_threads=True
-            )  # the parent asks a worker that hangs
-        faulthandler.enable()
         now = options.now if options.worker in EAGER else None
         details = gpu_details.Details(options.details, now)
         sys.exit(work(options.worker, options.device, options.skip, options.without, options.cases, options.until, details))  # fmt: skip

@@ -30,7 +30,8 @@ def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if "workload" in r:
             table.setdefault(r["workload"], {"name": r["workload"]})[r["peer"]] = r["microseconds"]
         else:
-            table.setdefault(r["name"], r)
+            # What there was no time for has no name.
+            table.setdefault(r.get("name") or r["note"], r)
     ratios = []
     for r in table.values():
         peers = [r[p] for p in ("eager", "compile", "reduce-overhead") if p in r]

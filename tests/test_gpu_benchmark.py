@@ -4,6 +4,8 @@ import argparse
 import gc
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -76,6 +78,40 @@ def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monk
     assert "| hangs |  |  | no answer in 1 s |" in page and (tmp_path / "gpu.json").exists()
     assert '* loops: {"name": "crashes", "note": "the process ended' in page and "* torch: " in page
     assert '"good"' not in page.split("## What went wrong")[1]
+
+
+def test_a_process_that_does_not_get_to_its_first_part_is_started_once_more(gpu, tmp_path, monkeypatch):  # fmt: skip
+    """What it imports may come from a slow disk, beside other sections that start."""
+    run = run_of(gpu, tmp_path, monkeypatch)
+    monkeypatch.setattr(gpu, "START", 0.7)
+    slow = (
+        "import faulthandler, signal, time; faulthandler.register(signal.SIGUSR1); time.sleep(60)"
+    )
+    ways = [slow, 'print(\'@row \' + \'{"begins": 4, "name": "part"}\')']
+    run.command = lambda section, skip: [sys.executable, "-c", ways.pop(0)]
+    run.section("loops", last=True)
+    (row,) = run.sections["loops"]
+    assert row.pop("where") and row == {"name": "start", "note": "no answer in 1 s"}
+    ways += [slow, "raise SystemExit(5)", "print('never')"]
+    run.section("calls", last=True)
+    notes = [r["note"] for r in run.sections["calls"]]
+    assert notes == ["no answer in 1 s", "the process ended: exit status 5", "nothing begins: exit status 5"]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+def test_a_worker_that_hangs_in_an_import_says_where(tmp_path):
+    begun = tmp_path / "begun"
+    text = f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(60)\n"
+    (tmp_path / "torch.py").write_text(text)
+    command = [sys.executable, str(FOLDER / "gpu.py"), "--worker", "probes", "--device", "cpu"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, text=True) as process:
+        while not begun.exists() and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGUSR1)
+        said = [process.stderr.readline() for _ in range(2)]
+        process.kill()
+    assert "torch.py" in said[1] and "line 3" in said[1]
 
 
 def test_what_workers_say_is_gone_with_the_run(gpu, tmp_path, monkeypatch):
@@ -223,6 +259,17 @@ def test_workloads_are_one_row_each_with_the_ratio_to_the_best_peer(gpu):
     ]
     table = importlib.import_module("gpu_report").compared(rows)
     assert [r.get("ratio") for r in table] == [2.0, 8.0, None, pytest.approx(4.0)]
+
+
+def test_every_section_may_be_left_out_of_time(gpu, tmp_path, monkeypatch):
+    """The last one most likely: its rows without a name do not end the script before its report is written."""
+    run = run_of(gpu, tmp_path, monkeypatch)
+    for section in gpu.gpu_sections.SECTIONS:
+        run.sections[section] = [{"note": "no time left for 2: a, b"}, {"note": "no time left"}]
+    run.sections["workloads"] += [{"workload": "a", "peer": "tograph", "microseconds": 2.0}]
+    page = gpu.report(run).read_text()
+    assert page.count("| no time left for 2: a, b |") == len(gpu.gpu_sections.SECTIONS)
+    assert page.count('"no time left"}') == len(gpu.gpu_sections.SECTIONS) and "| a |" in page
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ A list that the body changes is gone over by Python, which sees the change.
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import is_
+from operator import is_, length_hint
 from typing import Any
 
 from ..runtime.graph.types import exact_dtype
@@ -183,9 +184,9 @@ def _range(x: range) -> StagedRange:
 
 def _repeated(x: itertools.repeat, least: int) -> NumberRows | None:
     """Of an object without content, a known number of times."""
-    made: Any = x.__reduce__()
-    item, *times = made[1]
-    if not times or times[0] < least or type(item) not in ATOMS:
+    count = length_hint(x, -1)
+    # What it gives of itself to be copied ends with Python 3.14.
+    items = [y for y in gc.get_referents(x) if y is not itertools.repeat]
+    if count < least or len(items) != 1 or type(item := items[0]) not in ATOMS:
         return None
-    (count,) = times
     return NumberRows(count, lambda at: item, lambda at: Same(item, count - at), lambda at: itertools.repeat(item, count - at), [])  # fmt: skip

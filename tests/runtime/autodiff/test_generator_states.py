@@ -4,6 +4,9 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.autodiff import pairs
+from tograph.runtime.autodiff.generator_states import gpus_of, restored, states_of
+from tograph.runtime.gpu.retarget import retarget
 
 OWN = torch.Generator()
 
@@ -36,3 +39,22 @@ def test_gradients_of_gradients_draw_the_same_numbers(g):
         _gradients(call, g)
         states.append([each.get_state() for each in (OWN, torch.default_generator)])
     assert all(map(torch.equal, *states))
+
+
+def test_generators_of_gpus_on_which_the_graph_has_tensors(monkeypatch):
+    """Of no input alone: a tensor may be made there, in a loop, or be an item of a list."""
+    graph = tg.function(_drawn).get_concrete_function(torch.ones(4), torch.tensor(3), OWN).graph
+    gpus = gpus_of(retarget(graph, "cuda:1"))
+    assert gpus_of(graph) == [] and gpus == [1]
+    made = [torch.Generator(), torch.Generator()]
+    begun: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "init", lambda: begun.append(True))
+    monkeypatch.setattr(torch.cuda, "default_generators", made)
+    states = states_of(gpus, [OWN])
+    first, other = (torch.rand(3, generator=g) for g in reversed(made))
+    with restored(states):
+        again, on = (torch.rand(3, generator=g) for g in reversed(made))
+    assert begun and torch.equal(first, again) and not torch.equal(other, on)
+    monkeypatch.setattr(pairs, "gpus_of", lambda graph: gpus)
+    _gradients(tg.function(_drawn), OWN)
+    assert len(begun) > 1

@@ -20,7 +20,7 @@ from tests.runtime.gpu import fake_driver
 from tests.runtime.gpu.fake_driver import Cuda, install
 from tests.runtime.gpu.simulated import Generator
 from tests.runtime.kernels import triton_worker
-from tests.runtime.kernels.triton_samples import flat
+from tests.runtime.kernels.triton_samples import flats
 from tograph.runtime.gpu import draws, planner, program
 from tograph.runtime.kernels import device
 
@@ -138,7 +138,7 @@ def apart(monkeypatch: Any, cuda: Cuda) -> Apart:
 
     def launch(source: Any, arguments: dict[str, torch.Tensor]) -> None:
         given = mode.started({n: arguments[n] for n in source.signature})
-        before = {n: flat(x) for n, x in given.items()}
+        before = flats(given)
         for name, x in triton_worker.interpret(source, before).items():
             if not torch.equal(x.view(torch.uint8), before[name].view(torch.uint8)):
                 torch.as_strided(given[name], x.shape, (1,)).copy_(x)

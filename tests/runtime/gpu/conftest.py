@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.runtime.gpu.fake_driver import Cuda, forget, install
-from tests.runtime.kernels.triton_samples import flat
+from tests.runtime.kernels.triton_samples import flats
 from tograph.runtime.gpu import capture
 from tograph.runtime.kernels import device
 
@@ -13,10 +13,10 @@ def interpreted(monkeypatch):
     worker = pytest.importorskip("tests.runtime.kernels.triton_worker")
 
     def launch(source, arguments):
-        before = {n: flat(arguments[n]) for n in source.signature}
+        before = flats({n: arguments[n] for n in source.signature})
         after = worker.interpret(source, before)
         for name, x in before.items():
-            if not same_bits(x, after[name]):  # two parameters may be the same memory
+            if not same_bits(x, after[name]):
                 torch.as_strided(arguments[name], x.shape, (1,)).copy_(after[name])
 
     monkeypatch.setattr(device, "launch", launch)

@@ -14,7 +14,7 @@ import torch
 
 from tests.runtime.gpu.fake_driver import Cuda, install
 from tests.runtime.kernels import triton_worker
-from tests.runtime.kernels.triton_samples import flat
+from tests.runtime.kernels.triton_samples import flats
 from tograph.runtime.execution import scheduler
 from tograph.runtime.gpu import capture, draws, forms, planner, program
 from tograph.runtime.gpu.retarget import retarget
@@ -50,7 +50,7 @@ class Simulated:
 
 def launch(source: Any, arguments: dict[str, torch.Tensor]) -> None:
     """Start a kernel in the interpreter."""
-    before = {n: flat(arguments[n]) for n in source.signature}
+    before = flats({n: arguments[n] for n in source.signature})
     after = triton_worker.interpret(source, before)
     for name, x in before.items():
         if not torch.equal(x.view(torch.uint8), after[name].view(torch.uint8)):

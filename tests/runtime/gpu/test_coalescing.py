@@ -7,7 +7,7 @@ import tograph as tg
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.execute import Stepwise
-from tograph.runtime.gpu.plan import Conditional, Copy, check
+from tograph.runtime.gpu.plan import Conditional, Copy, Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.graph import interp
 
@@ -42,6 +42,26 @@ def test_state_is_computed_where_it_is():
 
     pairs, _ = run(newton, torch.tensor([1.0, 2.0, 5.0]))
     assert pairs == []
+
+
+def test_a_number_that_all_threads_read_is_written_behind_a_barrier():
+    """Without one the interpreter of the tests finds a race: one thread stores what threads of other warps may not have read."""
+
+    def counted(x, w, n):
+        i, rows = torch.zeros_like(n), torch.zeros(64)
+        while i < n:
+            x = torch.tanh(x @ w)
+            rows = rows * 0.5 + x.sum(1)
+            i = i + (x.sum() > -1e9)
+        return x, rows, i
+
+    given = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(64, 64, generator=given) / 8 for _ in range(2))
+    pairs, made = run(counted, x, w, torch.tensor(3))
+    sources = {s.source.text: s.source for s, _ in made.walk() if isinstance(s, Run)}.values()
+    folds = [s for s in sources if "tl.sum" in s.text and s.warps > 1]
+    assert pairs == [] and len(folds) == 2
+    assert all(s.text.count("tl.debug_barrier()") == 1 for s in folds)
 
 
 def test_the_start_of_a_state_that_the_loop_reads_itself_is_kept():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from tests.runtime.kernels.kernel_samples import fused
@@ -53,3 +55,14 @@ def flat(x: torch.Tensor) -> torch.Tensor:
     """The memory of a tensor, from its first element on."""
     extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride()))
     return torch.as_strided(x, (extent,), (1,)).clone()
+
+
+def flats(arguments: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """``flat`` of each. Parameters of a kernel that are the same memory are one tensor, which is what the interpreter then works on."""
+    made: dict[Any, torch.Tensor] = {}
+    found = {}
+    for name, x in arguments.items():
+        before = flat(x)
+        key = (x.data_ptr(), x.dtype, before.shape) if before.numel() else name
+        found[name] = made.setdefault(key, before)
+    return found

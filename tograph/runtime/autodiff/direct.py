@@ -75,7 +75,7 @@ class Direct:
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs of the graph, joined with autograd; None where this is not the way."""
         pair = self.pair
-        state = states_of(inputs, pair.generators) if pair.random else None
+        state = states_of(pair.gpus, pair.generators) if pair.random else None
         outs = pair.program.quick(inputs)
         if outs is None:
             return None

@@ -1,6 +1,6 @@
 """Random generators while a forward part runs again for a gradient of its gradient: they give the numbers that they gave.
 
-They are torch's own of the CPU and of the devices of the inputs, and those that the program gives; afterwards each is where it was.
+They are torch's own of the CPU and of the GPUs on which the graph has tensors, and those that the program gives; afterwards each is where it was.
 """
 
 from __future__ import annotations
@@ -10,15 +10,22 @@ from typing import Any
 
 import torch
 
+from ..graph.ir import Graph
+from ..kernels.device import gpus_in
+
 State = list[tuple[torch.Generator, torch.Tensor]]
 
 
-def states_of(inputs: Sequence[Any], given: Sequence[torch.Generator]) -> State:
+def gpus_of(graph: Graph) -> list[int]:
+    """The numbers of the GPUs on which a graph has tensors, its own too: it may draw there whatever its inputs are."""
+    return [torch.device(d).index or 0 for d in gpus_in(graph)]
+
+
+def states_of(gpus: Sequence[int], given: Sequence[torch.Generator]) -> State:
     """The states of the generators that random ops of a call may draw from. ``given``: those that the graph names."""
-    devices = sorted(
-        {x.device.index or 0 for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
-    )
-    own = [torch.default_generator, *(torch.cuda.default_generators[d] for d in devices)]
+    if gpus:
+        torch.cuda.init()  # which makes them, where no tensor has been there yet
+    own = [torch.default_generator, *(torch.cuda.default_generators[d] for d in gpus)]
     return [(g, g.get_state()) for g in (*own, *given)]
 
 

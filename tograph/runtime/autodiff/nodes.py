@@ -147,7 +147,7 @@ def _told(pair: Pair, outs: Sequence[Any]) -> tuple[bool, ...]:
 
 
 def _run(pair: Pair, box: list[Any], inputs: Sequence[Any]) -> None:
-    state = states_of(inputs, pair.generators) if pair.random else None
+    state = states_of(pair.gpus, pair.generators) if pair.random else None
     with torch.no_grad():
         before = [inputs[i].detach().clone() for i in pair.before]
         outs = unbased(pair.program.run(*inputs), len(pair.graph.outputs), inputs)

@@ -29,6 +29,7 @@ from ..writes.histories import Before
 from ..writes.stale import MODIFIED
 from .direct import Direct
 from .ended import Ended
+from .generator_states import gpus_of
 from .graphs import append
 from .nesting import same_items
 from .nodes import ShareNode, dense
@@ -81,6 +82,7 @@ class Pair:
         effects = graph_effects(graph)
         self.random, self.written = effects.random, frozenset(effects.writes)
         self.generators = generators_of(all_nodes(graph)) if self.random else []
+        self.gpus = gpus_of(graph) if self.random else []
         inside = {v for n in graph.nodes if n.regions for v in n.inputs}
         self.before = [i for i in sorted(self.written) if graph.inputs[i] in inside]
         self.constant = not self.pullback.given

@@ -9,6 +9,9 @@ Where the row fits into a block, all sweeps are straight-line code on it. Else e
 as large as the block, which is folded after the loop, and scans carry the fold of what came before.
 
 What lies beyond the end is masked: loads give 0 there, folds take their start value, stores and failures do nothing.
+
+An output may be memory of an input that is read only where it is written (``planner.in_place``). An element of a block that has fewer elements than
+a program has threads is read by several of them and written by one: so there is a barrier ahead of such stores.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from .loop_ir import (
     Store,
 )
 from .planning import number
-from .tiles import Tile, crossed, product, programs
+from .tiles import MOST_WARPS, Tile, crossed, product, programs
 from .triton_folds import Folds
 from .triton_ops import TYPES, typed
 from .triton_text import ERROR, HEADER, Source, failing, operation, parameters
@@ -105,12 +108,14 @@ class Writer(Folds):
             before, self.whole_blocks = dict(self.names), True
             self.indent += 1
             self._values(0)
+            self._settled()
             self._stores(self.kernel.stores)
             self.indent -= 1
             self.names, self.whole_blocks = before, False
             self.line("else:")
             self.indent += 1
         self._values(0)
+        self._settled()
         self._stores(self.kernel.stores)
 
     def _ragged(self) -> bool:
@@ -184,6 +189,7 @@ class Writer(Folds):
             for e in self._reductions(level + 1):
                 self.names[e] = f"v{e.number}"
                 self.line(f"{self.names[e]} = {self._fold(e, self._folded(e))}")
+        self._settled()
         self._stores(self.kernel.stores)
 
     def _walked(self) -> None:
@@ -341,6 +347,18 @@ class Writer(Folds):
                 place += f" + 0 * {mask}.to(tl.int32)"
         text = f"tl.load({place}" + (f", {' & '.join(masks)}, other=0)" if masks else ")")
         return f"{text} != 0" if e.dtype == "bool" else text
+
+    def _settled(self) -> None:
+        """Have all threads read, before one stores, what may be the same memory. A kernel that this one becomes a part of may have ``MOST_WARPS``."""
+        loaded = [e.address for e in self.kernel.body if e.op == "load"]
+        copies = (self._elements(s.address) < 32 * MOST_WARPS for s in self.kernel.stores if s.address in loaded)  # fmt: skip
+        if self.tile.warps > 1 and any(copies):
+            self.line("tl.debug_barrier()")
+
+    def _elements(self, address: Affine) -> int:
+        """How many elements of a buffer a block has."""
+        axes = self._address_axes(address)
+        return (self.tile.points if "x" in axes else 1) * (self.tile.row if "r" in axes else 1)
 
     def _stores(self, stores: Iterable[Store]) -> None:
         for s in stores:
