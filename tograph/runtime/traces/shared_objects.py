@@ -114,15 +114,16 @@ class Found:
     def __init__(self, place: Callable[[Any], Outer | None]):
         self.place = place
         self.outers: list[Outer] = []
-        self._numbers: dict[int, int | None] = {}
+        self._numbers: dict[int, tuple[Any, int]] = {}
 
     def __call__(self, x: Any) -> int | None:
         if id(x) not in self._numbers:
             found = self.place(x)
-            self._numbers[id(x)] = None if found is None else len(self.outers)
-            if found is not None:
-                self.outers.append(found)
-        return self._numbers[id(x)]
+            if found is None:  # so far: what the code reads later may be found then
+                return None
+            self._numbers[id(x)] = x, len(self.outers)
+            self.outers.append(found)
+        return self._numbers[id(x)][1]
 
 
 @dataclass(frozen=True)
