@@ -337,9 +337,9 @@ class Function(Generic[P, R]):
         bound = self._bound(args, kwargs)
         return bound.args, bound.kwargs
 
-    def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
+    def _find(self, args: tuple, kwargs: dict, constant: bool = False) -> tuple[Trace, Flat, inspect.BoundArguments]:  # fmt: skip
         bound = self._bound(args, kwargs)
-        flat = Flat(opened=self.records.classes)
+        flat = Flat(opened=frozenset() if constant else self.records.classes)
         key = self._key(bound, flat)
         if flat.changed:
             self.records.refuse()
@@ -348,20 +348,21 @@ class Function(Generic[P, R]):
         if found is None:
             with self.traces.lock:
                 found = self.traces.find(key, flat)
-                if found is None and self.records.learn(flat.objects):
+                if found is None and not constant and self.records.learn(flat.objects):
                     return self._find(args, kwargs)
                 try:
                     found = found or self._trace(key, bound, flat)
-                except Unopened:
-                    return self._find(args, kwargs)
+                except Unopened:  # the code raises again now, or it was for the copies
+                    made = self._find(args, kwargs, constant=True)
+                    self.records.refuse()
+                    return made
         else:
             self._retraces.recent.append(False)
         return found, flat, bound
 
     def _key(self, bound: inspect.BoundArguments, flat: Flat) -> Any:
-        return tuple(
-            (n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items()
-        ), context()
+        parts = tuple((n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items())
+        return parts, context()
 
     # ---- tracing
 
@@ -377,11 +378,7 @@ class Function(Generic[P, R]):
             self.replaced |= known.checks.replaced(known.inputs(flat))
             self._openings.outer.learn(known.checks, known.written, known.inputs(flat))
         start = time.perf_counter()
-        with (
-            artifacts.progress(f"tracing {self.label()!r}"),
-            collector.seldom(),
-            stacks.LIMIT.growing(),
-        ):
+        with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom(), stacks.LIMIT.growing():  # fmt: skip
             trace = self._openings.trace(self, key, bound, flat, outlived)
         if trace is outlived:
             return trace
