@@ -370,9 +370,10 @@ def test_a_call_whose_code_raises_leaves_objects_taken_apart():
     for i in (1, 2, 0, 1, 0, 2, 1, 2, 1):  # the objects of the first calls are constants
         s = State(t(i), i, [t(i)])
         if i == 0:
-            with pytest.raises(ValueError, match="first"):
+            with pytest.raises(ValueError, match="first") as caught:
                 staged(s, t(2))
             assert s.t == 7
+            assert caught.value.__context__ is None
         else:
             assert staged(s, t(2)) is s
             assert s.x.item() == i + 2

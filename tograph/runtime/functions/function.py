@@ -16,6 +16,7 @@ import operator
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ... import collector, stacks
@@ -281,11 +282,11 @@ class Function(Generic[P, R]):
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
         if self.has_specs() and not args and not kwargs:
             args = tuple(self.input_signature or ())
-        if is_tracing():
-            return self._find(args, kwargs)[0].concrete
         try:
-            return self._find(args, kwargs)[0].concrete
+            return self._find(args, kwargs, closed=True)[0].concrete
         except Exception as error:
+            if is_tracing():
+                raise
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
 
@@ -337,23 +338,23 @@ class Function(Generic[P, R]):
         bound = self._bound(args, kwargs)
         return bound.args, bound.kwargs
 
-    def _find(self, args: tuple, kwargs: dict, constant: bool = False) -> tuple[Trace, Flat, inspect.BoundArguments]:  # fmt: skip
+    def _find(self, args: tuple, kwargs: dict, closed: bool = False, constant: bool = False) -> tuple[Trace, Flat, inspect.BoundArguments]:  # fmt: skip
         bound = self._bound(args, kwargs)
-        flat = Flat(opened=frozenset() if constant else self.records.classes)
+        flat = Flat(opened=frozenset() if constant else self.records.classes, closed=closed)
         key = self._key(bound, flat)
         if flat.changed:
             self.records.refuse()
-            return self._find(args, kwargs)
+            return self._find(args, kwargs, closed)
         found = self.traces.find(key, flat)
         if found is None:
             with self.traces.lock:
                 found = self.traces.find(key, flat)
                 if found is None and not constant and self.records.learn(flat.objects):
-                    return self._find(args, kwargs)
-                try:
+                    return self._find(args, kwargs, closed)
+                with suppress(Unopened):
                     found = found or self._trace(key, bound, flat)
-                except Unopened:  # the code raises again now, or it was for the copies
-                    made = self._find(args, kwargs, constant=True)
+                if found is None:  # the code raises again now, or it was for the copies
+                    made = self._find(args, kwargs, closed, constant=True)
                     self.records.refuse()
                     return made
         else:

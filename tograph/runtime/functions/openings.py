@@ -118,7 +118,8 @@ class Openings:
             return None
         family.widen(exact, flat.numbers)
         while not family.closed:
-            specs, numbers = family.open_specs(exact), family.open_numbers(flat.numbers)
+            specs = family.open_specs(exact)
+            numbers = () if flat.closed else family.open_numbers(flat.numbers)
             if specs == exact and not numbers:
                 return None
             try:
