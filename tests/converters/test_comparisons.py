@@ -275,3 +275,19 @@ def test_tuples_that_may_not_be_one():
         return pair is other[:1], pair is None, other is other, pair is pair
 
     assert f(torch.tensor(1.0), PAIR) == (False, False, True, True)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_argument_that_the_function_finds_elsewhere_too(shared):
+    class Owner:
+        def __init__(self):
+            self.rows = [1]
+
+    owner = Owner()
+    f = tg.function(lambda x, table: (table["rows"] is owner.rows, owner.rows is not table))
+    x, table = torch.ones(2), {"rows": owner.rows if shared else [1]}
+    if shared:
+        with pytest.raises(tg.errors.AliasError, match="owner.rows and an argument are one list, and are compared"):  # fmt: skip
+            f(x, table)
+    else:
+        assert f(x, table) == (False, True)

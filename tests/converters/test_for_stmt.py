@@ -601,3 +601,30 @@ def test_unrolled_only_where_it_must_be():
         ROWS
     )
     assert list(found) == [0, 1, 2]
+
+
+def test_a_function_of_the_user_with_the_name_of_a_maker_of_iterators():
+    shared = iter(range(100))
+
+    def repeat(items):
+        return shared
+
+    class Source:
+        zip = staticmethod(repeat)
+
+    def f(x):
+        s = x * 0
+        for i in repeat(x):
+            s = s + i
+            if i == 40:
+                break
+        for i in Source.zip(x):
+            s = s + i
+            if i == 60:
+                break
+        return s, next(shared)
+
+    x = torch.ones(2)
+    s, after = tg.function(f)(x)
+    assert after == 61
+    assert s.tolist() == [sum(range(61))] * 2

@@ -360,3 +360,16 @@ def test_a_copy_of_a_dict_with_keys_by_a_condition():
     converted = tg.function(f)
     for n in (1, 3, 4):
         assert converted(torch.tensor(n)) == f(torch.tensor(n))
+
+
+def test_an_update_by_one_of_two_dicts():
+    def f(x, table, other):
+        table.update(other if x > 0 else {"p": x * 2}, r=3)
+        return table
+
+    staged = tg.function(f)
+    for v in (1.0, -1.0):
+        x = torch.tensor(v)
+        mine, plain = {"p": x, "q": 4}, {"p": x, "q": 4}
+        assert staged(x, mine, {"q": 5}) is mine
+        assert mine == f(x, plain, {"q": 5})

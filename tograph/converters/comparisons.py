@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..errors import StagingError
+from ..errors import AliasError, StagingError
 from ..runtime import control_flow
 from ..runtime.guarding import guards, reads
 from ..runtime.inference.shapes import SYMBOLS
@@ -329,8 +329,9 @@ def _is_one(a, b) -> bool:
 def _may_be_one(a, b) -> None:
     """StagingError for two containers, one of them read from a list or dict of the graph: each reading gives a new object.
 
-    So does each staged construct that a tuple goes through, and each call that it is an argument of.
+    So does each staged construct that a tuple goes through, and each call that it is an argument of. AliasError for what is an argument and was found elsewhere, too.
     """
+    _are_lent(a, b)
     read = current_graph().root.read_items
     if not (id(a) in read or id(b) in read) or a.__class__ is not b.__class__:
         return
@@ -348,6 +349,19 @@ def _may_be_one(a, b) -> None:
             "use == , or compare their indices or keys",
             user_location(),
         )
+
+
+def _are_lent(a, b) -> None:
+    """AliasError where one is the copy that a trace has of the other, an argument that the code also found elsewhere."""
+    for made, real in current_graph().root.lent:
+        if (made is a and real is b) or (made is b and real is a):
+            source = reads.current().source_of(real)
+            other = "another place" if source is None else source.label
+            raise AliasError(
+                f"{other} and an argument are one {type(real).__name__}, and are compared by `is`: whether they are one is not known in other calls. Use ==, or use "
+                "it by one of the two",
+                user_location(),
+            )
 
 
 def is_not(a, b):

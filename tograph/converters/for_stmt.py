@@ -20,6 +20,9 @@ deque, it makes a list of lists) is unrolled too; where that cannot be done eith
 
 from __future__ import annotations
 
+import itertools
+import types
+
 from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.guarding import reads
@@ -69,8 +72,8 @@ def rewrite(pass_, node):
     text = "iter_, body_, names_"
     if isinstance(node.iter, gast.Name) and _is_shared(node, node.iter.id, extra is not None):
         text += ", shared=True"
-    elif fresh := _fresh(node.iter):
-        text += f", fresh={fresh}"
+    elif makers := _makers(node.iter):
+        text, holes["makers_"] = text + ", makers=makers_", gast.Tuple(makers, gast.Load())
     if extra is not None:
         ret = gast.copy_location(gast.Return(extra), node)
         test = pass_.body_function("for_test", [ret], node)
@@ -87,16 +90,33 @@ def _is_shared(node, name_: str, ends: bool) -> bool:
     return name_ in names_read(node.body) or (ends and name_ in get_fact(node, Fact.LIVE_OUT, ()))
 
 
-_MAKERS = ("reversed", "enumerate", "zip", "repeat")
+_MAKERS = (reversed, enumerate, zip, itertools.repeat)
+_NAMES = tuple(f.__name__ for f in _MAKERS)
 
 
-def _fresh(node) -> int:
-    """Whether a loop goes over what a call such as ``reversed(..)`` gives, an iterator that nobody else has; 2: of one that nobody else has (``enumerate(zip(..))``)."""
+def _makers(node) -> list:
+    """What seems to make the iterator that a loop goes over (``reversed(..)``), and the one in that (``enumerate(zip(..))``): a name, or that of a module with one."""
     if not isinstance(node, gast.Call):
-        return 0
-    called = node.func
-    name_ = getattr(called, "attr" if isinstance(called, gast.Attribute) else "id", "")
-    return name_ in _MAKERS and (2 if node.args and _fresh(node.args[0]) else 1)
+        return []
+    called, found = node.func, []
+    if isinstance(called, gast.Name) and called.id in _NAMES:
+        found = [name(called.id)]
+    elif isinstance(called, gast.Attribute) and isinstance(called.value, gast.Name) and called.attr in _NAMES:  # fmt: skip
+        found = [gast.Tuple([name(called.value.id), gast.Constant(called.attr, None)], gast.Load())]
+    return [*found, *(_makers(node.args[0])[:1] if found and node.args else ())]
+
+
+def _fresh(makers) -> int:
+    """Whether a loop goes over an iterator that nobody else has, as one of Python's makers gave it; 2: of one that nobody else has."""
+    count = 0
+    for made in makers:
+        if type(made) is tuple:
+            module, attribute = made
+            made = getattr(module, attribute, None) if isinstance(module, types.ModuleType) else None  # fmt: skip
+        if not any(made is f for f in _MAKERS):
+            break
+        count += 1
+    return count
 
 
 def _numbers_of(iterable):
@@ -117,15 +137,16 @@ def _shared_source(x, found):
     return PICKED[0](x) if ahead else iterator_of(x)
 
 
-def for_stmt(iterable, body, names, test=None, options=None, shared=False, fresh=0) -> None:
-    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met. ``shared``: ``_is_shared``; ``fresh``: ``_fresh``."""
+def for_stmt(iterable, body, names, test=None, options=None, shared=False, makers=()) -> None:
+    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met. ``shared``: ``_is_shared``; ``makers``: ``_makers``."""
     iterable = text_options.as_text(iterable)
+    fresh = _fresh(makers)
     if fresh:
         iterable = _numbers_of(iterable)
     if is_union(iterable):
         places = places_of(names, test, body)
         distribute(
-            lambda chosen: for_stmt(chosen, body, names, test, options, shared, fresh),
+            lambda chosen: for_stmt(chosen, body, names, test, options, shared, makers),
             iterable,
             places=places,
         )

@@ -231,6 +231,8 @@ def dict_update(x, /, *others, **named):
 
 def update(x, /, *others, **named):
     """``dict_update`` of a dict that there is: in a staged branch or loop its keys are set one by one, as another path may set others."""
+    if any(map(is_union, others)):
+        return apply(lambda *chosen: call(x.update, *chosen, **named), *others)
     found = dict_update(x, *others, **named)
     plain = all(type(o) in (dict, tuple) or (isinstance(o, list) and not is_growing(o)) for o in others)  # fmt: skip
     if found is not NotImplemented or not plain or len(others) > 1 or isinstance(x, Counter) or not journal.active():  # fmt: skip

@@ -356,3 +356,26 @@ def test_a_list_that_is_also_found_elsewhere():
     with pytest.raises(tg.errors.AliasError, match="ITEMS and an argument are one list"):
         tg.function(adds)(ITEMS, t(1))
     assert len(ITEMS) == 1
+
+
+def test_a_call_whose_code_raises_leaves_objects_taken_apart():
+    def f(s, x):
+        if s.t == 0:
+            s.t = 7
+            raise ValueError("first")
+        s.x = s.x + x
+        return s
+
+    staged = tg.function(f)
+    for i in (1, 2, 0, 1, 0, 2, 1, 2, 1):  # the objects of the first calls are constants
+        s = State(t(i), i, [t(i)])
+        if i == 0:
+            with pytest.raises(ValueError, match="first") as caught:
+                staged(s, t(2))
+            assert s.t == 7
+            assert caught.value.__context__ is None
+        else:
+            assert staged(s, t(2)) is s
+            assert s.x.item() == i + 2
+    # one for each number outside of the calls that raise, and not one for each call
+    assert staged.trace_count <= 4

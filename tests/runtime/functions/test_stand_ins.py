@@ -4,11 +4,13 @@ import functools
 import gc
 import weakref
 from collections import namedtuple
+from unittest import mock
 
 import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.functions import stand_in_kinds, stand_ins
 
 T = torch.tensor
 
@@ -440,3 +442,17 @@ def test_which_closure_the_code_asks(f):
     for i in range(8):
         g, x = first if i in (5, 7) else scaled(float(i % 3)), torch.tensor([1.0, 2.0])
         assert staged(g, x).tolist() == f(g, x).tolist()
+
+
+def test_a_stand_in_that_could_not_be_made_what_the_callers_is_changes_nothing():
+    class Broken(stand_in_kinds.Generators):
+        def put(self, own, x, inner):
+            raise RuntimeError("no memory")
+
+    kind, here, generator = Broken(), stand_ins.StandIns(), torch.Generator().manual_seed(3)
+    state = generator.get_state()
+    slot = (0, kind.key(generator))
+    with mock.patch.object(stand_ins, "kind_of", lambda x: kind), pytest.raises(RuntimeError):
+        with here.given({id(generator): slot}, (generator,), {}):
+            pass
+    assert torch.equal(generator.get_state(), state)

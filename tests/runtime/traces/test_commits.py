@@ -359,3 +359,49 @@ def test_a_variable_outside_that_a_failing_path_leaves_as_it_was(f):
                 g(torch.tensor(c))
             found.append(SET)
     assert found[:6] == found[6:]
+
+
+class Pair:
+    def __init__(self, items):
+        self.items, self.kept = items, None
+
+
+def _leaves_before_an_error(x, table, items, pair):
+    made = [3]
+    table["items"] = items
+    table["made"] = made
+    pair.kept = made
+    if x > 3:
+        raise ValueError("large")
+    pair.items = [items, pair]
+    table.pop("made")
+    raise KeyError("none")
+
+
+@pytest.mark.parametrize("x", [4.0, 1.0])
+def test_what_a_failed_call_leaves_in_places_is_what_the_caller_gave(x):
+    seen = []
+    for f in (_leaves_before_an_error, tg.function(_leaves_before_an_error)):
+        for _ in range(3):
+            items, pair = [1], Pair([2])
+            table = {}
+            with pytest.raises((ValueError, KeyError)) as caught:
+                f(torch.tensor(x), table, items, pair)
+            mine = [v is items for v in (*table.values(), *pair.items)]
+            seen.append([caught.type, mine, pair.items[-1] is pair, table.get("made") is pair.kept])
+    assert seen == [seen[0]] * 6
+
+
+def test_an_object_outside_that_a_failed_call_puts_elsewhere():
+    box, items = Box(1), [1]
+    box.items = items
+
+    def f(x, table):
+        table["items"] = box.items
+        if x > 3:
+            raise ValueError("large")
+
+    table = {}
+    with pytest.raises(ValueError, match="large"):
+        tg.function(f)(torch.tensor(4.0), table)
+    assert table["items"] is items

@@ -280,3 +280,43 @@ def test_a_list_that_a_staged_branch_picks(body):
             args = {picked_list: (xs, ys, x), picked_or_new: (xs, x), picked_outside: (x,)}[body]
             found.append(shape_of([xs, ys, SHELF, call(*args)], []))
         assert found[0] == found[1]
+
+
+def made_and_picked(x):
+    made = [1]
+    return made, made if x.sum() > 3 else "none"
+
+
+def under_a_key_and_returned(x):
+    table = {"p": 4}
+    if x[1] <= 2:
+        table["p"] = [x]
+    return table.get("p"), table
+
+
+def of_two_kinds(x):
+    box = Box(at=None)
+    if x[1] <= 2:
+        box.at = Box(rows=[x * 2])
+    else:
+        box.at = [x]
+    return box.at, box, (box.at, 1)
+
+
+def swapped(x):
+    a, b = [1], [2]
+    first = a if x.sum() > 3 else b
+    second = b if x.sum() > 3 else a
+    if x[0] > 1:
+        second.append(3)
+    return first, second, [a, b], x if x.sum() > 3 else a
+
+
+@pytest.mark.parametrize(
+    "function", [made_and_picked, under_a_key_and_returned, of_two_kinds, swapped]
+)
+def test_one_object_of_the_call_in_places_that_are_one_thing_or_another(function):
+    f = tg.function(function)
+    for v in ([1.0, 2.0], [3.0, 2.0], [0.0, 0.0], [2.0, 4.0]):
+        x = torch.tensor(v)
+        assert shape_of(f(x), []) == shape_of(function(x), [])

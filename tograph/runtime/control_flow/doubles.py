@@ -1,13 +1,13 @@
 """Containers that a staged construct made anew of ones that other names hold too.
 
-Python has one object there, so what would show two begins the trace again, **apart** (``telling``): a change of either, and one that leaves
-the call in the place of one that the caller holds. What leaves a trace that cannot be made apart is an equal object.
+Python has one object there, so what would show two begins the trace again, **apart** (``telling``): a change of either, one that leaves
+the call in the place of one that the caller holds, and two that leave it. What leaves a trace that cannot be made apart is an equal object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from ...errors import AliasError
 from ..symbols import journal
@@ -29,28 +29,44 @@ def guard(x: Any, name: str | None) -> None:
     journal.guard(x, refuse)
 
 
-def note(x: Any, name: str | None, origins: Iterable[Any]) -> None:
-    """``x`` was made anew where Python has one of ``origins``."""
+class Double(NamedTuple):
+    """``x``, which was made anew where Python has one of ``of``, or, ``callers``, one of what the caller holds; ``name``: of what holds it."""
+
+    x: Any
+    name: str | None
+    of: list[Any]
+    callers: bool
+
+
+def note(x: Any, name: str | None, origins: Sequence[Any], before: Sequence[Any] = ()) -> None:
+    """``x`` was made anew where Python has one of ``origins``, of which those ``before`` existed before the construct."""
     guard(x, name)
-    if any(map(_is_the_callers, origins)):
-        current_graph().root.doubles[id(x)] = x, name
+    doubles = current_graph().root.doubles
+    callers = any(map(_is_the_callers, origins))
+    if callers or before:
+        of = [y for o in before for y in (doubles[id(o)].of if id(o) in doubles else [o])]
+        doubles[id(x)] = Double(x, name, of, callers)
 
 
 def _is_the_callers(x: Any) -> bool:
     root = current_graph().root
     lent = any(made is x for made, _ in root.lent)
-    return lent or id(x) in root.doubles or structure.OUTSIDE[0](x)
+    double = root.doubles.get(id(x))
+    return lent or (double is not None and double.callers) or structure.OUTSIDE[0](x)
 
 
 def check(contents: Iterable[Any]) -> None:
-    """These leave the call: none may be made anew of what the caller holds."""
+    """These leave the call: none may be made anew of what the caller holds, or of what leaves too."""
     root = current_graph().root
-    if root.apart or root.merged:
+    if root.apart or root.merged or not root.doubles:
         return
-    for content in contents if root.doubles else ():
-        for _, x in containers(content):
-            if id(x) in root.doubles:
-                raise Retrace(apart=may_be_held(*root.doubles[id(x)]), leaving=True)
+    leaving = {id(x): x for content in contents for _, x in containers(content)}
+    seen: set[int] = set(leaving)
+    for double in filter(None, map(root.doubles.get, leaving)):
+        of = {id(y) for y in double.of if y is not double.x}
+        if double.callers or not seen.isdisjoint(of):
+            raise Retrace(apart=may_be_held(double.x, double.name), leaving=True)
+        seen |= of
 
 
 def may_be_held(x: Any, name: str | None) -> AliasError:

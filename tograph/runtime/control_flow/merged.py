@@ -32,6 +32,7 @@ class Merged:
         before: Before,
     ):
         self.places: dict[Any, dict[Path, list[Any]]] = {}
+        self._existed: dict[int, Any] = {}  # of these, what did before the construct
         self.sharing: Sharing | None = None
         # What a list of the graph takes has its place there.
         numbered = {i: s for i, s in enumerate(slots) if not (is_whole(s[0]) and structure.is_staged_list(specs[i]))}  # fmt: skip
@@ -54,6 +55,7 @@ class Merged:
                     for _, x in elsewhere.held(place, content):
                         if id(x) in seen:
                             self._add(number, place, [(x, k)])
+                            self._existed[id(x)] = x
                             guard(x, None if place is None else place.name)
 
     def _find_twice(self, k: int, contents: Sequence[tuple[int, Place | None, Any]]) -> None:
@@ -92,7 +94,8 @@ class Merged:
         for path, part in containers(x) if paths else ():
             if path in paths or _ALL in paths:
                 of = [*paths.get(path, ()), *paths.get(_ALL, ())]
-                note(part, None if place is None else place.name, of)
+                existed = [y for y in of if id(y) in self._existed]
+                note(part, None if place is None else place.name, of, existed)
 
 
 _ALL = ("all",)  # stands for each place in what a location holds

@@ -16,6 +16,7 @@ import operator
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ... import collector, stacks
@@ -337,9 +338,9 @@ class Function(Generic[P, R]):
         bound = self._bound(args, kwargs)
         return bound.args, bound.kwargs
 
-    def _find(self, args: tuple, kwargs: dict, closed: bool = False) -> tuple[Trace, Flat, inspect.BoundArguments]:  # fmt: skip
+    def _find(self, args: tuple, kwargs: dict, closed: bool = False, constant: bool = False) -> tuple[Trace, Flat, inspect.BoundArguments]:  # fmt: skip
         bound = self._bound(args, kwargs)
-        flat = Flat(opened=self.records.classes, closed=closed)
+        flat = Flat(opened=frozenset() if constant else self.records.classes, closed=closed)
         key = self._key(bound, flat)
         if flat.changed:
             self.records.refuse()
@@ -348,20 +349,21 @@ class Function(Generic[P, R]):
         if found is None:
             with self.traces.lock:
                 found = self.traces.find(key, flat)
-                if found is None and self.records.learn(flat.objects):
+                if found is None and not constant and self.records.learn(flat.objects):
                     return self._find(args, kwargs, closed)
-                try:
+                with suppress(Unopened):
                     found = found or self._trace(key, bound, flat)
-                except Unopened:
-                    return self._find(args, kwargs, closed)
+                if found is None:  # the code raises again now, or it was for the copies
+                    made = self._find(args, kwargs, closed, constant=True)
+                    self.records.refuse()
+                    return made
         else:
             self._retraces.recent.append(False)
         return found, flat, bound
 
     def _key(self, bound: inspect.BoundArguments, flat: Flat) -> Any:
-        return tuple(
-            (n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items()
-        ), context()
+        parts = tuple((n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items())
+        return parts, context()
 
     # ---- tracing
 
@@ -377,11 +379,7 @@ class Function(Generic[P, R]):
             self.replaced |= known.checks.replaced(known.inputs(flat))
             self._openings.outer.learn(known.checks, known.written, known.inputs(flat))
         start = time.perf_counter()
-        with (
-            artifacts.progress(f"tracing {self.label()!r}"),
-            collector.seldom(),
-            stacks.LIMIT.growing(),
-        ):
+        with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom(), stacks.LIMIT.growing():  # fmt: skip
             trace = self._openings.trace(self, key, bound, flat, outlived)
         if trace is outlived:
             return trace

@@ -6,7 +6,8 @@ traced and does not exist any more, or of some that do, the function takes objec
 are part of the key, the trace sees a copy, and what it changes of that happens to the caller's object.
 
 Invariant: whether an object is taken apart cannot be told from what the function does. Where a trace shows that it could (``CallEffects``), or
-fails, its objects are constants as before, for good.
+fails where one with the objects themselves does not, they are constants as before, for good. A call whose own code raises is traced with the objects
+themselves, too, and changes nothing for later ones.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LIVING = 3  # objects of a class, each with traces of its own, before they are t
 
 
 class Unopened(Exception):
-    """Objects of the call are constants of the trace after all."""
+    """A trace of objects that are taken apart has failed: those of the call are constants."""
 
 
 class OpenedRecords:

@@ -105,7 +105,6 @@ class Openings:
         except Retrace:  # a number outside becomes an input
             raise
         except Exception:  # whatever the code makes of a copy: it is traced with the object itself, and raises again then
-            function.records.refuse()
             raise Unopened from None
 
     def _opened(

@@ -38,12 +38,13 @@ Slot = tuple[Any, Any]
 
 @dataclass
 class _Taken:
-    """A stand-in during a call. ``free``: those of its slot that no call has."""
+    """A stand-in during a call. ``free``: those of its slot that no call has. ``ready``: it is what the object is."""
 
     real: Any
     own: Any
     kind: Kind
     free: list[Any]
+    ready: bool = False
 
 
 class StandIns:
@@ -95,8 +96,9 @@ class StandIns:
             yield own_args, own_kwargs, [t.own for t in taken.values()]
         finally:
             for t in taken.values():
-                t.kind.back(t.own, t.real)
-                t.free.append(t.own)
+                if t.ready:
+                    t.kind.back(t.own, t.real)
+                    t.free.append(t.own)
 
     def _take(self, slot: Slot, x: Any, taken: dict[int, _Taken]) -> Any:
         """What stands for an object, one for each; so it does for closures that the variables of a closure hold."""
@@ -106,7 +108,7 @@ class StandIns:
         assert kind is not None
         free = self._free.setdefault(slot, [])
         own = free.pop() if free else kind.make(x)
-        taken[id(x)] = _Taken(x, own, kind, free)
+        made = taken[id(x)] = _Taken(x, own, kind, free)
 
         def inner(name: str, content: Any) -> Any:
             if kind_of(content) is not CLOSURES:
@@ -114,6 +116,7 @@ class StandIns:
             return self._take(((slot, name), CLOSURES.key(content)), content, taken)
 
         kind.put(own, x, inner)
+        made.ready = True
         return own
 
     def fit(self, find: Callable[[], Trace], own: list[Any], caller: Sequence[Any]) -> bool:

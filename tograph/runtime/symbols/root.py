@@ -75,7 +75,7 @@ class Root:
     flat: dict[int, Storage] = field(default_factory=dict)
     apart: bool = False
     merged: bool = False
-    doubles: dict[int, tuple[Any, str | None]] = field(default_factory=dict)
+    doubles: dict[int, Any] = field(default_factory=dict)
     gathered: bool = False
     iterated: bool = False
     alone: bool = False

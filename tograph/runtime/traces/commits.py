@@ -23,6 +23,7 @@ from ..values import flattening, joins, locations
 from ..values.flattening import flatten
 from ..values.structure import Handle, Ref, Spec, leaf_types, spec_of
 from .changes import Changes
+from .shared_objects import marked
 
 ADDED = ("added",)  # in the place of steps: the content is what a call adds to a list
 
@@ -120,7 +121,8 @@ _NOWHERE = Location(("nowhere",), "nothing", lambda: None, lambda value: None)
 
 class _Calls(threading.local):
     def __init__(self) -> None:
-        self.targets: list[Sequence[Target]] = []
+        # For each call that runs, where its changes go, and the objects from before it that it gives.
+        self.running: list[tuple[Sequence[Target], Sequence[Any]]] = []
 
 
 calls = _Calls()
@@ -149,13 +151,15 @@ class Plan:
 
     def run(self, *values: Any) -> None:
         rest = iter(values)
-        made = [flattening.unflatten(spec, rest, lambda v: v) for _, _, spec in self.parts]
+        targets, objects = calls.running[-1]
+        known: dict[Any, Any] = {("outer", i): x for i, x in enumerate(objects)}
+        made = [flattening.unflatten(spec, rest, lambda v: v, known) for _, _, spec in self.parts]
         for i, ((_, names, _), content, place) in enumerate(zip(self.parts, made, self.places)):
             if place is None:
                 continue
             if i in self.instead:
                 names, content = None, self.instead[i]
-            calls.targets[-1][place].apply(names, content)
+            targets[place].apply(names, content)
 
 
 register(
@@ -184,6 +188,8 @@ class Commits:
         self.period = 0
         self.plans: list[Plan] = []
         self.changes = Changes(found)
+        # Gives what existed before the call, and that calls find, a number (``shared_objects``).
+        self.outer: Callable[[Any], int | None] = lambda x: None
 
     def __call__(self, graph: FuncGraph) -> None:
         if not self.changes.begin(graph):
@@ -202,6 +208,8 @@ class Commits:
             contents.append(content)
         if not parts:
             return
+        specs = marked(list(map(_value, contents)), [s for *_, s in parts], self.outer)
+        parts = [(key, names, spec) for (key, names, _), spec in zip(parts, specs)]
         plan = Plan(parts)
         self.plans.append(plan)
         values = [v for c, (_, _, s) in zip(contents, parts) for v in flatten(_value(c), s, graph)]

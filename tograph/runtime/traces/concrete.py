@@ -351,7 +351,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         for i in self.made_leaves:
             inputs[i].requires_grad_()
-        commits.calls.targets.append(places)
+        commits.calls.running.append((places, objects))
         try:
             if ambient.usual() and not self._enabled():  # with nothing to put aside
                 outputs = self._outputs(inputs)
@@ -362,7 +362,7 @@ class ConcreteFunction(Programs, pickling.Unpicklable):
             entries.add_location(error, self.graph)
             raise
         finally:
-            commits.calls.targets.pop()
+            commits.calls.running.pop()
         if not transforms.active():
             outputs = self.identities.outputs(outputs, inputs)
         for i in self.ended_leaves:

@@ -35,7 +35,7 @@ from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import pytrees, structure
 from ..values.keyed_parts import DictOf, keyed
-from . import keeping, made_tensors
+from . import keeping, left_functions, made_tensors
 from .rebuilding import Attributed, Made, ObjectOf, Rebuilt
 
 Outer = tuple[Storage, tuple[View, ...]]  # a tensor of the caller's, or a view of one
@@ -327,6 +327,8 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
         return x if outside else _container(x, *found, seen, tensor)
     if not structure.OUTSIDE[0](x) and _is_made(x, kind):
         return _object(x, kind, seen, tensor)
+    if (left := left_functions.form(x, lambda v: _leaving(v, seen, tensor))) is not None:
+        return left
     keeping.check(x)
     make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
     return x if make is None else Rebuilt(Made(make), [])

@@ -23,7 +23,6 @@ from ..values.structure import (
     Const,
     Spec,
     Tree,
-    is_from_before,
     is_staged_list,
     is_union,
 )
@@ -47,6 +46,9 @@ class _Marks:
         if self._is_back(x, spec):
             self.cyclic.add(id(x))
             self.counts[id(x)] += 1
+        if isinstance(spec, Choice) and is_union(x):
+            for option, inner in zip(x.options_, spec.options):
+                self.count(option, inner)
         if not isinstance(spec, Tree):
             return
         self.kept.append(x)
@@ -63,7 +65,7 @@ class _Marks:
         if self._is_back(x, spec):
             return Again(self.numbers[id(x)])
         if isinstance(spec, Choice) and is_union(x):
-            return Choice(tuple(map(self._option, x.options_, spec.options)))
+            return Choice(tuple(map(self.mark, x.options_, spec.options)))
         if not isinstance(spec, Tree):
             return spec
         outer = self.outer(x)
@@ -77,18 +79,6 @@ class _Marks:
         pairs = self._parts(x, spec)
         parts = tuple([self.mark(*pair) for pair in pairs]) if pairs else spec.parts
         return Tree(spec.cls, spec.aux, parts, number, cyclic=id(x) in self.cyclic)
-
-    def _option(self, x: Any, spec: Spec) -> Spec:
-        """An option of a union is made in some calls only, so no other place shows it; one from before the call is there in each."""
-        if isinstance(spec, Choice) and is_union(x):
-            return Choice(tuple(map(self._option, x.options_, spec.options)))
-        if not isinstance(spec, Tree):
-            return spec
-        outer = self.outer(x)
-        if outer is not None:
-            return Tree(spec.cls, spec.aux, spec.parts, outer=outer)
-        parts = tuple([self._option(*pair) for pair in self._parts(x, spec)])
-        return Tree(spec.cls, spec.aux, parts) if any(map(is_from_before, parts)) else spec
 
     def _parts(self, x: Any, spec: Tree) -> list[tuple[Any, Spec]]:
         found = None if is_staged_list(spec) else parts_of(x)
@@ -114,15 +104,16 @@ class Found:
     def __init__(self, place: Callable[[Any], Outer | None]):
         self.place = place
         self.outers: list[Outer] = []
-        self._numbers: dict[int, int | None] = {}
+        self._numbers: dict[int, tuple[Any, int]] = {}
 
     def __call__(self, x: Any) -> int | None:
         if id(x) not in self._numbers:
             found = self.place(x)
-            self._numbers[id(x)] = None if found is None else len(self.outers)
-            if found is not None:
-                self.outers.append(found)
-        return self._numbers[id(x)]
+            if found is None:  # so far: what the code reads later may be found then
+                return None
+            self._numbers[id(x)] = x, len(self.outers)
+            self.outers.append(found)
+        return self._numbers[id(x)][1]
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class Tracer:
         self.effects = CallEffects(
             self.root, self.watch, self.opened, self.stood, objects, flat.opened
         )
+        self.outer = self.effects.commits.outer = Found(self._place)
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
@@ -150,14 +151,15 @@ class Tracer:
             self.root.graph
         ):
             graph, captured, *_ = finish(self.root, self.inputs, None, [], self.watch, self._moves)
-            commits.calls.targets.append(self.done(self.bound))
+            objects = [find(self.bound) for find in self.outer.outers]
+            commits.calls.running.append((self.done(self.bound), objects))
             try:
                 host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
             except Exception as error:
                 add_location(error, graph)
                 raise
             finally:
-                commits.calls.targets.pop()
+                commits.calls.running.pop()
 
     def _trace(self, key: Any) -> Trace:
         result, changes = self._recorded()
@@ -174,7 +176,7 @@ class Tracer:
                 effects,
                 self.watch,
                 self._moves,
-                outer := Found(self._place),
+                self.outer,
             )
             self._keep_unseen(graph, captured)
         except BaseException:
@@ -189,7 +191,7 @@ class Tracer:
         left = [spec, *(inner for _, inner in effect_specs)]
         followed_objects.follow(graph, self.watch, self.function.replaced, changed, left)
         made = graph, captured, spec, effect_specs
-        concrete = self._concrete(key, made, identities, outer.outers)
+        concrete = self._concrete(key, made, identities)
         return Trace(
             concrete,
             key,
@@ -217,9 +219,7 @@ class Tracer:
             known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
             self.watch.leaves(root.assigned, known)
 
-    def _concrete(
-        self, key: Any, made: tuple, identities: Identities, outers: Any
-    ) -> ConcreteFunction:
+    def _concrete(self, key: Any, made: tuple, identities: Identities) -> ConcreteFunction:
         graph, captured, spec, effect_specs = made
         concrete = ConcreteFunction(
             self.function.label(),
@@ -237,7 +237,7 @@ class Tracer:
             ),
             self.watch.owns,
         )
-        concrete.identities, concrete.outers = identities, outers
+        concrete.identities, concrete.outers = identities, self.outer.outers
         concrete.mode = not self.watch.quiet if self.root.root.enabled else None
         concrete.unrolled = self.root.root.spared
         self._describe_inputs(concrete, captured)

@@ -38,7 +38,7 @@ from .structure import (
     Spec,
     TaggedUnion,
     Tree,
-    is_from_before,
+    is_marked,
     is_staged_list,
     is_union,
     leaf_types,
@@ -124,8 +124,8 @@ def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value
 
 
 def _places(x: TaggedUnion, spec: Choice) -> list[int]:
-    """Which option of the spec each option is: its own where these are objects from before the call, that their forms do not tell apart."""
-    if any(map(is_from_before, spec.options)):
+    """Which option of the spec each option is: its own where these are objects that other places hold, which their forms do not tell apart."""
+    if any(map(is_marked, spec.options)):
         return list(range(len(x.options_)))
     return [option_for(o, spec) for o in x.options_]
 

@@ -121,13 +121,14 @@ class Choice:
 Spec = Leaf | Const | Tree | Choice | Again
 
 
-def is_from_before(spec: Spec) -> bool:
-    """Whether something from before the call, which ``outer`` tells, is in what a spec describes."""
+def is_marked(spec: Spec) -> bool:
+    """Whether something is in what a spec describes that is one with something from before the call, or in another place (``shared_objects``)."""
     if isinstance(spec, Choice):
-        return any(map(is_from_before, spec.options))
-    return isinstance(spec, Tree) and (
-        spec.outer is not None or any(map(is_from_before, spec.parts))
-    )
+        return any(map(is_marked, spec.options))
+    if not isinstance(spec, Tree):
+        return isinstance(spec, Again)
+    marked = spec.outer is not None or spec.number is not None
+    return marked or any(map(is_marked, spec.parts))
 
 
 class GraphClasses:
