@@ -1,4 +1,4 @@
-"""A second gradient that is taken inside of a function is torch's error in the runs in which the first has freed what it needs, and in no others."""
+"""A second gradient behind one that is taken inside of a function is torch's error in the runs in which the first has freed what it needs, and in no others."""
 
 import pytest
 import torch
@@ -188,3 +188,47 @@ def test_as_in_eager(case):
         (got, grad), (wanted, expected) = outcome(f, n), outcome(case, n)
         assert got == wanted, n
         torch.testing.assert_close(grad, expected)
+
+
+def given_by_one_branch(w, n):
+    if n > 1:
+        loss = (w * w).sum()
+        loss.backward()
+    else:
+        loss = (w * w).sum() * 2
+    return loss
+
+
+def given_by_a_loop(w, n):
+    loss, i = (w * w).sum(), 0
+    while i < n:
+        loss = (w * w).sum() * i
+        if i > 0:
+            loss.backward()
+        i = i + 1
+    return loss * 3
+
+
+def freed_by_a_branch(w, n):
+    y = w * w
+    if n > 2:
+        y.sum().backward()
+    return y * 2
+
+
+def second_of_two(w, n):
+    if n > 1:
+        a, b = (w * w).sum(), (w * w * w).sum()
+    else:
+        a, b = (w * w).sum() * 2, w.exp().sum()
+    a.backward()
+    return b
+
+
+@pytest.mark.parametrize("case", [given_by_one_branch, given_by_a_loop, freed_by_a_branch, second_of_two])  # fmt: skip
+def test_outside_as_in_eager(case):
+    f = tg.function(case)
+    for n in (0, 1, 2, 3):
+        found = [outcome(lambda w, n, g=g: g(w, n).sum().backward(), n) for g in (f, case)]
+        assert found[0][0] == found[1][0], n
+        torch.testing.assert_close(found[0][1], found[1][1])

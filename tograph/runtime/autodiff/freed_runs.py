@@ -2,14 +2,14 @@
 
 While a function is traced nothing is freed: ``Root.freed`` tells which node of torch's autograd was freed in which graph. That graph may be a branch, which ran or not, and the node may
 be one of a region, which was freed as a value of that: ``paths`` tells the ways to these as those to an input ``FREED``. A way that is True is torch's error while tracing,
-one that only the run knows is checked there, before the gradient. One in a loop has run if an iteration has.
+one that only the run knows is checked there, before the gradient; what leaves the function takes it along, for gradients that are taken outside. One in a loop has run if an iteration has.
 
 Invariant: the ways are asked anew for each gradient, since more was freed by then; a trace in which nothing was freed asks nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from ..graph.types import BOOL, ListType
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..writes import freed
 from . import freed_items
+from .by_items import in_order
 from .inside import reached
 from .paths import FREED, Loop, Terms, Way, Ways, closed, needed_for, taken, through
 
@@ -29,11 +30,25 @@ def _again(
     outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], nodes: Sequence[Any]
 ) -> Sequence[Any]:
     """As of ``freed.AGAIN``."""
+    way, by_some = _way(outputs, nodes, lambda n: _known(n, nodes, inputs))
+    _refuse(way, current_graph())
+    return by_some
+
+
+def _left(x: torch.Tensor) -> Way:
+    """As of ``freed.LEFT``."""
+    return _way([x], in_order([x.grad_fn]), _all_known)[0] if x.grad_fn is not None else False
+
+
+def _way(
+    outputs: Sequence[torch.Tensor], nodes: Sequence[Any], known: Callable[[Any], dict[Value, Ways]]
+) -> tuple[Way, Sequence[Any]]:
+    """Whether a gradient of ``outputs``, which goes through ``nodes``, comes to what was freed, and those of them that it comes to by items of lists. ``known``: the inputs of a recorded node that it goes on to."""
     graph = current_graph()
     before = {n: when for n in nodes if not _is_choice(n) and (when := _when(n, graph)) is not False and freed.saves(n)}  # fmt: skip
     calls = {n: marks for n in nodes if _has_regions(n) and (marks := _marks(n, graph))}
     if not before and not calls:
-        return ()
+        return False, ()
     by_some = freed_items.by_items(outputs, list(before)) if before else ()
     terms = Terms(graph.graph)
     ways = reached(outputs, terms, graph)
@@ -44,13 +59,11 @@ def _again(
         for w in ways.get(n, {}).values()
     ]
     for n, marks in calls.items():
-        known = _known(n, nodes, inputs)
         for output, way in ways.get(n, {}).items():
             for when, values in marks:
-                within = _within(n.call, n.indices[output], known, values, graph)
+                within = _within(n.call, n.indices[output], known(n), values, graph)
                 found.append(terms.both(way, terms.both(when, within)))
-    _refuse(terms.any(found), graph)
-    return by_some
+    return terms.any(found), by_some
 
 
 def _refuse(way: Way, graph: FuncGraph) -> None:
@@ -220,6 +233,11 @@ def _known(node: Any, nodes: Sequence[Any], inputs: Sequence[torch.Tensor]) -> d
     return found
 
 
+def _all_known(node: Any) -> dict[Value, Ways]:
+    """All inputs of a recorded node."""
+    return {node.call.inputs[i]: {i: True} for i in node.call.tensors}
+
+
 def _within(call: Any, output: int, known: dict[Value, Ways], marks: dict[Value, Way], graph: FuncGraph) -> Way:  # fmt: skip
     """Whether an output of a recorded node was computed of what is freed in its regions."""
     terms = Terms(call.graph.graph, True, freed=marks)
@@ -229,4 +247,4 @@ def _within(call: Any, output: int, known: dict[Value, Ways], marks: dict[Value,
     return graph.resolve(Ref(way, call.graph)) if graph.within(call.graph) else True
 
 
-freed.AGAIN = _again
+freed.AGAIN, freed.LEFT = _again, _left

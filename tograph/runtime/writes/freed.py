@@ -6,7 +6,8 @@ which node of torch's autograd was freed in which graph. A second gradient is to
 what the state is: not what a dict held before the loop where each iteration replaces it.
 
 Where a value whose history is freed on every path leaves a graph, it leaves as ``tg.identity(x, True)``, which no gradient
-passes: a call keeps nothing for one that eager PyTorch would refuse.
+passes: a call keeps nothing for one that eager PyTorch would refuse. Where only the run knows, it leaves the function as ``tg.identity(x, freed)``, whose gradient
+is torch's error where that is so.
 
 Invariant: a trace in which no gradient was taken pays for none of this.
 """
@@ -39,7 +40,7 @@ MESSAGE = (
 def is_freed(value: Value) -> bool:
     """Whether a value leaves its graph with a history that was freed."""
     node = value.node
-    return node is not None and node.op == "tg.identity" and len(node.args) > 1
+    return node is not None and node.op == "tg.identity" and node.args[1:] == (True,)
 
 
 def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
@@ -112,6 +113,11 @@ def AGAIN(
     Those of the nodes that it comes to by items of lists, of which the run tells by what comes to them. Set by ``autodiff``.
     """
     raise RuntimeError(MESSAGE)
+
+
+def LEFT(x: torch.Tensor) -> bool | Value:
+    """Whether a run has freed something that a gradient of ``x`` comes to, which is taken where the trace ends: what the current graph says, where only the run knows. Set by ``autodiff``."""
+    return False
 
 
 @contextmanager
@@ -200,8 +206,11 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
         x = graph.sources.get(v)
         if x is None or v.node is None or getattr(x, "mixed_", ""):  # a leaf has nothing to free
             continue
-        if _over(x, graph, _begin(v, graph, outputs)):
-            made[v] = graph.emit("tg.identity", v, True, type=v.type)
+        way = _over(x, graph, _begin(v, graph, outputs))
+        if not way and graph.outer is None and not isinstance(v.type, ListType):
+            way = LEFT(x)
+        if way is not False:
+            made[v] = graph.emit("tg.identity", v, way, type=v.type)
     return [made.get(v, v) for v in outputs]
 
 
@@ -332,7 +341,9 @@ def _captured(graph: FuncGraph) -> list[torch.Tensor]:
 def _refuses(node: Any, output: int, here: FuncGraph) -> bool:
     """Whether eager PyTorch would refuse a gradient that comes to this output of a node."""
     graph = here.root.freed.get(node)
-    if graph is not None and here.within(graph) and saves(node):
+    outputs = here.root.freed_outputs.get(node, {}).values()
+    comes = not outputs or any(output in some for some in outputs)
+    if graph is not None and here.within(graph) and saves(node) and comes:
         return True
     call = getattr(node, "call", None)
     left = [] if call is None else call.left(node.indices[output])
