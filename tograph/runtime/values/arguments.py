@@ -55,6 +55,7 @@ class Flat:
     inputs: dict[tuple[int, ...], list[Any]] = field(default_factory=dict)
     opened: frozenset[type] = frozenset()  # classes of records that are what they hold
     within: int = 0  # in how many of them is what is looked at
+    closed: bool = False  # the numbers are those of a concrete function, which binds them
     changed: bool = False  # they hold arrays, which are tensors in a copy
 
     def add(self, x: Any, name: str) -> int:
