@@ -85,11 +85,22 @@ def _found(
             then = {v: ways for v, ways in known.items() if v not in before} if before else known
             for k, ways in zip(places, through(node, places, then, terms), strict=True):
                 known[node.outputs[k]] = ways
-        known |= {v: {LEAF: True} for v in node.outputs if v in terms.leaves}
+        known |= {v: _of_leaf(v, known) for v in node.outputs if v in terms.leaves}
         for v in node.outputs if terms.freed else ():
             if known.get(v) and v in terms.freed:
                 terms.add(known[v], True, {FREED: terms.freed[v]})
     return known
+
+
+def _of_leaf(value: Value, known: Mapping[Value, Ways]) -> Ways:
+    """The ways to a leaf that a node gives: one that is written in place, here or in a region, stays what it was, also where that is an input."""
+    node = value.node
+    assert node is not None
+    if node.op == "tg.written":
+        value = node.args[0]
+    elif not node.regions:
+        return {LEAF: True}
+    return {**known.get(value, {}), LEAF: True}
 
 
 class Terms:
