@@ -53,6 +53,7 @@ class Watch(ClassReads):
         # what was called, and not found by a read: see ``callables``
         self.called: dict[int, Any] = {}
         self.compared: set[int] = set()  # tensors and objects whose identity was asked for
+        self.copies: set[int] = set()  # of objects that a call brings, by identity
         self.changed: set[int] = set()  # objects that have a source because they changed
         self.iterators: dict[int, Any] = {}  # those from outside, as converted code holds them
         self.began, self.draws = questions.answers(), Draws()
