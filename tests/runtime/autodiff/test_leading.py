@@ -131,3 +131,36 @@ def test_a_gradient_without_create_graph_has_none_outside():
     w = torch.tensor(0.5, dtype=D, requires_grad=True)
     y = tg.function(f)(torch.ones(2, dtype=D, requires_grad=True), w, torch.tensor(3))
     assert torch.autograd.grad(y.sum(), w, allow_unused=True) == (None,)
+
+
+def trains_its_own_network(n):
+    net = torch.nn.Linear(3, 1)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.fill_(0.5)
+    x, opt = torch.ones(2, 3), torch.optim.SGD(net.parameters(), 0.05)
+    loss = net(x).pow(2).mean()
+    while loss > 0.01 and n > 0:
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        loss, n = net(x).pow(2).mean(), n - 1
+    return net.weight.detach(), net.bias.grad
+
+
+def writes_its_own_leaf(n):
+    w = torch.full((3,), 0.5).requires_grad_()
+    loss = (w * w).mean()
+    while n > 0:
+        (g,) = torch.autograd.grad(loss, w)
+        with torch.no_grad():
+            w -= 0.1 * g
+        loss, n = (w * w).mean(), n - 1
+    return w.detach()
+
+
+@pytest.mark.parametrize("case", [trains_its_own_network, writes_its_own_leaf])
+def test_a_leaf_that_iterations_write_leads_to_what_they_compute_of_it(case):
+    f = tg.function(case)
+    for n in (1, 2, 3):
+        torch.testing.assert_close(f(torch.tensor(n)), case(torch.tensor(n)))

@@ -4,11 +4,12 @@
 * Ops with regions: ``alternatives``, ``loops`` (``trips``, ``counters``, ``dependence``, ``deferred``, ``checkpoint``), ``earlier`` (``body_reads``) for gradients inside of a loop's body, with
   respect to ``made_leaves`` too, and of any of the ``orders``; ``leading`` says which of them there are.
 * Calls: ``pairs``, ``shares`` and ``nodes`` make the functions of autograd, ``direct`` the short way of most (``nesting`` flattens lists for these, ``spare`` is what they keep beside torch, ``generator_states`` of random ones), ``ended`` are results of which the function took the gradient, ``absent`` leaves out what has no cotangent, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
-  ``given_leaves`` are made and given by a construct, ``separate`` and ``list_items`` say which cannot be asked for, ``by_items`` which may be None by what a list holds (``item_ways`` tells it for gradients from outside), ``freed_items`` which come to what was freed by that (``apart_items``: lists whose items share nothing), ``passing`` which are of two names, ``unwrapped`` what is saved in some runs only, ``unbased`` are views of memory of the call's own, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes (``own_history`` and ``contents``: those that keep theirs),
+  ``given_leaves`` are made and given by a construct, ``separate`` and ``list_items`` say which cannot be asked for, ``by_items`` which may be None by what a list holds (``item_ways`` tells it for gradients from outside), ``freed_runs`` which come to what was freed (``freed_items``: by what a list holds; ``apart_items``: lists whose items share nothing), ``passing`` which are of two names, ``unwrapped`` what is saved in some runs only, ``unbased`` are views of memory of the call's own, ``looked`` what a run would not have saved, ``rewritten`` what tensors have that a call writes (``own_history`` and ``contents``: those that keep theirs),
   ``returned`` are leaves that it makes and gives, ``own_leaves`` those that it does not give, ``item_leaves`` those in lists, ``plain`` asks for them inside, ``leaf_copies`` are those in copies.
 """
 
 from . import by_items as by_items
+from . import freed_runs as freed_runs
 from .alternatives import alternatives
 from .dependence import reached
 from .earlier import expand

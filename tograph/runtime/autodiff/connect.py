@@ -33,7 +33,7 @@ from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.plain_apply import within_transforms
 from ..symbols.symbolic import as_symbolic, same
 from ..writes import histories, saving
-from .dependence import NOTHING, Dependence, dependences, output_dependences
+from .dependence import NOTHING, Dependence, output_dependences
 from .objects import plain_object, zeros_like
 from .rules import RULES, UNKNOWN
 
@@ -116,13 +116,6 @@ class Call:
         """What the regions give for an output."""
         regions = [r for name, r in self.node.regions.items() if name not in ("cond", "gradient")]
         return [r.outputs[index] for r in regions if index < len(r.outputs)]
-
-    def through(self, index: int, branch: Graph) -> list[bool]:
-        """For each of ``tensors``, whether an output depends on it where ``branch``, a region of the node, has run."""
-        skip = len(self.node.args) - len(branch.inputs)
-        behind = dependences(branch)[index]
-        values = {id(self.node.args[skip + i]) for i in behind}
-        return [id(self.inputs[i]) in values for i in self.tensors]
 
     def behind(self, index: int) -> list[bool]:
         """For each of ``tensors``, whether an output may depend on it."""

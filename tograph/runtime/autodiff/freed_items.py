@@ -162,5 +162,4 @@ def _once(outputs: Sequence[torch.Tensor], nodes: Sequence[Any], body: FuncGraph
     return False
 
 
-freed.ARRIVING, freed.BY_ITEMS = _arriving, by_items
-freed.ONCE = _once
+freed.ARRIVING, freed.ONCE = _arriving, _once

@@ -11,15 +11,11 @@ from typing import Any
 
 import torch
 
-from ..gradients import optional_grads
-from ..graph.ir import Value
-from ..graph.types import BOOL
 from ..library import grads
 from ..library.beside import NONE, Beside
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from ..symbols.symbolic import value_of
-from ..writes import freed, iterations
-from . import freed_items
+from ..writes import iterations
 from .by_items import in_order
 from .connect import Call
 from .paths import Terms, Way, Ways, through
@@ -91,20 +87,10 @@ def _ways(
     return some, found
 
 
-def _again(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> Sequence[Any]:
-    """As of ``freed.AGAIN``."""
-    by_some = freed_items.by_items(outputs, nodes)
-    nodes = [n for n in nodes if n not in by_some]
-    graph = current_graph()
-    terms = Terms(graph.graph)
+def reached(outputs: Sequence[torch.Tensor], terms: Terms, graph: FuncGraph) -> dict[Any, dict[int, Way]]:  # fmt: skip
+    """By node of autograd and output the way by which a gradient of ``outputs`` comes there."""
     ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
-    reached = _reached(in_order([node for node, _ in ends]), ends, terms, graph)
-    way = terms.any([w for n in nodes for w in reached.get(n, {}).values()])
-    if way is True:
-        raise RuntimeError(freed.MESSAGE)
-    other = graph.emit("py.not", way, type=BOOL) if isinstance(way, Value) else True
-    optional_grads.check(other, "RuntimeError", freed.MESSAGE)
-    return by_some
+    return _reached(in_order([node for node, _ in ends]), ends, terms, graph)
 
 
 def _reached(order: Sequence[Any], ends: Sequence[Any], terms: Terms, graph: FuncGraph) -> dict[Any, dict[int, Way]]:  # fmt: skip
@@ -197,5 +183,4 @@ def _through(call: Call, places: Sequence[int]) -> list[Ways]:
 
 
 grads.WAYS = ways
-freed.AGAIN = _again
 iterations.SURELY = _surely

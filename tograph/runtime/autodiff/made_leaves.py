@@ -347,6 +347,8 @@ def _any(graph: Graph, flags: Sequence[Value]) -> Value:
 
 def stays_leaf(old: Graph, new: Graph, root: Root) -> None:
     """What a graph gives in place of a leaf that an ``old`` one made is that leaf, in regions too; not where it was used before it was one."""
+    known = (root.origin or root).anew
+    known[new] = known.get(old, old)
     for leaves in (root.leaves, root.left_leaves):
         for v, x in zip(old.outputs, new.outputs) if leaves else ():
             _stays_leaf(v, x, leaves)

@@ -27,6 +27,7 @@ Ways = dict[int, Way]  # by input; those that are not there are False
 
 
 LEAF = 2**62  # stands, as an input, for the leaves that a graph and its regions make
+FREED = LEAF + 1  # the same for what a gradient has freed
 
 
 def paths(
@@ -71,25 +72,42 @@ def _found(
     known |= {
         graph.inputs[i]: {i: True}
         for i in inputs
-        if i != LEAF and differentiable(graph.inputs[i].type)
+        if i < LEAF and differentiable(graph.inputs[i].type)
     }
     for node in list(graph.nodes):
         places = [k for k, v in enumerate(node.outputs) if v in needed and differentiable(v.type)]
         if places and node.op == CELL:
-            known[node.outputs[0]] = {i: True for i in inputs if i != LEAF or terms.kept}
+            known[node.outputs[0]] = {
+                i: True for i in inputs if i < LEAF or (i == LEAF and terms.kept)
+            }
         elif places and not stops(node):
             before = terms.before.get(node, ())
             then = {v: ways for v, ways in known.items() if v not in before} if before else known
             for k, ways in zip(places, through(node, places, then, terms), strict=True):
                 known[node.outputs[k]] = ways
-        known |= {v: {LEAF: True} for v in node.outputs if v in terms.leaves}
+        known |= {v: _of_leaf(v, known) for v in node.outputs if v in terms.leaves}
+        for v in node.outputs if terms.freed else ():
+            if known.get(v) and v in terms.freed:
+                terms.add(known[v], True, {FREED: terms.freed[v]})
     return known
+
+
+def _of_leaf(value: Value, known: Mapping[Value, Ways]) -> Ways:
+    """The ways to a leaf that a node gives: one that is written in place, here or in a region, stays what it was, also where that is an input."""
+    node = value.node
+    assert node is not None
+    if node.op == "tg.written":
+        value = node.args[0]
+    elif not node.regions:
+        return {LEAF: True}
+    return {**known.get(value, {}), LEAF: True}
 
 
 class Terms:
     """Ways of one graph put together; what is the same is computed once. ``before``: by node the leaves that it used when they were none.
 
-    ``kept``: whether the body of a ``try`` may have made a leaf, so that what it held when it failed may lead to one.
+    ``kept``: whether the body of a ``try`` may have made a leaf, so that what it held when it failed may lead to one. ``freed``: the values, here and in regions, that a gradient
+    has freed, each with the way of that in its graph: what leads to one and on to an input has its way as that of an input ``FREED``.
     """
 
     def __init__(
@@ -99,14 +117,15 @@ class Terms:
         leaves: Collection[Value] = (),
         before: Mapping[Node, Collection[Value]] = MappingProxyType({}),
         kept: bool = True,
+        freed: Mapping[Value, Way] = MappingProxyType({}),
     ):
         self.graph, self.gradients, self.leaves, self.before = graph, gradients, leaves, before
-        self.kept = kept
+        self.kept, self.freed = kept, freed
         self.made: dict[tuple, Value] = {}
 
     def within(self, region: Graph) -> Terms:
         """The same for a region."""
-        return Terms(region, self.gradients, self.leaves, kept=self.kept)
+        return Terms(region, self.gradients, self.leaves, kept=self.kept, freed=self.freed)
 
     def op(self, op: str, *args: Value | int) -> Value:
         if (op, *args) not in self.made:
@@ -194,7 +213,8 @@ def _outer(node: Node, known: dict[Value, Ways], terms: Terms) -> dict[int, Ways
     """The ways to the inputs of a node's regions, by position."""
     args = node.args[lead(node) :]
     found = {i: known[a] for i, a in enumerate(args) if isinstance(a, Value) and known.get(a)}
-    return found | ({LEAF: {LEAF: True}} if terms.leaves else {})
+    made = {LEAF: terms.leaves, FREED: terms.freed}
+    return found | {i: {i: True} for i, some in made.items() if some}
 
 
 def _choice(
@@ -347,6 +367,17 @@ class Loop:
                 behind = self.outside.op("py.gt", node.outputs[i], 0)
                 return self.inside.op("py.gt", body.inputs[i], 0), behind
         return None
+
+    def some(self, way: Way) -> Way:
+        """Whether any iteration had a way of the body; it is told when the loop is finished."""
+        if way is True and (told := self._iterations()) is not None:
+            return told[1]
+        before, end = Value(BOOL), Value(BOOL)
+        self.starts.append(False)
+        self.inputs.append(before)
+        self.outputs.append(self.inside.value(self.inside.either(before, way)))
+        self.ends.append(end)
+        return end
 
     def finish(self) -> None:
         """Make what is told the loop's state."""

@@ -25,10 +25,11 @@ from ..recording import parts
 from ..recording.tracing import dispatch
 from ..symbols import library_ops
 from ..symbols.funcgraph import current_graph
+from ..symbols.plain_apply import within_transforms
 from ..writes import saving
 from ..writes.stale import bump, one_memory, region_writes
 from . import leaf_copies, missing
-from .objects import emit_many, value_in
+from .objects import emit_many, plain_object, type_of, value_in
 
 
 def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -168,8 +169,32 @@ def _detach(x: Any) -> Any:
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """``aten.copy`` has no formula of its own: it is a conversion and an expansion."""
-    return source.to(dtype=target.dtype, device=target.device).expand(tuple(target.shape)).clone()
+    """``aten.copy`` has no formula of its own: it is a conversion and an expansion, and zeros for what is written over."""
+    made = source.to(dtype=target.dtype, device=target.device).expand(tuple(target.shape)).clone()
+    return _over(target, made) if target.requires_grad and torch.is_grad_enabled() else made
+
+
+class _Over(torch.autograd.Function):
+    """A tensor that was written over the whole of another one."""
+
+    @staticmethod
+    def forward(ctx: Any, target: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+        graph = current_graph()
+        values = [value_in(x, graph) for x in (target, made)]
+        with torch.enable_grad():  # the node has a history
+            value = graph.emit("aten.copy.default", *values, type=type_of(target))
+        return plain_object(value, graph)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return torch.zeros_like(grad), grad
+
+    @staticmethod
+    def jvp(ctx: Any, target: Any, made: Any) -> Any:
+        return made
+
+
+_over = within_transforms(_Over)
 
 
 def _zero(x: torch.Tensor) -> torch.Tensor:

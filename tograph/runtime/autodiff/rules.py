@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
+from ..gradients import optional_grads
 from ..graph.ir import Value
 from ..graph.types import BOOL, INT, ListType, TensorType, is_static
 from ..recording import ways
 from ..symbols.funcgraph import current_graph
 from ..symbols.symbolic import argument
+from ..writes.freed import MESSAGE
 from .objects import emit, emit_many, type_of, zeros_like
 
 Rule = Callable[[tuple, Callable[[int], Any], list[Any]], tuple]
@@ -228,7 +230,15 @@ def _choose(args, out, gs):
 
 
 def _identity(args, out, gs):
-    return gs[0] if len(args) == 1 else None, *args[2:]
+    if len(args) == 1:
+        return (gs[0],)
+    if args[1] is True:
+        return None, None
+    if args[1] is not False:
+        graph = current_graph()
+        way = graph.emit("py.not", argument(graph, args[1]), type=BOOL)
+        optional_grads.check(way, "RuntimeError", MESSAGE)
+    return gs[0], None
 
 
 def _written(args, out, gs):

@@ -96,7 +96,7 @@ def followed(
         hooked.check(here, [value_of(x, here) for x in outputs])
     visited = freed.visited(outputs, inputs)
     nodes = freed.reached(visited, outputs)
-    again = freed.refuse(nodes, outputs)
+    again = freed.AGAIN(outputs, inputs, nodes) if here.root.freed else ()
     if create and here.root.unrolled:
         rising.check_unrolled(nodes, here)
     stale.settle(nodes, False)

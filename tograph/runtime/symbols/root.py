@@ -125,6 +125,13 @@ class Root:
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
+    freed_too: dict[Any, list[FuncGraph]] = field(default_factory=dict)  # where before that
+    anew: dict[Any, Any] = field(
+        default_factory=dict
+    )  # graphs and values that were recorded anew: what they were first
+    freed_outputs: dict[Any, dict[FuncGraph, set[int]]] = field(
+        default_factory=dict
+    )  # and by which outputs
     once: dict[Any, tuple[Value, Value]] = field(
         default_factory=dict
     )  # by loop and node the item of a list by which each iteration frees another part of it
@@ -216,7 +223,7 @@ class Root:
         for iterations in self.earlier:
             iterations.release()
         for noted in (
-            self.outside, self.before, self.retained, self.freed, self.freed_by, self.once, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
+            self.outside, self.before, self.retained, self.freed, self.freed_by, self.freed_too, self.freed_outputs, self.anew, self.once, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.token_leaves, self.unfollowed, self.moves, self.starts,
             self.packed, self.parts, self.doubles, self.reread, self.wholes,
         ):  # fmt: skip

@@ -2,12 +2,12 @@
 
 ``loss.backward()`` without ``retain_graph`` frees what the history of ``loss`` saved, and PyTorch refuses a second gradient
 through it. While a function is traced nothing is freed, since a branch that is not taken frees nothing: ``Root.freed`` tells
-which node of torch's autograd was freed in which graph. A second gradient is refused where that graph is done, not in the other
-branches of the same ``If``. A loop body frees what it finds outside for its next iteration, so that is an error in the first, once it is known
+which node of torch's autograd was freed in which graph. A second gradient is torch's error in the runs in which that graph ran (``autodiff.freed_runs``). A loop body frees what it finds outside for its next iteration, so that is an error in the first, once it is known
 what the state is: not what a dict held before the loop where each iteration replaces it.
 
 Where a value whose history is freed on every path leaves a graph, it leaves as ``tg.identity(x, True)``, which no gradient
-passes: a call keeps nothing for one that eager PyTorch would refuse.
+passes: a call keeps nothing for one that eager PyTorch would refuse. Where only the run knows, it leaves the function as ``tg.identity(x, freed)``, whose gradient
+is torch's error where that is so.
 
 Invariant: a trace in which no gradient was taken pays for none of this.
 """
@@ -24,6 +24,7 @@ import torch
 from ..graph.ir import Graph, Node, Value
 from ..graph.types import ListType
 from ..symbols.funcgraph import FuncGraph, current_graph
+from . import iterations
 
 Edge = tuple[Any, int]  # a node of torch's autograd and one of its outputs
 Arrived = dict[
@@ -39,7 +40,7 @@ MESSAGE = (
 def is_freed(value: Value) -> bool:
     """Whether a value leaves its graph with a history that was freed."""
     node = value.node
-    return node is not None and node.op == "tg.identity" and len(node.args) > 1
+    return node is not None and node.op == "tg.identity" and node.args[1:] == (True,)
 
 
 def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
@@ -104,40 +105,19 @@ def _is_past(node: Any) -> bool:
     return hasattr(node, "earlier") and not hasattr(node, "told")
 
 
-def refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Sequence[Any]:
-    """An error where one of the nodes on the ways from ``outputs`` may be freed; those of which the run tells by what comes to them."""
-    here = current_graph()
-    if not here.root.freed:
-        return ()
-    branches: dict[Graph, list[Any]] = {}
-    before = []
-    for node in nodes:
-        if not saves(node):
-            continue
-        graph = _freed_in(node, here)
-        if graph is here:
-            before.append(node)
-        elif graph is not None:
-            branches.setdefault(graph.graph, []).append(node)
-    by_items: list[Any] = []
-    for branch, freed in branches.items():
-        reached = {node for x in outputs for node, _ in _history(x, branch)}
-        found = [node for node in freed if node in reached]
-        some = BY_ITEMS(outputs, found)
-        if len(some) < len(found):
-            raise RuntimeError(MESSAGE)
-        by_items += some
-    return [*by_items, *(AGAIN(outputs, before) if before else ())]
+def AGAIN(
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], nodes: Sequence[Any]
+) -> Sequence[Any]:
+    """An error of the runs in which a gradient of ``outputs`` by ``inputs``, which goes through ``nodes``, comes to what was freed in them.
 
-
-def BY_ITEMS(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> Sequence[Any]:
-    """Those of ``nodes`` that ``outputs`` lead to by items of lists only. Set by ``autodiff``."""
-    return ()
-
-
-def AGAIN(outputs: Sequence[torch.Tensor], nodes: Sequence[Any]) -> Sequence[Any]:
-    """An error of the runs in which a gradient of ``outputs`` comes to ``nodes``, which are freed, and those of them that it comes to by items of lists. Set by ``autodiff``."""
+    Those of the nodes that it comes to by items of lists, of which the run tells by what comes to them. Set by ``autodiff``.
+    """
     raise RuntimeError(MESSAGE)
+
+
+def LEFT(x: torch.Tensor) -> bool | Value:
+    """Whether a run has freed something that a gradient of ``x`` comes to, which is taken where the trace ends: what the current graph says, where only the run knows. Set by ``autodiff``."""
+    return False
 
 
 @contextmanager
@@ -170,14 +150,33 @@ def free(
                     raise RuntimeError(MESSAGE)
                 graph.frees = True
         graph = graph.outer
-    root = here.root
+    used: dict[Any, set[int]] = {}
+    for x in outputs:
+        for node, n in _history(x):
+            used.setdefault(node, set()).add(n)
     for node in nodes:
-        partly = node in arrived and (node not in root.freed or node in root.freed_by)
-        if partly and root.freed.get(node, here) is here:
-            root.freed_by[node] = [*root.freed_by.get(node, ()), *arrived[node]]
-        else:
-            root.freed_by.pop(node, None)
-        root.freed[node] = here
+        if node in used:  # others only lead to other outputs of a recorded node
+            _note(node, used[node], here, arrived)
+
+
+def _note(
+    node: Any,
+    outputs: set[int],
+    here: FuncGraph,
+    arrived: Mapping[Any, Sequence[tuple[int, torch.Tensor]]],
+) -> None:
+    root = here.root
+    if hasattr(node, "call"):
+        root.freed_outputs.setdefault(node, {}).setdefault(here, set()).update(outputs)
+    old = root.freed.get(node, here)
+    if not old.within(here):
+        root.freed_too.setdefault(node, []).append(old)
+    partly = node in arrived and (node not in root.freed or node in root.freed_by)
+    if partly and old is here:
+        root.freed_by[node] = [*root.freed_by.get(node, ()), *arrived[node]]
+    else:
+        root.freed_by.pop(node, None)
+    root.freed[node] = here
 
 
 def _direct(
@@ -207,8 +206,11 @@ def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
         x = graph.sources.get(v)
         if x is None or v.node is None or getattr(x, "mixed_", ""):  # a leaf has nothing to free
             continue
-        if _over(x, graph, _begin(v, graph, outputs)):
-            made[v] = graph.emit("tg.identity", v, True, type=v.type)
+        way = _over(x, graph, _begin(v, graph, outputs))
+        if not way and graph.outer is None and not isinstance(v.type, ListType):
+            way = LEFT(x)
+        if way is not False:
+            made[v] = graph.emit("tg.identity", v, way, type=v.type)
     return [made.get(v, v) for v in outputs]
 
 
@@ -235,7 +237,7 @@ def _over(x: torch.Tensor, graph: FuncGraph, begin: Value | None = None) -> bool
             known[edge] = False, False
             todo += [(edge, True), *((e, False) for e in behind)]
         else:
-            taken = [known.get(e, (False, False))[1] for e in edge[0].next_functions]
+            taken = [known.get(e, (False, False)) for e in edge[0].next_functions]
             known[edge] = _over_here(edge, [known[e] for e in behind], taken, graph, begin)
     return all(known.get((x.grad_fn, x.output_nr), (False, False)))
 
@@ -252,9 +254,9 @@ def _only_puts(node: Node) -> bool:
 
 
 def _over_here(
-    edge: Edge, behind: Sequence[tuple[bool, bool]], taken: Sequence[bool], graph: FuncGraph, begin: Value | None
+    edge: Edge, behind: Sequence[tuple[bool, bool]], taken: Sequence[tuple[bool, bool]], graph: FuncGraph, begin: Value | None
 ) -> tuple[bool, bool]:  # fmt: skip
-    """As of ``known``, from that of the edges ``behind``; ``taken``: for all edges of the node whether something is freed."""
+    """As of ``known``, from that of the edges ``behind``; ``taken``: that of all edges of the node."""
     node, output = edge
     each, some = all(e for e, _ in behind), any(s for _, s in behind)
     if _refuses(node, output, graph):
@@ -265,10 +267,14 @@ def _over_here(
     if call is not None and isinstance(call.node.outputs[node.indices[output]].type, ListType):
         if call.node.regions:  # lists that it takes are in what it gives
             lists = [isinstance(call.inputs[i].type, ListType) for i in call.tensors]
-            some = any(s for s, of_list in zip(taken, lists) if of_list)
+            some = any(s for (_, s), of_list in zip(taken, lists) if of_list)
         return each, (some if _only_puts(call.node) else each)
     if call is not None and call.node.op in _WHOLE:
         return some, some
+    if call is not None and call.node.regions:
+        return (
+            any(e and s and iterations.SURELY(node, output, k) for k, (e, s) in enumerate(taken)),
+        ) * 2
     return (any(e and s for e, s in behind),) * 2
 
 
@@ -309,8 +315,8 @@ def agree(regions: Sequence[Graph]) -> None:
                 r.outputs[i] = r.outputs[i].node.args[0]
 
 
-def _history(x: torch.Tensor, branch: Graph | None = None, past: bool = True) -> Iterator[Edge]:
-    """The nodes behind a tensor, each with the outputs of it that are used; where a ``branch`` ran, those behind what it gives. ``past``: also before the loop."""
+def _history(x: torch.Tensor) -> Iterator[Edge]:
+    """The nodes behind a tensor, each with the outputs of it that are used."""
     seen, todo = set(), [(x.grad_fn, x.output_nr)]
     while todo:
         edge = todo.pop()
@@ -320,11 +326,9 @@ def _history(x: torch.Tensor, branch: Graph | None = None, past: bool = True) ->
         yield edge
         source: Any = edge[0]
         call = getattr(source, "call", None)
-        following = _following(source) if past or not hasattr(source, "told") else ()
+        following = _following(source)
         if call is not None and source.indices:
-            at = source.indices[edge[1]]
-            taken = branch is not None and branch in call.node.regions.values()
-            behind = call.through(at, branch) if taken else call.behind(at)
+            behind = call.behind(source.indices[edge[1]])
             following = [e for e, open_ in zip(following, behind, strict=True) if open_]
         todo += following
 
@@ -337,24 +341,13 @@ def _captured(graph: FuncGraph) -> list[torch.Tensor]:
 def _refuses(node: Any, output: int, here: FuncGraph) -> bool:
     """Whether eager PyTorch would refuse a gradient that comes to this output of a node."""
     graph = here.root.freed.get(node)
-    if graph is not None and here.within(graph) and saves(node):
+    outputs = here.root.freed_outputs.get(node, {}).values()
+    comes = not outputs or any(output in some for some in outputs)
+    if graph is not None and here.within(graph) and saves(node) and comes:
         return True
     call = getattr(node, "call", None)
     left = [] if call is None else call.left(node.indices[output])
     return bool(left) and all(map(is_freed, left))
-
-
-def _freed_in(node: Any, here: FuncGraph) -> FuncGraph | None:
-    """Where a node was freed as seen from ``here``: itself for before, or a region that is done; None where it is not freed."""
-    graph: FuncGraph | None = here.root.freed.get(node)
-    if graph is None or here.within(graph):
-        return None if graph is None else here
-    assert graph.outer is not None
-    while not here.within(graph.outer):
-        graph = graph.outer
-    regions = (r for n in graph.outer.graph.nodes for r in n.regions.values())
-    done = any(r is graph.graph for r in regions)
-    return graph if done else None
 
 
 def saves(node: Any) -> bool:
