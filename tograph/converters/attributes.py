@@ -309,6 +309,9 @@ def _hooked(hook, owner, name):
 def _class_attribute(owner, name):
     """What is found where the object itself has no such attribute."""
     found = _of_class(owner, name)
+    watch = reads.current()
+    if watch is not None:
+        watch.in_class(owner if isinstance(owner, type) else type(owner), name, found)
     if found is MISSING:
         hook = getattr(type(owner), "__getattr__", None)
         if is_hook(hook):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import linecache
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +112,8 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
     if not (simple and is_tracing() and written) or not module_rule(cls.__module__ or ""):
         outside_world.called(cls, args, kwargs)
         reads.passed([a for a in args if hasattr(type(a), "__next__")])
+        if issubclass(cls, weakref.ref):
+            reads.identified(*args[:1])
         made = _of_library(cls, args, kwargs)
         gives_items(made)
         return noted(made)

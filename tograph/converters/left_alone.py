@@ -11,6 +11,7 @@ import re
 import sys
 import types
 import typing
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -68,6 +69,8 @@ def leave_alone(f, args, kwargs):
         return manager
     if getattr(f, "__name__", "") == "seed":
         reads.seeded(f, getattr(f, "__self__", None))
+    elif f in (id, hash, weakref.proxy):
+        reads.identified(*args[:1])
     if "requires_grad" not in kwargs or not is_tracing():
         return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)
     leaf_flags.need_known(kwargs["requires_grad"])

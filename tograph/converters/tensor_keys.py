@@ -32,6 +32,7 @@ def identify(x: Any, key: Any) -> None:
     """
     if not is_tracing() or not isinstance(x, _KEYED) or is_table(x) or is_table(key):
         return
+    reads.keyed(lambda: (key, *_parts(x)))
     if isinstance(key, torch.Tensor) and _contains(x, key):
         return  # it was told apart from the others when it came
     for part in _tensors(_parts(key) if isinstance(key, _KEYED) else [key]):
@@ -53,6 +54,8 @@ def _argument(x: Any, key: torch.Tensor) -> None:
 
 def apart(keys: Iterable[Any]) -> None:
     """The keys of a new dict, or items of a new set: StagingError where a staged condition decides whether two are one tensor."""
+    keys = list(keys)
+    reads.keyed(lambda: keys)
     held = _tensors(keys) if is_tracing() else []
     for i, key in enumerate(held):
         if any(is_one(key, other) is not False for other in held[:i]):
@@ -117,6 +120,8 @@ def equal_by_value(items: Any) -> Any:
 
 def refuse_new(x: Any, key: Any) -> None:
     """StagingError for a tensor that the call makes, which is put into a dict or set from outside: each call makes another one."""
+    if isinstance(x, _KEYED) and not is_table(x):
+        reads.keyed(lambda: (key, *_parts(x)))
     if is_symbolic(key) and _is_from_outside(x):
         raise StagingError(
             f"a tensor that the function makes is put into a {type(x).__name__} from outside, which knows it as the object that it is: use what it holds "

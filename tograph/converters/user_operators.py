@@ -17,7 +17,7 @@ import torch
 
 from ..errors import ConditionError
 from ..runtime import control_flow
-from ..runtime.guarding import unconverted
+from ..runtime.guarding import reads, unconverted
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.scalars import StagedBool, own
@@ -185,6 +185,7 @@ def _comparison(name: str) -> Any:
         if name in _ORDERS and (order := _ordered(name, a, b)) is not None:
             return order
         if not (defines_operators(type(a)) or defines_operators(type(b))):
+            reads.identified(a, b)
             return _of_numbers(function, a, b)
         result = tried(a, b, f"__{name}__", f"__{reflected}__", True, BY_NAME)
         if result is not NotImplemented:

@@ -169,3 +169,14 @@ def test_decorators_that_hand_on_arguments():
         4
     ] * 3
     assert scaled.trace_count == 1
+
+
+def test_a_concrete_function_binds_the_numbers_that_are_open_in_other_calls():
+    f, one = tg.function(lambda x, n=2: x * n, reduce_retracing=True), torch.tensor(1.0)
+    assert [f(one, n).item() for n in (1, 2, 3, 4)] == [1, 2, 3, 4]
+    nine = f.get_concrete_function(one, 9)
+    assert nine is f.get_concrete_function(one, 9) and nine(one) == nine(one, 9) == 9
+    assert f.get_concrete_function(one)(one) == 2
+    with pytest.raises(TypeError, match="argument 'n' is 3, and it was traced for 9"):
+        nine(one, 3)
+    assert f(one, 5) == 5

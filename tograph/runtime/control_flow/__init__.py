@@ -8,8 +8,8 @@ and applies the join. ``staged_while`` finds the fixed point of its state.
 * Loops: ``loops``, with ``loop_regions``, ``loop_specs``, ``loop_tests``, ``loop_histories`` of what places hold (``loop_contents``); what they begin from: ``first_iterations``, ``beginnings``, ``guesses``, ``seeds``, ``siblings``; numbers that they carry: ``number_state``; what they compute anew to differentiate it: ``recomputed``, and what it is computed from: ``reaching``; as branches: ``unrolled``. ``repeats``: iterations in Python that do the same.
   ``stale_views`` are those of tensors that they write, ``made_leaves`` what code makes a leaf of in a region, with the gradients that these have (``leaf_fields``, in loops ``loop_fields``; ``held_leaves`` are those from before a loop, ``leaf_names`` those that a name may be), ``tensor_attributes`` those that it gives to tensors.
 * Which object a name holds afterwards: ``identity``, ``holes`` and ``attaching`` for tensors, ``joint``, ``carried`` (``foresight``) and ``bound`` behind joins, in loops and in
-  ``try``, ``nested_choices`` and ``picking`` for choices among tensors, ``sameness`` for ``is``, ``telling`` (``containers``), ``merged`` and
-  ``sharing`` for containers.
+  ``try``, ``nested_choices`` and ``picking`` for choices among tensors, ``sameness`` for ``is``, ``telling`` (``containers``), ``merged``, ``doubles``
+  and ``sharing`` for containers.
 """
 
 from ...errors import ConditionError

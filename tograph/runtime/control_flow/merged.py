@@ -11,16 +11,17 @@ from ..symbols.journal import Location as Place
 from ..values import inner_lists, structure
 from ..values.structure import Spec
 from .containers import containers, themselves
+from .doubles import guard, note
 from .leaves import Path
 from .regions import Region
 from .sharing import Sharing
-from .telling import Before, Elsewhere, Slot, guard, in_places, is_whole, key, made_anew
+from .telling import Before, Elsewhere, Slot, in_places, is_whole, key, made_anew
 
 
 class Merged:
     """What a join makes anew of the containers that its regions leave, and which of them other names hold too.
 
-    ``places``: for those that hold such ones, where these stand in them.
+    ``places``: for those that hold such ones, where these stand in them, and what that was.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Merged:
         live: Sequence[Region],
         before: Before,
     ):
-        self.places: dict[Any, set[Path]] = {}
+        self.places: dict[Any, dict[Path, list[Any]]] = {}
         self.sharing: Sharing | None = None
         # What a list of the graph takes has its place there.
         numbered = {i: s for i, s in enumerate(slots) if not (is_whole(s[0]) and structure.is_staged_list(specs[i]))}  # fmt: skip
@@ -77,7 +78,9 @@ class Merged:
         """These containers of these branches, in a place, are held by other names."""
         for x, k in found:
             paths = self._find().at(x, k, number) or [_ALL]
-            self.places.setdefault(key(place), set()).update(paths)
+            found_at = self.places.setdefault(key(place), {})
+            for path in paths:
+                found_at.setdefault(path, []).append(x)
 
     def one(self, number: int, x: Any) -> Any:
         """``x``, which was made anew, with the objects that the places before have made already."""
@@ -85,10 +88,11 @@ class Merged:
 
     def guard(self, place: Place | None, x: Any) -> None:
         """``x`` was made anew: where Python has one object under two names, a change of it is an error."""
-        paths = self.places.get(key(place), ())
+        paths = self.places.get(key(place), {})
         for path, part in containers(x) if paths else ():
             if path in paths or _ALL in paths:
-                guard(part, None if place is None else place.name)
+                of = [*paths.get(path, ()), *paths.get(_ALL, ())]
+                note(part, None if place is None else place.name, of)
 
 
 _ALL = ("all",)  # stands for each place in what a location holds

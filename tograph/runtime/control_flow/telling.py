@@ -13,9 +13,8 @@ import contextlib
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
-from ...errors import AliasError
 from ..symbols import journal
-from ..symbols.funcgraph import Storage, current_graph, user_location
+from ..symbols.funcgraph import Storage, current_graph
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..symbols.retrace import Retrace
@@ -33,6 +32,7 @@ from .containers import (
     plain,
     told,
 )
+from .doubles import guard, may_be_held, note
 from .leaves import Path
 from .regions import Region
 
@@ -131,7 +131,7 @@ class Told:
     def __init__(self, body: Any, before: Sequence[Place]):
         self.merged: set[Any] = set()
         self.known: dict[int, Any] = {}
-        self.shared: dict[Any, set[Path]] = {}
+        self.shared: dict[Any, dict[Path, list[Any]]] = {}
         self.apart = current_graph().root.apart
         self.seen: set[int] = set()
         if self.apart:
@@ -185,9 +185,9 @@ class Told:
         pairs = zip(state, contents, strict=True)
         merged = [(p, c) for p, c in pairs if self.apart or not self._follows(p)]
         before = sum(map(len, self.shared.values()))
-        for key, path in _twice(merged):
+        for key, path, x in _twice(merged):
             inner_lists.held_twice()
-            self.shared.setdefault(key, set()).add(path)
+            self._add(key, path, x)
         slots = [
             (p, [p.get(), c]) for p, c in zip(state, contents, strict=True) if p.key in self.merged
         ]
@@ -195,12 +195,12 @@ class Told:
         for place, both in slots:
             for held in both:
                 for path, x in elsewhere.held(place, held):
-                    self.shared.setdefault(place.key, set()).add(path)
+                    self._add(place.key, path, x)
                     guard(x, place.name)
             # What a join in the iteration made of one that has another name is that here too.
             for path, x in containers(both[1]):
                 if journal.guarded(x):
-                    self.shared.setdefault(place.key, set()).add(path)
+                    self._add(place.key, path, x)
         self._share_items(state, contents, marks)
         return sum(map(len, self.shared.values())) != before
 
@@ -210,18 +210,25 @@ class Told:
             for path, x in made_anew_at(place, content):
                 if inner_lists.is_listed(x, marks):
                     inner_lists.copied()
-                    self.shared.setdefault(place.key, set()).add(path)
+                    self._add(place.key, path, x)
+
+    def _add(self, key: Any, path: Path, x: Any) -> None:
+        self.shared.setdefault(key, {}).setdefault(path, []).append(x)
 
     def guard(self, state: Sequence[Place]) -> None:
         """What the places hold now was made anew: where Python has one object under two names, a change is an error."""
         for place in state:
-            paths = self.shared.get(place.key)
-            if paths:
-                found = dict(containers(place.get()))
+            shared = self.shared.get(place.key)
+            if shared:
                 # What was one container in an iteration may be one of several behind the loop.
-                wanted = set(map(plain, paths))
-                for x in [x for p, x in found.items() if plain(p) in wanted] or found.values():
-                    guard(x, place.name)
+                wanted: dict[Path, list[Any]] = {}
+                for path, found in shared.items():
+                    wanted.setdefault(plain(path), []).extend(found)
+                held = list(containers(place.get()))
+                there = [(p, x) for p, x in held if plain(p) in wanted]
+                every = [x for found in wanted.values() for x in found]
+                for p, x in there or held:
+                    note(x, place.name, wanted.get(plain(p), every))
 
     def check_items(self, place: Place, spec: Spec) -> None:
         """Begin anew, apart, where a loop makes the items of a container anew and a name holds one of them: it would not change with it."""
@@ -230,7 +237,7 @@ class Told:
         old = place.get()
         inner = {id(x): x for x in made_anew(place, old)}
         if inner and any(id(x) in inner for _, x in Elsewhere([(place, [old])]).held(place, old)):
-            raise Retrace(apart=_may_be_held(next(iter(inner.values())), place.name))
+            raise Retrace(apart=may_be_held(next(iter(inner.values())), place.name))
 
 
 def key(place: Place | None) -> Any:
@@ -251,11 +258,11 @@ def is_whole(place: Place | None) -> bool:
     return place is not None and place.key[0] == "contents"
 
 
-def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path]]:
-    """Where containers stand that are found more than once in contents."""
-    found: dict[int, list[tuple[Any, Path]]] = {}
+def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path, Any]]:
+    """Where containers stand that are found more than once in contents, and which."""
+    found: dict[int, list[tuple[Any, Path, Any]]] = {}
     for place, path, x in in_places(contents):
-        found.setdefault(id(x), []).append((key(place), path))
+        found.setdefault(id(x), []).append((key(place), path, x))
     return [at for places in found.values() if len(places) > 1 for at in places]
 
 
@@ -321,23 +328,3 @@ def _empty(places: Sequence[tuple[Place, Any]]) -> Iterator[None]:
     finally:
         for place, old in reversed(places):
             place._set(old)
-
-
-def guard(x: Any, name: str | None) -> None:
-    def refuse() -> None:
-        error = _may_be_held(x, name)
-        if current_graph().root.apart:
-            raise error
-        raise Retrace(apart=error)
-
-    journal.guard(x, refuse)
-
-
-def _may_be_held(x: Any, name: str | None) -> AliasError:
-    kind = getattr(x, "kind_", type(x).__name__)
-    names, one = (f"'{name}' and by another name", f"'{name}'") if name else ("two names", "one of them")  # fmt: skip
-    return AliasError(
-        f"this {kind} may be held by {names}, by a staged condition or loop, and which one is known only when "
-        f"the graph runs; so it cannot be changed, or compared by `is`, here. Give {one} a copy of its own, or use one name.",
-        user_location(),
-    )

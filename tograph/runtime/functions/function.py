@@ -281,11 +281,11 @@ class Function(Generic[P, R]):
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
         if self.has_specs() and not args and not kwargs:
             args = tuple(self.input_signature or ())
-        if is_tracing():
-            return self._find(args, kwargs)[0].concrete
         try:
-            return self._find(args, kwargs)[0].concrete
+            return self._find(args, kwargs, closed=True)[0].concrete
         except Exception as error:
+            if is_tracing():
+                raise
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
 
@@ -337,23 +337,23 @@ class Function(Generic[P, R]):
         bound = self._bound(args, kwargs)
         return bound.args, bound.kwargs
 
-    def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
+    def _find(self, args: tuple, kwargs: dict, closed: bool = False) -> tuple[Trace, Flat, inspect.BoundArguments]:  # fmt: skip
         bound = self._bound(args, kwargs)
-        flat = Flat(opened=self.records.classes)
+        flat = Flat(opened=self.records.classes, closed=closed)
         key = self._key(bound, flat)
         if flat.changed:
             self.records.refuse()
-            return self._find(args, kwargs)
+            return self._find(args, kwargs, closed)
         found = self.traces.find(key, flat)
         if found is None:
             with self.traces.lock:
                 found = self.traces.find(key, flat)
                 if found is None and self.records.learn(flat.objects):
-                    return self._find(args, kwargs)
+                    return self._find(args, kwargs, closed)
                 try:
                     found = found or self._trace(key, bound, flat)
                 except Unopened:
-                    return self._find(args, kwargs)
+                    return self._find(args, kwargs, closed)
         else:
             self._retraces.recent.append(False)
         return found, flat, bound

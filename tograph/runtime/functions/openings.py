@@ -119,7 +119,8 @@ class Openings:
             return None
         family.widen(exact, flat.numbers)
         while not family.closed:
-            specs, numbers = family.open_specs(exact), family.open_numbers(flat.numbers)
+            specs = family.open_specs(exact)
+            numbers = () if flat.closed else family.open_numbers(flat.numbers)
             if specs == exact and not numbers:
                 return None
             try:
@@ -196,7 +197,11 @@ class Openings:
                     if tracer.watch.acted:  # another trace would do it again
                         raise
                     unnested = unnested or tracer.root.root.unnested
-                    known = _other_ways(known, tracer.root.root, error, unnested)
+                    if known.leaving:  # a change that needs containers apart says so again
+                        known = known | Retrace(merged=True)
+                        known.apart, known.leaving = None, False
+                    else:
+                        known = _other_ways(known, tracer.root.root, error, unnested)
                     tracer.take_back()
 
 

@@ -20,7 +20,8 @@ def module_store(owner: Any, name: str) -> str:
     return next((s for s in stores if name in vars(owner).get(s, ())), "")
 
 
-def _lookup(cls: type, name: str) -> Any:
+def held_by(cls: type, name: str) -> Any:
+    """What a class or its bases hold under a name."""
     return next((vars(c)[name] for c in cls.__mro__ if name in vars(c)), MISSING)
 
 
@@ -28,7 +29,7 @@ def is_method(owner: Any, name: str) -> bool:
     """A function, property or other descriptor of the class: what it reads counts, not what it is."""
     if name in getattr(owner, "__dict__", ()) and not isinstance(owner, type):
         return False
-    found = _lookup(owner if isinstance(owner, type) else type(owner), name)
+    found = held_by(owner if isinstance(owner, type) else type(owner), name)
     if isinstance(found, (types.MemberDescriptorType, type(None))) or found is MISSING:
         return False
     return hasattr(type(found), "__get__")
@@ -89,14 +90,14 @@ def is_lazy(owner: Any, name: str) -> bool:
     """
     if isinstance(owner, (type, types.ModuleType)) or not hasattr(owner, "__dict__"):
         return False
-    kind = type(_lookup(type(owner), name))
+    kind = type(held_by(type(owner), name))
     bound = issubclass(kind, (types.FunctionType, types.BuiltinFunctionType))
     return hasattr(kind, "__get__") and not hasattr(kind, "__set__") and not bound
 
 
 def is_dynamic(owner: Any, name: str) -> bool:
     """Whether an attribute comes from ``__getattr__``."""
-    held = name in getattr(owner, "__dict__", ()) or _lookup(type(owner), name) is not MISSING
+    held = name in getattr(owner, "__dict__", ()) or held_by(type(owner), name) is not MISSING
     return not held and not isinstance(owner, type)
 
 
@@ -105,7 +106,7 @@ def unheld(owner: Any, name: str) -> bool:
     held = owner.__mro__ if isinstance(owner, type) else (owner,)
     if any(name in getattr(x, "__dict__", ()) for x in held) or module_store(owner, name):
         return False
-    return _lookup(type(owner), name) is MISSING
+    return held_by(type(owner), name) is MISSING
 
 
 def absence_test(owner: Any, name: str) -> str:

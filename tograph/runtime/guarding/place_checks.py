@@ -75,15 +75,6 @@ class PlaceChecks:
         found = self.sources.get(id(x))
         return None if found is None else found[1]
 
-    def class_source(self, owner: Any) -> Source | None:
-        """The source of a user's class that no read has found: methods get theirs as ``cls``."""
-        if not issubclass(type(owner), type) or owner.__module__.partition(".")[0] in ("builtins", "torch"):  # fmt: skip
-            return None
-        if id(owner) in self.made_classes:
-            return None
-        found = sources.object_(owner, owner.__name__)
-        return self.sources.setdefault(id(owner), (owner, found))[1]
-
     def owns(self, x: torch.Tensor) -> bool:
         """Whether a tensor was found in something that outlives the trace."""
         return id(x) in self.sources

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import types
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -150,7 +151,19 @@ def _told_from(watch: Watch, real: torch.Tensor) -> None:
 def identified(*xs: Any) -> None:
     """Code may have asked which objects these are (``is``, ``==``, ``in``, a key, an argument of code that is not converted)."""
     if _state.watches:
-        _state.watches[-1].compared.update(id(x) for x in xs if not isinstance(x, torch.Tensor))
+        watch = _state.watches[-1]
+        # of copies of what a call brings the key tells which are one
+        if len(xs) == 1 or not all(id(x) in watch.copies for x in xs):
+            watch.compared.update(id(x) for x in xs if not isinstance(x, torch.Tensor))
+
+
+def keyed(keys: Callable[[], Sequence[Any]]) -> None:
+    """Which of these are one decides what a dict or set holds."""
+    watch = current()
+    if watch is not None and watch.copies:
+        found = keys()
+        if len(found) > 1 and any(id(x) in watch.copies for x in found):
+            identified(*found)
 
 
 def may_stay(place: Location) -> None:

@@ -22,21 +22,19 @@ from ..symbols.journal import MISSING, Location
 from ..values.code_names import used_whole
 from ..values.pytrees import slots_of
 from . import outer_lists, questions, sources
+from .class_reads import ClassReads
 from .draws import Draws
-from .function_reads import FunctionReads
 from .guards import ATOMS, MAPPINGS, SAME_ITEMS, extends_container, is_named_tuple, show
 from .lookups import (
     absence_test,
     is_dynamic,
     is_lazy,
     is_method,
-    member_name,
-    member_test,
     module_store,
     of_a_user,
 )
 from .place_checks import in_two_places, pre_content, pre_entry
-from .sources import Source, holder
+from .sources import Source
 
 
 def now_in(variable: contextvars.ContextVar[Any]) -> Any:
@@ -47,7 +45,7 @@ def now_in(variable: contextvars.ContextVar[Any]) -> Any:
         return MISSING
 
 
-class Watch(FunctionReads):
+class Watch(ClassReads):
     """The reads of one trace."""
 
     def __init__(self) -> None:
@@ -55,10 +53,8 @@ class Watch(FunctionReads):
         # what was called, and not found by a read: see ``callables``
         self.called: dict[int, Any] = {}
         self.compared: set[int] = set()  # tensors and objects whose identity was asked for
+        self.copies: set[int] = set()  # of objects that a call brings, by identity
         self.changed: set[int] = set()  # objects that have a source because they changed
-        self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
-        self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
-        self._roots: set[int] = set()  # containers of a user's class that the trace begins with
         self.iterators: dict[int, Any] = {}  # those from outside, as converted code holds them
         self.began, self.draws = questions.answers(), Draws()
         # context variables that the code has set, and what they held before
@@ -96,9 +92,12 @@ class Watch(FunctionReads):
             self.item(owner, type(owner)._fields.index(name), value)
             return
         source = self.source_of(owner) or self.class_source(owner)
-        if source is None or self.written(("attr", id(owner), name)):
+        if self.written(("attr", id(owner), name)):
             return
-        self._read(source, owner, name, value)
+        if source is not None:
+            self._read(source, owner, name, value)
+        elif (cls := self.giving(owner, name, value)) is not None:
+            self.attribute(cls, name, value)
 
     def _read(self, source: Source, owner: Any, name: str, value: Any) -> None:
         store = module_store(owner, name)
@@ -131,58 +130,35 @@ class Watch(FunctionReads):
             return self.step(self.step(source, "attr", "__dict__"), "item", name)
         return self.step(source, "attr", name)
 
-    def method(self, function: types.FunctionType, owner: Any) -> None:
-        """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
-        cls = owner if issubclass(type(owner), type) else type(owner)  # not what it says of itself
-        code = function.__code__
-        if id(owner) in self._roots and not used_whole(code).isdisjoint(code.co_varnames[:1]):
-            self.whole(owner)
-        if not of_a_user(cls):
-            return
-        if (cls, function) not in self._names:
-            self._names[cls, function] = member_name(cls, function)
-        name = self._names[cls, function]
-        if name is not None:
-            self._member(owner, name)
-
-    def _member(self, owner: Any, name: str) -> None:
-        """What a user's class holds under a name was used: another function there, or in the object itself, traces anew."""
-        cls = owner if issubclass(type(owner), type) else type(owner)  # not what it says of itself
-        test = member_test(cls, name)
-        if test is None or self.written(("attr", id(cls), name)):
-            return
-        source = self.class_source(cls)
-        if source is None:
-            return
-        text, function = test
-        # a function of no closure keeps nothing of the caller's alive
-        alone = getattr(function, "__closure__", ()) is None
-        text, old = (text + "{1}", function) if alone else (text + "{1}()", holder(function))
-        self.check(source, ("member", name), text, old, f"{cls.__name__}.{name}")
-        at = self.source_of(owner)
-        # the forward of a module is among its hooks
-        if at is None or owner is cls or (name == "forward" and isinstance(owner, torch.nn.Module)):
-            return
-        if name not in getattr(owner, "__dict__", (name,)) and not name.startswith("__"):
-            names = self._shadowed.setdefault(id(at), [])
-            names += [name] if name not in names else []
-            first, *rest = names
-            text = f"{first!r} not in (held := {{0}}.__dict__)"
-            self.drop(at, "own")
-            self.check(at, "own", "".join([text, *(f" and {n!r} not in held" for n in rest)]))
-
     def absent(self, owner: Any, name: str) -> None:
         """``owner`` has no attribute of that name."""
         _, _, argument = self.placeholders.get(id(owner), (None, 0, None))
         source = self.source_of(owner) or argument
-        if source is not None and not self.written(("attr", id(owner), name)):
+        if self.written(("attr", id(owner), name)):
+            return
+        if source is not None:
             self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+        else:
+            self.absent_in_class(type(owner), name)
+
+    def in_class(self, cls: type, name: str, found: Any) -> None:
+        """What a class or its bases hold was read, in the place of an attribute that an object has on some paths only."""
+        if found is MISSING:
+            self.absent_in_class(cls, name)
+        elif of_a_user(cls) and not hasattr(type(found), "__get__"):
+            own = self.written(("attr", id(cls), name))  # of a class: the one below holds it
+            holding = (c for c in cls.__mro__ if vars(c).get(name, MISSING) is found)
+            self.attribute(next(holding, cls) if own else cls, name, found)
 
     def asked(self, owner: Any, name: str) -> None:
         """The ``__getattr__`` of a user's class was asked, since neither the object nor its class holds the name."""
         source = self.source_of(owner) or self.class_source(owner)
-        if source is not None and not self.written(("attr", id(owner), name)):
+        if self.written(("attr", id(owner), name)):
+            return
+        if source is not None:
             self.check(source, ("absent", name), f"unheld({{0}}, {name!r})")
+        else:
+            self.absent_in_class(type(owner), name)
 
     def referent(self, x: weakref.ref, value: Any) -> None:
         """``x()`` of a weak reference was read."""

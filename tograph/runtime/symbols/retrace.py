@@ -28,12 +28,15 @@ class Retrace(BaseException):
     ``shared``: the code of bodies of ``for`` loops over generators whose items are taken elsewhere too, in the loop or behind a ``break``.
     ``switched``: the tensors from outside that the code makes leaves of after it has read them, by identity (``symbols.switched``).
     ``straight``: loops of Python's stay unrolled, also long ones (``converters.long_loops``).
+    ``leaving``: they are, because one leaves the call; ``merged``: no trace could be made so, and none is tried.
     ``stepped``: the states that optimisers are to have from the beginning (``traces.optimizer_state``).
     """
 
     real: frozenset[int] = frozenset()
     bases: frozenset[int] = frozenset()
     apart: Exception | None = None
+    leaving: bool = False
+    merged: bool = False
     iterated: bool = False
     alone: bool = False
     nested: Exception | None = None

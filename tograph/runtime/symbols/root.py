@@ -35,7 +35,7 @@ class Root:
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
     arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
-    construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
+    construct count as themselves beside those that it makes; ``merged``: they do not, whatever leaves; ``doubles``: see ``control_flow.doubles``. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``repeated``: a loop of Python's was to be staged for its length; ``spared``: how many nodes those that were staged would have else; ``straight``: none is, and in ``unstaged`` stand the bodies of those that could not be. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``mixed``: see ``records``; ``draws``: numpy's random generators draw numbers when the graph runs, and ``drawn``: none does.
@@ -74,6 +74,8 @@ class Root:
     bases: frozenset[int] = frozenset()
     flat: dict[int, Storage] = field(default_factory=dict)
     apart: bool = False
+    merged: bool = False
+    doubles: dict[int, tuple[Any, str | None]] = field(default_factory=dict)
     gathered: bool = False
     iterated: bool = False
     alone: bool = False
@@ -219,7 +221,7 @@ class Root:
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.freed_by, self.once, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
             self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.frozen, self.joined, self.tokens, self.token_leaves, self.unfollowed, self.moves, self.starts,
-            self.packed, self.parts, self.reread, self.wholes,
+            self.packed, self.parts, self.doubles, self.reread, self.wholes,
         ):  # fmt: skip
             noted.clear()
         self.loops = None

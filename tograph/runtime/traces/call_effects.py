@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ import torch
 from ...errors import AliasError
 from .. import control_flow
 from ..gradients import grad_fields
+from ..graph.ir import all_nodes, items_in
+from ..graph.opaque import OpaqueObject
 from ..guarding import guards, outer_lists, reads, slots
 from ..guarding.outer_numbers import Opened
 from ..guarding.outer_tables import Stood
@@ -216,6 +218,7 @@ class CallEffects:
     def copied(self, spares: list[tuple[Any, Any]]) -> None:
         """``spares`` are the copies of containers and records of the arguments, as the code gets them."""
         self._copied = [(made, pytrees.attributes(made)) for made, _ in spares if type(made) in self._records]  # fmt: skip
+        self.watch.copies = {id(made) for made, _ in self._copied}
 
     def _check_copies(self, changes: journal.Journal) -> None:
         """What the code does to a copy it does to what the caller gave; AliasError for a container that it also found elsewhere."""
@@ -234,6 +237,30 @@ class CallEffects:
                 same = now.get(name, MISSING) is known.get(name, MISSING)
                 if not same and ("attr", id(made), name) not in changes.entries:
                     raise AliasError(f"code that is not converted changes an argument of class {type(made).__name__}")  # fmt: skip
+        if self._copied:
+            self._check_identities(changes)
+
+    def _check_identities(self, changes: journal.Journal) -> None:
+        """AliasError where the code asks which object one of an argument is, since the next call may bring the other one that it was not."""
+        made = [x for x, _ in self._copied]
+        asked = {*self.watch.compared, *(id(c.old) for c in self.watch.checks.values())}
+        for place in changes.locations():
+            if place.key[0] == "key":
+                asked.add(id(place.name_key))
+            elif place.key[0] == "contents" and isinstance(place.keep, set):
+                asked.update(map(id, place.keep))
+        asked |= self._reached_by_run(made)
+        for x in made:
+            if id(x) in asked:
+                raise AliasError(f"which object an argument of class {type(x).__name__} is, the code asks")  # fmt: skip
+
+    def _reached_by_run(self, made: Sequence[Any]) -> set[int]:
+        """What the Python code that the graph calls finds of ``made``: while it runs, these are not what the caller's objects are."""
+        nodes = list(all_nodes(self.root.graph))
+        if any(n.op == "tg.raise" and str(n.args[0]).startswith("tg.") for n in nodes):
+            raise AliasError("a run may be refused that would be none with the object itself")
+        called = [x.value for n in nodes for x in items_in((n.args, n.kwargs), OpaqueObject)]
+        return reachable(called, made) if called else set()
 
     def _changes_created(self, changes: journal.Journal) -> bool:
         """Whether what was made is changed by the same call: the next one finds it in another state, so this trace is not for it."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import autodiff, passes
+from ..control_flow import doubles
 from ..graph.ir import Graph
 from ..graph.ordering import set_control_inputs
 from ..guarding import reads
@@ -45,6 +46,7 @@ def finish(
     seen: Forms = {}
     own = autodiff.OwnLeaves(root)
     with recording(root), reads.watching(watch):
+        doubles.check((result, *(content for _, content in effects)))
         effects = [
             (names, leaving(content, root, shown, seen, moves, own)) for names, content in effects
         ]

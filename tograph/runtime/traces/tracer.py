@@ -86,7 +86,7 @@ class Tracer:
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive, root.stepped = known.recursive, known.stepped
         root.switched = dict.fromkeys(known.switched, False)
-        root.shared, root.straight = known.shared, known.straight
+        root.shared, root.straight, root.merged = known.shared, known.straight, known.merged
         root.tabled, root.untabled = known.tabled, known.untabled
         root.ungrown, root.grew = known.ungrown, known.grown
         root.grown = known.grown if known.ungrown is None else frozenset()

@@ -54,7 +54,8 @@ class Trace:
         return families.inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
-        return not self.concrete.outlived and self.holds(key, flat)
+        bound = flat.closed and bool(self.open_numbers)
+        return not (self.concrete.outlived or bound) and self.holds(key, flat)
 
     def holds(self, key: Any, flat: Flat) -> bool:
         """Whether it could serve a call."""

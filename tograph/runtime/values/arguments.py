@@ -55,7 +55,8 @@ class Flat:
     inputs: dict[tuple[int, ...], list[Any]] = field(default_factory=dict)
     opened: frozenset[type] = frozenset()  # classes of records that are what they hold
     within: int = 0  # in how many of them is what is looked at
-    changed: bool = False  # they hold arrays, which are tensors in a copy
+    closed: bool = False  # the numbers are those of a concrete function, which binds them
+    changed: bool = False  # they hold arrays, which are tensors in a copy, or are keys
 
     def add(self, x: Any, name: str) -> int:
         """The position of a tensor; one that is passed twice has one position."""
@@ -199,6 +200,7 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
     if kind is set:
         return (kind, tuple(map(exact, x)))  # in the order of a loop over it
     if kind in _MAPPINGS:
+        flat.changed |= any(type(k) in flat.opened for k in x)
         items = tuple(
             (k, key_of(v, flat, f"{name}_{k}"))
             for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
