@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ...errors import GradientError
 from ..graph.families import ITEM_READS
 from ..graph.ir import Value
+from ..graph.rewrite import lead
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.symbolic import SymTensor
 
 
-def check_field(x: torch.Tensor) -> None:
+def check_field(x: Any) -> None:
     """An error for the ``.grad`` of a tensor that may be a leaf read from a list of the graph, here or in a region that gives it."""
     if (x.requires_grad or current_graph().root.leaves) and may_be_item(x):
         raise GradientError(
@@ -32,10 +31,20 @@ def may_be_item(x: Any) -> bool:
 
 
 def _is_item(value: Value) -> bool:
-    node = value.node
-    if node is None or "gradient" in node.regions:
-        return False
-    if node.op == "tg.choose":
-        return any(_is_item(v) for v in node.args[1] if isinstance(v, Value))
-    regions = [r for name, r in node.regions.items() if name != "cond"]
-    return node.op in ITEM_READS or any(_is_item(r.outputs[value.index]) for r in regions if value.index < len(r.outputs))  # fmt: skip
+    todo, seen, given = [value], set[Value](), dict[Value, Any]()
+    while todo:
+        v = todo.pop()
+        while v in given:  # what a region takes is what its node does
+            v = given[v]
+        node = v.node if isinstance(v, Value) and v not in seen else None
+        if node is None or "gradient" in node.regions:
+            continue
+        if node.op in ITEM_READS:
+            return True
+        seen.add(v)
+        todo += node.args[1] if node.op == "tg.choose" else ()
+        for name, region in node.regions.items():
+            given.update(zip(region.inputs, node.args[lead(node) :]))
+            if name != "cond" and v.index < len(region.outputs):
+                todo.append(region.outputs[v.index])
+    return False
