@@ -17,7 +17,7 @@ from tests.leaf_programs import generate, inputs, leaf
 from tests.program_runner import reductions
 from tests.random_functions import define
 
-SEEDS = [12, 39, 65, 81, 102, 118, 143, 152, 187, 246, 322, 327, 330, 672, 748, 797, 853, 868, 873, 955, 1040, 1141, 10014]  # each another mistake once  # fmt: skip
+SEEDS = [12, 39, 65, 81, 102, 118, 143, 152, 187, 246, 322, 327, 330, 368, 672, 748, 797, 853, 868, 873, 955, 1040, 1141, 1305, 10014]  # each another mistake once  # fmt: skip
 SEEDS = list(range(int(os.environ["TOGRAPH_TEST_PROGRAMS"]))) if "TOGRAPH_TEST_PROGRAMS" in os.environ else SEEDS  # fmt: skip
 
 

@@ -260,3 +260,86 @@ def test_leaves_of_regions_whose_gradients_are_not_followed_are_refused(f):
     with pytest.raises(GradientError, match="which of them has which is not followed") as error:
         tg.function(f)(torch.ones(2, requires_grad=True), torch.tensor(2))
     assert "test_item_leaves.py" in str(error.value)
+
+
+def frozen_before(x, n):
+    found, w = [], leaf(x)
+    (w**2).sum().backward()
+    w.requires_grad_(False)
+    for i in range(n):
+        found += [w, x.detach() * i]
+    return found, w
+
+
+def frozen_behind(x, n):
+    found, w = [], leaf(x)
+    (w**2).sum().backward()
+    for _ in range(n):
+        found.append(w)
+    w.requires_grad_(False)
+    return found
+
+
+@pytest.mark.parametrize("f", [frozen_before, frozen_behind])
+def test_frozen_leaves_in_lists_are_themselves(f):
+    g = tg.function(f)
+    for n in map(torch.tensor, (0, 1, 3)):
+        ours, plain = (tree_leaves(h(torch.ones(2, requires_grad=True), n)) for h in (g, f))
+        for a, b in zip(ours, plain, strict=True):
+            assert torch.equal(a, b) and a.requires_grad == b.requires_grad
+            assert (a.grad is None) == (b.grad is None) and (b.grad is None or a.grad.equal(b.grad))
+        assert [x is ours[0] for x in ours] == [x is plain[0] for x in plain]
+
+
+def test_frozen_leaves_of_regions_whose_gradients_are_not_followed_are_refused():
+    @tg.function
+    def f(x, n):
+        found = []
+        for i in range(n):
+            w = leaf(x * i)
+            (w**2).sum().backward()
+            w.requires_grad_(False)
+            found.append(w)
+        return found
+
+    with pytest.raises(GradientError, match="which of them has which is not followed"):
+        f(torch.ones(2), torch.tensor(2))
+
+
+def a_field_read_behind_a_branch(x, n):
+    w = leaf(x)
+    found = [w]
+    if n > 1:
+        found.append(x)
+    if n > 0:
+        w = found[0]
+        (w**2).sum().backward()
+    return w.grad
+
+
+def a_field_that_is_set(x, n):
+    w = leaf(x)
+    found = [w]
+    (w**2).sum().backward()
+    if n > 1:
+        found.append(leaf(x))
+    for v in found:
+        v.grad = None
+    return w.grad
+
+
+def a_field_of_an_argument(x, n):
+    found = [x]
+    if n > 1:
+        found.append(x * 2)
+    found[0].grad = torch.ones(2)
+    return x.grad
+
+
+@pytest.mark.parametrize(
+    "f", [a_field_read_behind_a_branch, a_field_that_is_set, a_field_of_an_argument]
+)
+def test_fields_of_items_are_refused(f):
+    with pytest.raises(GradientError, match="the gradient field of an item of a list") as error:
+        tg.function(f)(torch.ones(2, requires_grad=True), torch.tensor(2))
+    assert "test_item_leaves.py" in str(error.value)

@@ -590,3 +590,83 @@ def test_what_a_branch_in_an_iteration_detached_requires_no_gradient_in_the_next
     for x in (torch.ones(2), -torch.ones(2)):
         rows = [[int(y) for y in f(x, torch.tensor(3))] for f in (converted, program)]
         assert rows[0] == rows[1]
+
+
+def frozen_in_a_branch(a, n):
+    if n > 1:
+        w = leaf(a)
+        energy(w).backward()
+        w.requires_grad_(False)
+    else:
+        w = leaf(a * 3)
+        (w * 2).sum().backward()
+    return w
+
+
+def frozen_beside_what_is_computed(a, n):
+    if n > 1:
+        w = leaf(a)
+        energy(w).backward()
+        w.requires_grad_(False)
+    else:
+        w = a * 2
+    return w
+
+
+def frozen_in_a_loop(a, n):
+    w = leaf(a)
+    for _ in range(n):
+        w = leaf(w * 0.5)
+        energy(w).backward()
+        w.requires_grad_(False)
+    return w
+
+
+def frozen_and_moved(a, n):
+    w, v = leaf(a), leaf(a * 2)
+    energy(w).backward()
+    w.requires_grad_(False)
+    for _ in range(n):
+        v, w = w, v
+    return v, w
+
+
+def a_field_of_what_requires_no_gradient(a, n):
+    v = leaf(a)
+    b, g = torch.ones(2), v
+    for _ in range(n):
+        g = v
+        v.grad = b
+        v = v.detach()
+    return g.detach() if n < 1 else g
+
+
+def moved_without_a_gradient(a, n):
+    v, u = leaf(a), leaf(a * 2)
+    for k in range(n):
+        if k > 0:
+            energy(u).backward()
+            u = leaf(torch.sin(a))
+            u, v = v, u
+    return v, u
+
+
+def moved_behind_a_continue(a, n):
+    v, u = leaf(a), leaf(a * 2)
+    for k in range(n):
+        if k % 2 == 0:
+            if k < 1:
+                continue
+            energy(u).backward()
+        else:
+            u = leaf(torch.sin(a))
+        u, v = v, u
+    return v, u
+
+
+LEFT = [frozen_in_a_branch, frozen_beside_what_is_computed, frozen_in_a_loop, frozen_and_moved, a_field_of_what_requires_no_gradient, moved_without_a_gradient, moved_behind_a_continue]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", LEFT)
+def test_what_leaves_in_fields_of_frozen_and_moved_leaves(f):
+    compared(f)

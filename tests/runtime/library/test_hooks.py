@@ -377,3 +377,33 @@ def test_a_hook_of_an_argument_that_leaves_is_refused_at_its_line(f):
     with pytest.raises(GradientError, match="on an argument, which the function returns") as error:
         tg.function(f)(torch.ones(2, requires_grad=True))
     assert "test_hooks.py" in str(error.value)
+
+
+def test_a_hook_behind_the_list_that_holds_its_leaf():
+    def f(x, n):
+        w = x.detach().requires_grad_()
+        xs = []
+        for _ in range(n):
+            xs.append(w)
+        w.register_hook(lambda g: g + 1)
+        (torch.sin(xs[0]) * x).sum().backward()
+        return w.grad
+
+    x = torch.tensor([0.5, -2.0], requires_grad=True)
+    assert torch.allclose(tg.function(f)(x, torch.tensor(2)), f(x, 2))
+
+
+def test_a_hook_of_an_item_is_refused():
+    @tg.function
+    def f(x, n):
+        w = x.detach().requires_grad_()
+        xs = [w]
+        for _ in range(n):
+            xs.append(x)
+        xs[0].register_hook(lambda g: g * 2)
+        w.sum().backward()
+        return w
+
+    with pytest.raises(GradientError, match="may be an item of a list") as error:
+        f(torch.ones(2), torch.tensor(2))
+    assert "test_hooks.py" in str(error.value)

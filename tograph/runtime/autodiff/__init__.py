@@ -16,7 +16,7 @@ from .earlier import expand
 from .ended import Ended
 from .given_leaves import give_tokens, is_made_leaf
 from .inside import ways
-from .item_leaves import item_code, item_codes, passed_code
+from .item_leaves import FROZEN, NEW, item_code, item_codes, passed_code
 from .loops import loop
 from .own_leaves import OwnLeaves
 from .pairs import Differentiable, supported
@@ -27,6 +27,8 @@ from .separate import separate
 from .vjp import Pullback, vjp
 
 __all__ = [
+    "FROZEN",
+    "NEW",
     "Differentiable",
     "Ended",
     "Made",

@@ -22,7 +22,7 @@ from ..graph.overwritten import Writers, any_told
 from ..graph.rewrite import copied, copy_node
 from ..graph.types import BOOL, INT, OptionalType, TensorType, Type, is_static
 from ..recording import ways
-from ..symbols.funcgraph import current_graph
+from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.root import Root
 from ..symbols.symbolic import argument
 from ..writes import saving
@@ -100,7 +100,7 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     regions = {name: _backward(node, name, p, slots, taken) for name, p in parts.items()}
     args = [call.input(j + heads) for j in kept] + saved + [grads[i] for i in given]
     args += [plain_object(any_told(writers[k], call.graph.graph), call.graph) for k in told]
-    arriving = _arriving(node, grads, given)
+    arriving = _arriving(call, grads, given)
     firm = {j for p in parts.values() for j in p.kept if j not in p.loose}
     loose = [k for k, j in enumerate(kept, heads) if j not in firm]
     made = _emit(call, heads, args, regions, [*range(heads), *loose])
@@ -113,22 +113,51 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     return found
 
 
-def _arriving(node: Node, grads: list[Any], given: list[int]) -> dict[int, Value]:
-    """By input of the regions, whether there is a cotangent of one of the outputs that depend on it, where all of these may have none."""
+def _arriving(call: Call, grads: list[Any], given: list[int]) -> dict[int, Value]:
+    """By input of the regions, whether there is a cotangent of one of the outputs that depend on it, where all of these may have none. An ``If`` says in which region they do."""
     graph = current_graph()
     known = {i: graph.root.ways.get(argument(graph, grads[i])) for i in given if isinstance(grads[i], torch.Tensor)}  # fmt: skip
     if not any(known.values()):
         return {}
-    by_input: dict[int, dict[Value | None, None]] = {}
-    for depends in map(dependences, node.regions.values()):
-        for i in given:
-            for j in depends[i]:
-                by_input.setdefault(j, {})[known.get(i)] = None
-    return {
-        j: ways.of_all("py.or_", list(found), graph)
-        for j, found in by_input.items()
-        if None not in found
-    }
+    rows = [_comes_to(depends, known, given) for depends in map(dependences, call.node.regions.values())]  # fmt: skip
+    found: dict[int, Value] = {}
+    for j in sorted({j for row in rows for j in row}):
+        columns = [row.get(j, {}) for row in rows]
+        if call.node.op != "If" or columns[0] == columns[1]:
+            columns = [{way: None for column in columns for way in column}]
+        ways_ = [_some(column, graph) for column in columns]
+        way = ways_[0] if len(ways_) == 1 else _by_region(call, ways_, graph)
+        if isinstance(way, Value):
+            found[j] = way
+    return found
+
+
+def _comes_to(depends: Sequence[Collection[int]], known: dict[int, Any], given: list[int]) -> dict[int, dict[Any, None]]:  # fmt: skip
+    """By input of a region the ways of the cotangents that come to it there."""
+    found: dict[int, dict[Any, None]] = {}
+    for i in given:
+        for j in depends[i]:
+            found.setdefault(j, {})[known.get(i)] = None
+    return found
+
+
+def _some(found: dict[Any, None], graph: FuncGraph) -> Way:
+    """Whether one of some cotangents is there."""
+    if not found or None in found:
+        return bool(found)
+    return ways.of_all("py.or_", list(found), graph)
+
+
+def _by_region(call: Call, found: list[Way], graph: FuncGraph) -> Way:
+    """What the region that an ``If`` runs says."""
+    test = argument(graph, call.input(0))
+    flags = [graph.emit(op, test, type=BOOL) for op in ("py.bool", "py.not")]
+    both = [
+        flag if way is True else ways.of_all("py.and_", [flag, way], graph)
+        for flag, way in zip(flags, found)
+        if way is not False
+    ]
+    return ways.of_all("py.or_", both, graph) if both else False
 
 
 def _ways(k: int, parts: dict[str, Parts]) -> list[Way]:

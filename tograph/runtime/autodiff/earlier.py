@@ -6,7 +6,8 @@ gradient taken after it (``loops``), and the node becomes a ``While`` over the i
 values: going through them in one iteration leaves them as they are for the next.
 
 That loop ends when no cotangent is left: state that was detached some iterations ago costs those iterations only. Where an iteration
-computes the state from no state (the loss of a training loop), the one before is all that is kept.
+computes the state from no state (the loss of a training loop), the one before is all that is kept. Where a gradient of a leaf that an iteration made is asked for, each
+cotangent has a flag that says whether there is one: zeros come to the leaf as a gradient, where nothing comes it has none.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .dependence import dependences
 from .graphs import append
 from .joint import differentiate
 from .leading import tell
-from .made_leaves import Kept, MadeLeaves, any_open, stays_leaf
+from .made_leaves import Kept, MadeLeaves, any_of, any_open, stays_leaf
 from .objects import without_gradient
 from .orders import Orders
 from .parting import Parts, part
@@ -90,19 +91,21 @@ def _extended(
     routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
     need = [*state, *fixed, *made.histories]
-    joint = differentiate(body, need, state, fill=state, again=again)
+    unsure = [i for i in state if made.tokens and isinstance(body.outputs[i].type, TensorType)]
+    joint = differentiate(body, need, state, fill=state, again=again, unsure=unsure)
     if _rises(joint.backward, earlier):
         return False
-    p = part(joint, range(carried), True)
+    p = part(joint, range(carried), True, ways=bool(unsure))
     stays_leaf(node.regions["body"], p.forward, graph.root)
     with_reads(p.forward, reads)
     sums = [need[k] for k in p.present if len(state) <= k < len(state) + len(fixed)]
     leaves = made.kept(p, [need[k] for k in p.present])
-    trip = Trip(p, node, state, sums, indexed=True, defer=False, leaves=leaves).graph
+    trip = Trip(p, node, state, sums, indexed=True, defer=False, leaves=leaves)
     context = _carry(node, graph, p, once)
     _Expansion(
         earlier,
-        trip,
+        trip.graph,
+        [*(None for _ in trip.unsure), *p.unsure],
         routes,
         state,
         sums,
@@ -206,12 +209,13 @@ def _carry(node: Node, graph: FuncGraph, p: Parts, once: bool) -> list[Value]:
 
 @dataclass
 class _Expansion:
-    """``trip``: one iteration backwards. ``routes``: of each tensor outside, the inputs it enters by.
+    """``trip``: one iteration backwards. ``told``: of the flags that it takes behind its sums, the state of whose cotangent one tells. ``routes``: of each tensor outside, the inputs it enters by.
     ``leaves``: the state whose leaves gradients are asked of. ``kept``: the inputs that it needs besides. ``kinds``: of the context. ``lists``: the state that begins as a list whose items have a history.
     """
 
     earlier: iterations.Earlier
     trip: Graph
+    told: list[int | None]
     routes: list[list[int]]
     state: list[int]
     sums: list[int]
@@ -282,7 +286,7 @@ class _Expansion:
     ) -> list[Value]:
         """The ``While`` through the iterations so far, and from it the cotangents of the tensors outside.
 
-        It ends when all cotangents are zeros, but not where it is to be differentiated (``again``): by these, too.
+        It ends when there are no cotangents, or all are zeros, but not where it is to be differentiated (``again``): by these, too.
         """
         trip = copied(self.trip, ordered=True)
         carried = len(trip.outputs)
@@ -292,12 +296,13 @@ class _Expansion:
         totals: list[Any] = [_zeros(graph, inputs[i]) for i in self.sums]
         totals += self.leaves.starts([_zeros(graph, inputs[i]) for i in self.leaves.places])
         fixed = [inputs[i] for i in self.kept]
+        flags = [i in given for i in self.told]
         loop = Node(
             "While",
-            (count, *starts, *totals, *lists, *fixed),
+            (count, *starts, *totals, *flags, *lists, *fixed),
             {"carried": carried},
             [v.type for v in trip.inputs[:carried]],
-            regions={"cond": _more(trip, 0 if again else len(starts)), "body": trip},
+            regions={"cond": self._more(trip, len(totals), again), "body": trip},
         )
         graph.nodes.append(loop)
         by_input = dict(zip([*self.state, *self.sums], loop.outputs[1:]))
@@ -312,9 +317,24 @@ class _Expansion:
         ends = loop.outputs[1 + len(starts) : 1 + len(starts) + len(totals)]
         by_leaf = dict(zip(self.leaves.places, self.leaves.split(ends)))
         for i in leaves:
-            g, _, opens = by_leaf[i]
-            found += [g, append(graph, "py.not", any_open(graph, opens), type=BOOL)]
+            g, some, opens = by_leaf[i]
+            found += [g, append(graph, "py.not", any_open(graph, opens), type=BOOL), some]
         return found
+
+    def _more(self, trip: Graph, totals: int, again: bool) -> Graph:
+        """Whether iterations are left, and a cotangent: one that is not zero, where no flags tell."""
+        cond = Graph("cond")
+        cond.inputs = [Value(v.type) for v in trip.inputs]
+        cond.input_names = [""] * len(cond.inputs)
+        left = append(cond, "py.gt", cond.inputs[0], 0, type=BOOL)
+        cotangents, first = cond.inputs[1 : 1 + len(self.state)], 1 + len(self.state) + totals
+        told = [cond.inputs[first + k] for k, i in enumerate(self.told) if i is not None]
+        if not again and all(isinstance(v.type, TensorType) for v in cotangents):
+            flags = told or [_not_zero(cond, v) for v in cotangents]
+            if flags:
+                left = append(cond, "py.and_", left, any_of(cond, flags), type=BOOL)
+        cond.outputs = [left]
+        return cond
 
     def _total(self, graph: Graph, parts: list[Value], kind: Type) -> Value:
         if not parts:
@@ -336,33 +356,12 @@ def _zeros(graph: Graph, like: Value) -> Value:
     return zeros(graph, like.type, None if static else like)
 
 
-def _more(trip: Graph, count: int) -> Graph:
-    """Whether iterations are left, and a cotangent that is not zero."""
-    cond = Graph("cond")
-    cond.inputs = [Value(v.type) for v in trip.inputs]
-    cond.input_names = [""] * len(cond.inputs)
-    left = append(cond, "py.gt", cond.inputs[0], 0, type=BOOL)
-    cotangents = cond.inputs[1 : 1 + count]
-    if all(isinstance(v.type, TensorType) for v in cotangents):
-        some: Value | None = None
-        for v in cotangents:
-            assert isinstance(v.type, TensorType)
-            kind = TensorType(torch.bool, (), v.type.device)
-            mask = append(
-                cond,
-                "aten.ne.Scalar",
-                v,
-                0,
-                type=TensorType(torch.bool, v.type.shape, v.type.device),
-            )
-            one = append(
-                cond, "py.bool", append(cond, "aten.any.default", mask, type=kind), type=BOOL
-            )
-            some = one if some is None else append(cond, "py.or_", some, one, type=BOOL)
-        if some is not None:
-            left = append(cond, "py.and_", left, some, type=BOOL)
-    cond.outputs = [left]
-    return cond
+def _not_zero(graph: Graph, v: Value) -> Value:
+    """Whether a tensor has an element that is not zero."""
+    assert isinstance(v.type, TensorType)
+    mask, one = (TensorType(torch.bool, shape, v.type.device) for shape in (v.type.shape, ()))
+    some = append(graph, "aten.ne.Scalar", v, 0, type=mask)
+    return append(graph, "py.bool", append(graph, "aten.any.default", some, type=one), type=BOOL)
 
 
 _RISING = (

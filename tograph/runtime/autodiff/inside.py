@@ -6,7 +6,7 @@ passes that, and to which inputs, are the ways of ``paths``, told by the node as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -68,16 +68,9 @@ def _ways(
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             leaves[id(leaf)] = terms.any([leaves.get(id(leaf), False), *reached[node].values()])
-    found = [
-        leaves.get(id(x), False)
-        if x.grad_fn is None
-        else terms.both(
-            reached.get(x.grad_fn, {}).get(x.output_nr, False), _requires(x.grad_fn, graph)
-        )
-        for x in inputs
-    ]
-    for i in iterations.asked(order, inputs):  # what an iteration computed of a leaf leads to it
-        found[i] = True
+    found = [_way(x, leaves, reached, terms, graph) for x in inputs]
+    for i in iterations.asked(order, inputs):
+        found[i] = _of_leaf(inputs[i].grad_fn, found[i], lambda x: _way(x, leaves, reached, terms, graph), terms, graph)  # fmt: skip
     mixed = [x for x in graph.root.retained if getattr(x, "mixed_", "") and x.grad_fn in reached]
     ends_at = [reached[x.grad_fn].get(x.output_nr, False) for x in mixed]
     some = terms.any([*leaves.values(), *ends_at])
@@ -85,6 +78,24 @@ def _ways(
         # A history may end at a leaf that a region made and does not give.
         some = terms.either(some, lead_to_own([value_of(x, graph) for x in outputs], graph))
     return some, found
+
+
+def _way(x: torch.Tensor, leaves: dict[int, Way], reached: dict[Any, dict[int, Way]], terms: Terms, graph: FuncGraph) -> Way:  # fmt: skip
+    """The way by which a gradient comes to a tensor, by what comes to ``leaves`` and to nodes of autograd."""
+    if x.grad_fn is None:
+        return leaves.get(id(x), False)
+    way = reached.get(x.grad_fn, {}).get(x.output_nr, False)
+    return terms.both(way, _requires(x.grad_fn, graph))
+
+
+def _of_leaf(fn: Any, direct: Way, way_of: Callable[[Any], Way], terms: Terms, graph: FuncGraph) -> Way:  # fmt: skip
+    """The same of state that is a leaf from which earlier iterations may have computed other state: one of them made it, or it is the one from before the loop."""
+    answer, entry = fn.earlier.answered.get(fn.index), fn.told.entry
+    if direct is True or answer is None:
+        return True
+    made, came = (graph.resolve(Ref(v, graph)) for v in (answer.made, answer.came))
+    before = terms.either(direct, way_of(entry) if isinstance(entry, torch.Tensor) else False)
+    return terms.either(came, terms.both(terms.op("py.not", made), before))
 
 
 def reached(outputs: Sequence[torch.Tensor], terms: Terms, graph: FuncGraph) -> dict[Any, dict[int, Way]]:  # fmt: skip

@@ -23,11 +23,11 @@ _ITEMS = {"tg.list_push": (1,), "tg.list_set": (2,), "tg.list_insert": (2,), "tg
 _LISTS = {"tg.list_extend": (0, 1)}  # the arguments that are lists; of others the first
 
 
-NEW = -1  # what is said of a leaf that a region made
+NEW, FROZEN = -1, -2  # what is said of a leaf that a region made, and of one that was frozen there
 
 
 def item_codes(v: Value, graph: FuncGraph, own: OwnLeaves) -> Value | None:
-    """What the items of a list of tensors are: 0 of what is no leaf, the place, from 1 on, of one of ``own.tensors``, ``NEW`` of another one that the code made.
+    """What the items of a list of tensors are: 0 of what is no leaf, the place, from 1 on, of one of ``own.tensors``, ``NEW`` of another one that the code made, ``FROZEN`` of one that requires no gradient any more.
 
     None where none of them is a leaf, or that is not known.
     """
@@ -77,7 +77,11 @@ def _code(v: Value, graph: FuncGraph, made: _ItemFlags) -> Flag:
 def _coded(graph: FuncGraph, own: OwnLeaves) -> _ItemFlags:
     places = {id(x): i + 1 for i, x in enumerate(own.tensors)}
     codes: dict[Value, Flag] = dict.fromkeys(own.leaves, NEW)
-    for value, x in own.sources:  # regions have values of their own for what is around them
+    codes |= dict.fromkeys((value for value, _ in own.frozen), FROZEN)
+    for value, x in (
+        *own.sources,
+        *own.frozen,
+    ):  # regions have values of their own for what is around them
         if id(x) in places:
             codes[value] = places[id(x)]
     return _ItemFlags(codes, graph.root.starts, INT)
@@ -185,7 +189,7 @@ class _ItemFlags:
         """Whether a tensor is a leaf, as a value of its graph that is there when it is."""
         flag = self.leaves.of(graph, x)
         self.some = self.some or flag != self.leaves.none
-        self.fresh = self.fresh or flag == NEW or (isinstance(flag, Value) and self.leaves.any_new)
+        self.fresh = self.fresh or flag in (NEW, FROZEN) or (isinstance(flag, Value) and self.leaves.any_new)  # fmt: skip
         if isinstance(flag, Value):
             return flag
         made = Node("py.constant", (flag,), {}, [self.kind])
@@ -201,7 +205,7 @@ class _Leaves(Flags):
         self.given_by = {v: flag for v, flag in leaves.items() if v.node and v.node.regions}
         super().__init__({v: flag for v, flag in leaves.items() if v not in self.given_by})
         self.lists, self.tokens = lists, tokens
-        self.any_new = NEW in leaves.values()
+        self.any_new = NEW in leaves.values() or FROZEN in leaves.values()
         self.kind, self.none = lists.kind, False if lists.kind == BOOL else 0
 
     def of(self, graph: Graph, v: Value) -> Flag:

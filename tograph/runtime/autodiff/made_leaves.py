@@ -324,19 +324,19 @@ class Kept(NamedTuple):
                 known = [cell for _, cell in (*leaves, *moves)]
                 if None not in known:
                     left[q].append(_still_open(graph, opens[q], [cells[c] for c in known if c is not None]))  # fmt: skip
-            added += [total, some, *(_any(graph, flags) for flags in left.values())]
+            added += [total, some, *(any_of(graph, flags) for flags in left.values())]
 
 
 def any_open(graph: Graph, opens: Sequence[Value]) -> Value:
     """Whether the leaf comes from before all iterations."""
-    return _any(graph, list(opens))
+    return any_of(graph, list(opens))
 
 
 def _both(graph: Graph, open_: Value, cell: int | None, cells: Sequence[Value]) -> Value:
     return open_ if cell is None else append(graph, "py.and_", open_, cells[cell], type=BOOL)
 
 
-def _any(graph: Graph, flags: Sequence[Value]) -> Value:
+def any_of(graph: Graph, flags: Sequence[Value]) -> Value:
     if not flags:
         return append(graph, "py.constant", False, type=BOOL)
     total = flags[0]

@@ -46,9 +46,17 @@ class OwnLeaves:
 
     @cached_property
     def tensors(self) -> list[torch.Tensor]:
-        """Those of them that it made outside of staged constructs, and arguments that are leaves and were written: in a list they are themselves."""
-        made = [x for v, x in self.root.sources.items() if _is_made(x, v)]
-        return [*made, *self.written]
+        """Those of them that it made outside of staged constructs, frozen ones among them, and arguments that are leaves and were written: in a list they are themselves."""
+        frozen = (x for _, x in self.frozen if x.storage_.home is self.root)
+        found = [*(x for v, x in self.root.sources.items() if _is_made(x, v)), *frozen]
+        return [*{id(x): x for x in found}.values(), *self.written]
+
+    @cached_property
+    def frozen(self) -> list[tuple[Value, SymTensor]]:
+        """The values of those that require no gradient any more, with these."""
+        known = [*self.root.root.frozen, *self.sources]
+        made = ((v, x) for v, x in known if isinstance(x, SymTensor) and x.became_ is not None)
+        return [(v, x) for v, x in made if not (x.requires_grad or x.given_ or x.chain)]
 
     @cached_property
     def written(self) -> list[SymTensor]:
@@ -82,8 +90,8 @@ class OwnLeaves:
 
     @property
     def in_lists(self) -> bool:
-        """Whether items of lists may be such leaves, or arguments that were written."""
-        return self.any or bool(self.written)
+        """Whether items of lists may be such leaves, frozen ones, or arguments that were written."""
+        return self.any or bool(self.written or self.frozen)
 
     @cached_property
     def _kept(self) -> bool:

@@ -57,6 +57,8 @@ def _run(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool, unused: bool
 ) -> list[Any]:
     nodes = iterations.behind(outputs)
+    for node in filter(iterations.is_state, nodes):
+        node.earlier.answered = {}
     if iterations.by_past(nodes, inputs):
         raise GradientError(_BY_PAST, user_location())
     asked = iterations.asked(nodes, inputs)
@@ -142,7 +144,7 @@ def _with_leaves(
         if needed:
             raise _of_first(_REFUSED, user_location())
     for fn in states.values():
-        fn.earlier.asked[fn.index] = ()
+        fn.earlier.asked[fn.index] = None
     entries = {i: fn.told.entry for i, fn in states.items() if fn.told.entry is not None}
     # The engine comes to the iterations before only where something from before the loop is asked for.
     outside = [fn.earlier.outside[0] for fn in states.values()]
@@ -151,7 +153,8 @@ def _with_leaves(
     before = dict(zip(entries, found[len(inputs) :]))
     for i, fn in states.items():
         answer = fn.earlier.asked[fn.index]
-        if answer:
+        if answer is not None:
+            fn.earlier.answered[fn.index] = answer
             found[i] = _of_leaf(inputs[i], answer, before.get(i), found[i])
     for fn in states.values():
         fn.earlier.asked = {}
@@ -178,14 +181,14 @@ def _ask_anew(pairs: Sequence[tuple[Any, Any]], needed: bool) -> bool:
     return True
 
 
-def _of_leaf(x: Any, answer: tuple[Value, Value], before: Any, direct: Any) -> Any:
-    """The gradient of a leaf: ``answer`` is that of one which an iteration made, and whether one has."""
-    made = wrap(answer[0], as_symbolic(x).meta, current_graph())
+def _of_leaf(x: Any, answer: iterations.Answer, before: Any, direct: Any) -> Any:
+    """The gradient of a leaf, which an iteration made or which was there ``before``."""
+    made = wrap(answer.grad, as_symbolic(x).meta, current_graph())
     start = direct if before is None else before
     with torch.no_grad():
         if start is None:
             start = torch.zeros_like(x, requires_grad=False)
-        return torch.where(as_tensor(answer[1], x), made, start)
+        return torch.where(as_tensor(answer.made, x), made, start)
 
 
 def as_tensor(flag: Value, like: torch.Tensor) -> Any:

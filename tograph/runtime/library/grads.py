@@ -92,8 +92,8 @@ def followed(
     outer_histories.take_hooks(inputs)
     SEPARATE(outputs, inputs, every)
     here = current_graph()
-    if here.hooked:
-        hooked.check(here, [value_of(x, here) for x in outputs])
+    if any(graph.hooked for graph in here.root.graphs):
+        hooked.check_gradient(here, [value_of(x, here) for x in outputs])
     visited = freed.visited(outputs, inputs)
     nodes = freed.reached(visited, outputs)
     again = freed.AGAIN(outputs, inputs, nodes) if here.root.freed else ()

@@ -25,7 +25,7 @@ from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
-from ..writes import hooked
+from ..writes import hooked, list_reads
 from . import custom, required
 
 
@@ -76,6 +76,8 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             "would depend on a value. Register it where the tensor is made, with a hook that tests the condition.",
             user_location(),
         )
+    if list_reads.may_be_item(x):
+        raise GradientError(_ITEM, user_location())
     options = _options(x)
     optional_grads.check(required.required(x), "RuntimeError", _UNREQUIRED)
     node = _node(x, value, hook)
@@ -107,6 +109,10 @@ def refuse(x: Any, why: str) -> None:
 
 
 NAME = HOOK
+_ITEM = (
+    "register_hook on what may be an item of a list whose length depends on data: it would not see the gradients that come to the tensor by other names, or by another reading. "
+    "Register it where the item is made, before it is put in the list."
+)
 _UNREQUIRED = "cannot register a hook on a tensor that doesn't require gradient"
 
 
@@ -169,8 +175,7 @@ def _place(graph: Graph, node: Node, value: Value) -> None:
             user_location(),
         )
     graph.nodes.remove(node)
-    for user in rest:
-        user.replace_inputs(lambda v: node.outputs[0] if v is value else v)
+    _take_instead(rest, value, node.outputs[0])
     graph.nodes.insert(first, node)
 
 
@@ -212,9 +217,20 @@ def ancestors(node: Node) -> set[Node]:
     return seen
 
 
-def _replace(graph: Graph, old: Value, new: Value) -> None:
-    for node in graph.nodes:
+def _take_instead(nodes: Sequence[Node], old: Value, new: Value) -> None:
+    """Let nodes take ``new`` for ``old``; so it stands in what autograd knows of those with regions, which asks by which inputs gradients come."""
+    sources = current_graph().sources
+    for node in nodes:
         node.replace_inputs(lambda v: new if v is old else v)
+        tensors = (sources.get(v) for v in node.outputs) if node.regions else ()
+        for call in {getattr(x.grad_fn, "call", None) for x in tensors if x is not None} - {None}:
+            if call.node is node:
+                call.inputs = [new if v is old else v for v in call.inputs]
+                call.ways.clear()
+
+
+def _replace(graph: Graph, old: Value, new: Value) -> None:
+    _take_instead([n for n in graph.nodes if old in n.inputs], old, new)
 
 
 def stand_for(x: SymTensor, old: Value, new: Value, graph: FuncGraph) -> None:

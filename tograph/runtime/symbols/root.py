@@ -178,6 +178,9 @@ class Root:
     leaves: dict[Value, list[Node]] = field(default_factory=dict)
     # What is a leaf that a region made in some runs only, and gets no gradient then.
     halves: list[torch.Tensor] = field(default_factory=list)
+    frozen: list[tuple[Any, torch.Tensor]] = field(
+        default_factory=list
+    )  # values of tensors that were leaves, with these
     # The values of leaves that regions made, as they leave these.
     left_leaves: dict[Value, list[Node]] = field(default_factory=dict)
     parts: dict[Any, tuple[int, bool]] = field(default_factory=dict)  # see ``recording.parts``
@@ -224,7 +227,7 @@ class Root:
             iterations.release()
         for noted in (
             self.outside, self.before, self.retained, self.freed, self.freed_by, self.freed_too, self.freed_outputs, self.anew, self.once, self.writes, self.torn, self.let, self.held, self.ways, self.loose, self.before_failure, self.keep, self.tables,
-            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.joined, self.tokens, self.token_leaves, self.unfollowed, self.moves, self.starts,
+            self.created, self.items_written, self.placed, self.homes, self.made, self.lent, self.reserved, self.shrunk, self.looked_up, self.read_items, self.earlier, self.leaves, self.left_leaves, self.halves, self.frozen, self.joined, self.tokens, self.token_leaves, self.unfollowed, self.moves, self.starts,
             self.packed, self.parts, self.doubles, self.reread, self.wholes,
         ):  # fmt: skip
             noted.clear()

@@ -227,9 +227,8 @@ SymTensor.__module__ = "torch"  # by which autoray and opt_einsum find their fun
 def scalar_of(x: torch.Tensor) -> Any:
     """The staged Python number that ``x.item()`` is."""
     x = as_symbolic(x)
-    for n in x.meta.size:
-        if type(n) is int and n != 1:
-            raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
+    if any(type(n) is int and n != 1 for n in x.meta.size):
+        raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
     if x.dtype.is_complex:
         raise UnsupportedOpError(
             "a complex number of Python whose value only the run knows cannot be part of a graph: keep it a tensor, or take "
@@ -267,7 +266,7 @@ def switches(x: torch.Tensor, wanted: bool) -> None:
 def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
-    if x._is_zerotensor():  # of a formula of torch: it has no memory
+    if x._is_zerotensor():  # of a formula of torch, with no memory
         return wrap(duals.zeros(x, current_graph()), meta_of(x), current_graph())
     check_unmapped(x)
     found_outside(x, root)
@@ -324,6 +323,7 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
         _note_source(x, value, graph)
     elif switched.is_off(x, graph.root):
         value = graph.emit("aten.detach.default", value, type=value.type)
+        graph.root.frozen.append((value, x))
     return value
 
 

@@ -44,17 +44,23 @@ class MadeLeaf:
     @staticmethod
     def __tograph_unflatten__(aux, parts):
         x, grad, made = parts
-        if not isinstance(x, torch.Tensor) or not made:
+        if not isinstance(x, torch.Tensor):
             return x
+        if not made:  # it may be one that the code has frozen
+            return x if x.requires_grad else _with_field(x, grad)
         if not x.requires_grad or not x.is_leaf:  # else the call made it, see ``autodiff.returned``
             x = torch.nn.Parameter(x.detach()) if aux else x.detach().requires_grad_()
-        if isinstance(grad, torch.Tensor):
-            x.grad = grad
-        return x
+        return _with_field(x, grad)
+
+
+def _with_field(x: Any, grad: Any) -> Any:
+    if isinstance(x, torch.Tensor) and isinstance(grad, torch.Tensor):
+        x.grad = grad
+    return x
 
 
 class Frozen:
-    """A tensor that the code made, that does not require a gradient, and whose ``.grad`` holds one: a leaf behind ``requires_grad_(False)``."""
+    """A tensor that, in some run, is one which the code made, does not require a gradient, and has one in its ``.grad``: a leaf behind ``requires_grad_(False)``."""
 
     def __init__(self, x: Any, grad: Any):
         self.x, self.grad = x, grad
@@ -64,10 +70,7 @@ class Frozen:
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
-        x, grad = parts
-        if isinstance(x, torch.Tensor) and isinstance(grad, torch.Tensor):
-            x.grad = grad
-        return x
+        return _with_field(*parts)
 
 
 class Computed:
@@ -151,10 +154,13 @@ _LISTS = {c.__name__: c for c in (StagedList, StagedTuple)}
 def _item(x: Any, code: int, leaves: Sequence[Any]) -> Any:
     if code > 0:
         return leaves[code - 1]
-    return x.detach().requires_grad_() if code and isinstance(x, torch.Tensor) else x
+    return (
+        x.detach().requires_grad_() if code == autodiff.NEW and isinstance(x, torch.Tensor) else x
+    )
 
 
-FORMS = MadeLeaf, Computed
+_TOLD = MadeLeaf, Computed  # whose last part tells what a run makes of the first
+FORMS = *_TOLD, Frozen
 
 
 def flags(spec: Spec) -> list[bool]:
@@ -162,7 +168,7 @@ def flags(spec: Spec) -> list[bool]:
     if not isinstance(spec, Tree):
         return [False] * len(leaf_types(spec))
     found = [flags(part) for part in spec.parts]
-    if spec.cls in FORMS:
+    if spec.cls in _TOLD:
         found[-1] = [True] * len(found[-1])
     if spec.cls is WithLeaves:
         places, count = spec.aux[2:]
@@ -200,27 +206,38 @@ def form(
     leave: Callable[[Any], Any],
 ) -> Any:
     """The form of a tensor of the trace. ``chosen`` gives that of its content; ``leave``: that of anything, such as what its ``.grad`` holds."""
+    made = _form(x, root, own, chosen, leave)
+    known = None if isinstance(made, MadeLeaf) or x.given_ else root.root.slots.get(id(x))
+    if known is None or not known.graded:
+        return made
+    return Frozen(made, leave(grad_fields.left(x)))
+
+
+def _form(
+    x: SymTensor,
+    root: FuncGraph,
+    own: autodiff.OwnLeaves,
+    chosen: Callable[[SymTensor], SymTensor],
+    leave: Callable[[Any], Any],
+) -> Any:
     mixed = x.mixed_ and not _may_be_callers(x)
     if mixed or (x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root)):
         return MadeLeaf(x, leave(grad_fields.left(x)))
     made = chosen(x)
-    field = None if x.requires_grad or x.given_ else root.root.slots.get(id(x))
-    if field is not None and field.graded:
-        return Frozen(made, leave(grad_fields.left(x)))
     if not (own.any or (own.written and own.reads_items)) or not (
         x.is_floating_point() or x.is_complex()
     ):
         return made
     value = value_of(x, root)
     code = 0 if x.chain else autodiff.item_code(_begun(x, root), root, own)
-    flag = False if x.chain or code != 0 else _made_flag(x, root)
+    ended = _is_ended(x, root)
+    flag = False if x.chain or code != 0 or ended else _made_flag(x, root)
     if isinstance(code, Value):
         made = _one_of(made, leave(grad_fields.left(x)), code, [leave(y) for y in own.tensors], root)  # fmt: skip
     elif code > 0:
         return leave(own.tensors[code - 1])
     elif flag is not False:
         made = MadeLeaf(made, leave(grad_fields.left(x)), _staged(flag, root))
-    ended = x.became_ is not None and not x.requires_grad  # by ``requires_grad_(False)``
     way = False if ended or flag is True or id(x.storage_) in root.root.assigned else own.lead_to(value)  # fmt: skip
     if way is False:
         return made
@@ -229,8 +246,8 @@ def form(
 
 def _one_of(made: Any, grad: Any, code: Value, leaves: Sequence[Any], root: FuncGraph) -> Any:
     """What an item of a list is, by its code: no leaf, one of ``leaves``, or another one that the code made."""
-    tag = root.emit("py.add", code, 1, type=INT)
-    return TaggedUnion(scalar(tag, root), [MadeLeaf(made, grad), made, *leaves])
+    tag = root.emit("py.sub", code, autodiff.FROZEN, type=INT)
+    return TaggedUnion(scalar(tag, root), [made, MadeLeaf(made, grad), made, *leaves])
 
 
 def _made_flag(x: SymTensor, root: FuncGraph) -> bool | Value:
@@ -256,6 +273,13 @@ def _option_flag(option: SymTensor, root: FuncGraph) -> bool | Value:
     if not isinstance(y, SymTensor) or not y.requires_grad or y.given_:
         return False
     return True if y.is_leaf else False if y.chain else _made_flag(y, root)
+
+
+def _is_ended(x: SymTensor, root: FuncGraph) -> bool:
+    """Whether the code has made a leaf of a tensor, or a staged construct gave one in all runs, and ``requires_grad_(False)`` ended it."""
+    return not x.requires_grad and (
+        x.became_ is not None or any(x is y for y, _ in root.root.joined)
+    )
 
 
 def _may_be_callers(x: SymTensor) -> bool:

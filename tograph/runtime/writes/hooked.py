@@ -41,6 +41,19 @@ def check(graph: FuncGraph, ends: Iterable[Value]) -> None:
             raise GradientError(_SEVERAL, node.location)
 
 
+def check_gradient(graph: FuncGraph, ends: Iterable[Value]) -> None:
+    """The same where a gradient of ``ends`` is taken, for the hooks of the graphs around too: in them it is one of what ``graph`` takes and computes ``ends`` of."""
+    at: FuncGraph | None = graph
+    while at is not None:
+        check(at, ends)
+        needed = set(ends)
+        for node in reversed(at.graph.nodes):
+            if node.grad and node.op != "aten.detach.default" and not needed.isdisjoint(node.outputs):  # fmt: skip
+                needed.update(v for v in node.inputs if differentiable(v.type))
+        ends = [v for v, inner in at.captures.items() if isinstance(v, Value) and inner in needed]
+        at = at.outer if ends else None
+
+
 def _choosing(node: Node, options: set[Value]) -> set[Node]:
     """A hook, and the nodes that choose what it is on."""
     found, todo = {node}, [node.args[1].node]

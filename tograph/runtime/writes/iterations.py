@@ -22,7 +22,6 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, Location
-from ..graph.families import ITEM_READS
 from ..graph.ir import Node, Value
 from ..graph.types import BOOL
 from ..inference.infer import tensor_type
@@ -30,6 +29,7 @@ from ..inference.shapes import Meta
 from ..symbols import duals
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, user_location
 from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
+from . import list_reads
 
 EARLIER = "tg.earlier"
 LEADS = "tg.leads"  # (loop, input, k): whether state at the start of an iteration was computed from the ``k``-th tensor outside
@@ -68,6 +68,14 @@ class Past:
         return replace(self, order=self.order + 1)
 
 
+class Answer(NamedTuple):
+    """The gradient of a leaf that an earlier iteration made, whether one has made it, and whether a gradient came to it there."""
+
+    grad: Value
+    made: Value
+    came: Value
+
+
 class Earlier:
     """The iterations before one, in the trace of a loop's body: what its state depends on are the tensors ``outside``."""
 
@@ -82,7 +90,8 @@ class Earlier:
         self.depends = depends  # names of state, and of the state that it was computed from
         self.made: list[torch.Tensor] = []
         self.held: list[tuple[torch.Tensor, Any]] | None = None  # see ``outer_gradients``
-        self.asked: dict[int, tuple[Any, Any]] = {}  # by input of the body: see ``asked``
+        self.asked: dict[int, Answer | None] = {}  # by input of the body: see ``asked``
+        self.answered: dict[int, Answer] = {}  # the same of the last gradient
         self.reaching: Callable[[Sequence[Any]], list[bool]] = lambda names: [True] * len(self.outside)  # fmt: skip
         self.looked: list[tuple[list[Any], list[bool]]] = []  # what that was asked, and said
         self.surely: Callable[[Any, int], bool] = lambda name, k: True
@@ -203,12 +212,12 @@ class _Earlier(torch.autograd.Function):
         past, leaves = Past(earlier.loop, tuple(pending)), {"leaves": tuple(earlier.asked)}
         kinds: list[Any] = [tensor_type(m) for m in metas]
         for i in earlier.asked:
-            kinds += [earlier.body.graph.inputs[i].type, BOOL]
+            kinds += [earlier.body.graph.inputs[i].type, BOOL, BOOL]
         node = graph.add(EARLIER, (past, given, outside), leaves, kinds)
         node.location = node.location or user_location()
         made = [_result(v, m, graph) for v, m in zip(node.outputs, metas)]
         answers = iter(node.outputs[len(made) :])
-        earlier.asked = {i: (next(answers), next(answers)) for i in earlier.asked}
+        earlier.asked = {i: Answer(*itertools.islice(answers, 3)) for i in earlier.asked}
         if earlier.held is None:
             return None, *(g if s else None for g, s in zip(made, some))
         held = [x.grad_fn is not None for x in earlier.outside]
@@ -297,15 +306,10 @@ def check_graded(x: torch.Tensor, shared: bool = False) -> None:
     """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one. ``shared``: other state has it too."""
     if is_state(x.grad_fn) and x.grad_fn.told.graded and not shared:
         raise not_followed()
+    list_reads.check_field(x)
     node = x.ref.value.node if isinstance(x, SymTensor) and x.ref is not None else None
     # What leaves the function is asked for when the user's code is done: then it is the line that made it.
     line = user_location() or (node.location if node is not None else None)
-    if node is not None and node.op in ITEM_READS and current_graph().root.leaves:  # fmt: skip
-        raise GradientError(
-            "the gradient field of an item of a list whose length depends on data is not followed. Keep what is asked for its gradient in a list of a known "
-            "length, or take the gradients by torch.autograd.grad where the items are made.",
-            line,
-        )
     if isinstance(x, SymTensor) and x.graded_:
         raise GradientError(
             "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
@@ -315,7 +319,8 @@ def check_graded(x: torch.Tensor, shared: bool = False) -> None:
 
 
 def check_written(x: torch.Tensor) -> None:
-    """An error for a write of the ``.grad`` of state that has a gradient which is not followed."""
+    """An error for a write of the ``.grad`` of state that has a gradient which is not followed, and of an item of a list."""
+    list_reads.check_field(x)
     if not is_state(x.grad_fn):
         return
     told = x.grad_fn.told
