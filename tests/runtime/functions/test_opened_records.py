@@ -379,3 +379,26 @@ def test_a_call_whose_code_raises_leaves_objects_taken_apart():
             assert s.x.item() == i + 2
     # one for each number outside of the calls that raise, and not one for each call
     assert staged.trace_count <= 4
+
+
+def test_what_acts_outside_of_the_program_acts_once_where_the_code_raises(tmp_path):
+    def f(o, x):
+        with open(tmp_path / o.name, "a") as file:
+            file.write(f"{o.rate:g} ")
+        if o.rate == 5:
+            raise ValueError("five")
+        return x * o.rate
+
+    staged, x = tg.function(f), torch.tensor(1.0)
+    for k in (1, 2, 3, 4, 5, 5, 6):
+        if k == 5:
+            with pytest.raises(ValueError, match="five"):
+                staged(Given(k, "log"), x)
+        else:
+            assert staged(Given(k, "log"), x) == k
+    assert (tmp_path / "log").read_text() == "1 2 3 4 5 5 6 "
+
+
+class Given:
+    def __init__(self, rate, name):
+        self.rate, self.name = rate, name

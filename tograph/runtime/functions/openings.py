@@ -41,6 +41,7 @@ class Openings:
     def __init__(self) -> None:
         self.families: dict[Any, Family] = {}
         self.outer = OuterNumbers()
+        self.acts = False  # on what is outside of the program: a trace of it is for one call, and may not be made twice
 
     def trace(
         self,
@@ -65,8 +66,10 @@ class Openings:
     ) -> Trace:
         """A trace with as much open as is known to change. Retrace: a staged construct changes a number outside that is not."""
         self.outer.forget_dead()
+        if self.acts and flat.opened:
+            raise Unopened
         may_open = function.reduce_retracing or bool(flat.opened)
-        may_open = may_open and function.input_signature is None
+        may_open = may_open and function.input_signature is None and not self.acts
         trace = self._opened(function, key, bound, flat) if may_open else None
         if trace is None and self.outer.open:
             trace = self._with_outer(function, key, bound, flat)
@@ -104,7 +107,9 @@ class Openings:
             return self._traced(function, key, bound, flat, specs, tentative=True)
         except Retrace:  # a number outside becomes an input
             raise
-        except Exception:  # whatever the code makes of a copy: it is traced with the object itself, and raises again then
+        except Exception as error:  # whatever the code makes of a copy: it is traced with the object itself, and raises again then
+            if self.acts and not isinstance(error, StagingError):
+                raise
             raise Unopened from None
 
     def _opened(
@@ -178,8 +183,10 @@ class Openings:
                 if tentative:  # where it fails, the call is traced as it is
                     failed.callback(tracer.take_back)
                 try:
+                    failed.callback(self._note, tracer.watch)
                     trace = tracer.trace(key)
                     failed.pop_all()
+                    self._note(tracer.watch)
                     return trace
                 except Retrace as again:
                     tracer.begins_again()
@@ -202,6 +209,9 @@ class Openings:
                     else:
                         known = _other_ways(known, tracer.root.root, error, unnested)
                     tracer.take_back()
+
+    def _note(self, watch: reads.Watch) -> None:
+        self.acts |= bool(watch.acted)
 
 
 def _other_ways(known: Retrace, root: Root, error: StagingError, unnested: bool) -> Retrace:
