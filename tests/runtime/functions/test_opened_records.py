@@ -402,3 +402,22 @@ def test_what_acts_outside_of_the_program_acts_once_where_the_code_raises(tmp_pa
 class Given:
     def __init__(self, rate, name):
         self.rate, self.name = rate, name
+
+
+class Compared:
+    """Equal to what has an equal number, and to nothing else that it is asked about."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def __eq__(self, other):
+        return self.k == other.k
+
+    __hash__ = None
+
+
+def test_objects_that_cannot_be_compared_with_none():
+    staged = tg.function(lambda o, x: x * o.k)
+    kept = [Compared(float(k % 3)) for k in range(8)]
+    for o in (*kept, *(Compared(2.0) for _ in range(4))):
+        assert staged(o, torch.tensor(3.0)) == 3 * o.k

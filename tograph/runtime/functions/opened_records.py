@@ -51,7 +51,7 @@ class OpenedRecords:
             if any(y is x for y in before):
                 continue
             known[:] = [*known[-LIVING:], _held(x)]
-            if None in before or len(known) > LIVING:
+            if any(y is None for y in before) or len(known) > LIVING:
                 new |= _classes_in(x) or set()
         known_classes, self.classes = self.classes, self.classes | new
         return self.classes != known_classes

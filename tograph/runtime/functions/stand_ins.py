@@ -79,7 +79,7 @@ class StandIns:
         if any(y is x for y in known):
             return False
         seen.append(holder(x))
-        return None in known or len(known) >= kind.living
+        return any(y is None for y in known) or len(known) >= kind.living
 
     @contextmanager
     def given(
