@@ -32,13 +32,18 @@ def identify(x: Any, key: Any) -> None:
     """
     if not is_tracing() or not isinstance(x, _KEYED) or is_table(x) or is_table(key):
         return
-    reads.keyed(lambda: (key, *_parts(x)))
+    _keyed(x, key)
     if isinstance(key, torch.Tensor) and _contains(x, key):
         return  # it was told apart from the others when it came
     for part in _tensors(_parts(key) if isinstance(key, _KEYED) else [key]):
         _argument(x, part)
         if any(is_one(part, held) is not False for held in _tensors(_parts(x))):
             _refuse_staged()
+
+
+def _keyed(x: Any, key: Any) -> None:
+    kind: Any = next(k for k in _KEYED if isinstance(x, k))
+    reads.keyed(lambda: (key, *kind.__iter__(x)))  # also those that are there in some runs only
 
 
 def _contains(x: Any, key: torch.Tensor) -> bool:
@@ -121,7 +126,7 @@ def equal_by_value(items: Any) -> Any:
 def refuse_new(x: Any, key: Any) -> None:
     """StagingError for a tensor that the call makes, which is put into a dict or set from outside: each call makes another one."""
     if isinstance(x, _KEYED) and not is_table(x):
-        reads.keyed(lambda: (key, *_parts(x)))
+        _keyed(x, key)
     if is_symbolic(key) and _is_from_outside(x):
         raise StagingError(
             f"a tensor that the function makes is put into a {type(x).__name__} from outside, which knows it as the object that it is: use what it holds "

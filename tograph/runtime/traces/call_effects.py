@@ -257,8 +257,8 @@ class CallEffects:
         for place in changes.locations():
             if place.key[0] == "key":
                 found.add(id(place.name_key))
-            elif place.key[0] == "contents" and isinstance(place.keep, set):
-                found.update(map(id, place.keep))
+            elif place.key[0] == "contents" and issubclass(type(place.keep), set):
+                found.update(map(id, set.__iter__(place.keep)))
         return found
 
     def _reached_by_run(self, made: Sequence[Any]) -> set[int]:
