@@ -69,7 +69,7 @@ def leave_alone(f, args, kwargs):
         return manager
     if getattr(f, "__name__", "") == "seed":
         reads.seeded(f, getattr(f, "__self__", None))
-    elif f in (id, hash, weakref.proxy):
+    elif any(f is g for g in (id, hash, weakref.proxy)):
         reads.identified(*args[:1])
     if "requires_grad" not in kwargs or not is_tracing():
         return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)

@@ -43,7 +43,7 @@ def identify(x: Any, key: Any) -> None:
 
 def _keyed(x: Any, key: Any) -> None:
     kind: Any = next(k for k in _KEYED if isinstance(x, k))
-    reads.keyed(lambda: (key, *kind.__iter__(x)))  # also those that are there in some runs only
+    reads.keyed(key, lambda: kind.__iter__(x))  # also those that are there in some runs only
 
 
 def _contains(x: Any, key: torch.Tensor) -> bool:
@@ -60,7 +60,7 @@ def _argument(x: Any, key: torch.Tensor) -> None:
 def apart(keys: Iterable[Any]) -> None:
     """The keys of a new dict, or items of a new set: StagingError where a staged condition decides whether two are one tensor."""
     keys = list(keys)
-    reads.keyed(lambda: keys)
+    reads.compared_by_value(*keys)
     held = _tensors(keys) if is_tracing() else []
     for i, key in enumerate(held):
         if any(is_one(key, other) is not False for other in held[:i]):

@@ -211,6 +211,7 @@ TABLES_ORDERED: list[Any] = []  # ``a <= b`` and its kind: set by ``builtin.set_
 
 def _containers(a: Any, b: Any) -> Any:
     """Whether two containers with staged items are equal; None for anything else."""
+    reads.compared_by_value(a, b)
     if is_table(a) or is_table(b):
         return TABLES_EQUAL[0](a, b)
     if not isinstance(a, (list, tuple, dict)) or not isinstance(b, (list, tuple, dict)):

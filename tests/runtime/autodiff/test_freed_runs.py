@@ -232,3 +232,27 @@ def test_outside_as_in_eager(case):
         found = [outcome(lambda w, n, g=g: g(w, n).sum().backward(), n) for g in (f, case)]
         assert found[0][0] == found[1][0], n
         torch.testing.assert_close(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("c", [0.0, 1.0])
+@pytest.mark.parametrize("n", [1.0, 2.0])
+def test_a_result_that_a_branch_has_freed_beside_one_that_is_freed_for_sure(c, n):
+    def f(w, c, n):
+        if n > 1:
+            a, b = (w * w).sum(), (w * w * w).sum()
+        else:
+            a, b = (w * w).sum() * 2, w.exp().sum()
+        if c > 0:
+            b.backward()
+        a.backward()
+        return b
+
+    found = []
+    for run in (f, tg.function(f)):
+        w = torch.tensor([1.0, 0.5], requires_grad=True)
+        try:
+            run(w, torch.tensor(c), torch.tensor(n)).backward()
+            found.append(w.grad.tolist())
+        except RuntimeError:
+            found.append("freed")
+    assert found[0] == found[1]

@@ -100,3 +100,13 @@ def test_a_trace_that_can_not_be_made_apart_gives_an_equal_one():
     for v in ([0.0, 0.0], [1.0, 0.0], [1.0, 2.0], [0.0, 2.0]):
         x = torch.tensor(v)
         assert staged([5], x) == replaced([5], x)
+
+
+def test_what_has_acted_outside_is_not_traced_again(tmp_path):
+    def f(x):
+        (tmp_path / "log").write_text("once")
+        rows = [1]
+        r = (rows, 1) if x.sum() > 3 else (rows,)
+        return r[0], rows
+
+    assert tg.function(f)(torch.tensor(2.0)) == ([1], [1])

@@ -66,16 +66,29 @@ def counted_within(p, x):
     return x * len(known)
 
 
-PROGRAMS = [among_members, under_a_key, in_a_list, one, equal, by_its_number, in_new_containers, added, referred_to, called, counted_within]  # fmt: skip
+def in_tuples(p, x):
+    return x * (2 if (p, 1) == (LAST[0], 1) else 1) * len({(p,), (LAST[0],)})
+
+
+def in_a_tuple_that_is_a_key(p, x):
+    return x * PAIRS.get((p, 1), 1.0)
+
+
+def in_lists_and_dicts(p, x):
+    return x * (2 if [[p]] == [LIST] else 1) * (3 if {"a": p} == {"a": LAST[0]} else 1)
+
+
+PAIRS = {}
+PROGRAMS = [in_tuples, in_a_tuple_that_is_a_key, in_lists_and_dicts, among_members, under_a_key, in_a_list, one, equal, by_its_number, in_new_containers, added, referred_to, called, counted_within]  # fmt: skip
 
 
 def shown(run, kept):
     """What eight calls give, each with an object of its own but two with that which stands outside."""
-    for c in (SEEN, TABLE, LIST, REFERENCES):
+    for c in (SEEN, TABLE, LIST, PAIRS, REFERENCES):
         c.clear()
     first = LAST[0] = Item(5.0)
     SEEN.add(first)
-    TABLE[first] = 7.0
+    TABLE[first] = PAIRS[first, 1] = 7.0
     LIST.append(first)
     log, held = [], []
     for i in range(8):

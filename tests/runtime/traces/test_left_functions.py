@@ -118,3 +118,45 @@ def test_a_variable_that_has_no_value():
 
     with pytest.raises(NameError):
         tg.function(f)(torch.ones(2))()
+
+
+def test_a_variable_that_another_function_assigns():
+    def f(x):
+        n = 0
+
+        def step():
+            nonlocal n
+            n += 1
+            return n
+
+        return step, lambda: n
+
+    staged = tg.function(f)
+    step, shown = staged(torch.tensor(1.0))
+    other_step, other = staged(torch.tensor(1.0))
+    assert [step(), step(), shown(), other(), other_step(), other()] == [1, 2, 2, 0, 1, 1]
+
+
+def test_the_attributes_of_a_partial_object():
+    def f(x):
+        add = functools.partial(torch.add, x)
+        add.note = [x]
+        return add
+
+    staged = tg.function(f)
+    first, second = staged(torch.tensor(1.0)), staged(torch.tensor(2.0))
+    assert [first.note[0], second.note[0], first(1), second(1)] == [1, 2, 2, 3]
+
+
+def test_functions_that_call_each_other_are_refused():
+    def f(x):
+        def a(k):
+            return x if k == 0 else b(k - 1)
+
+        def b(k):
+            return a(k)
+
+        return a
+
+    with pytest.raises(tg.errors.StructureError, match="a function that holds itself"):
+        tg.function(f)(torch.tensor(1.0))

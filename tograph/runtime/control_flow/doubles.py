@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import AliasError
+from ..guarding import reads
 from ..symbols import journal
 from ..symbols.funcgraph import current_graph, user_location
 from ..symbols.retrace import Retrace
@@ -58,7 +59,8 @@ def _is_the_callers(x: Any) -> bool:
 def check(contents: Iterable[Any]) -> None:
     """These leave the call: none may be made anew of what the caller holds, or of what leaves too."""
     root = current_graph().root
-    if root.apart or root.merged or not root.doubles:
+    watch = reads.current()
+    if root.apart or root.merged or not root.doubles or (watch is not None and watch.acted):
         return
     leaving = {id(x): x for content in contents for _, x in containers(content)}
     seen: set[int] = set(leaving)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..symbols.journal import MISSING, Location
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor, found_outside
 from ..values.structure import OUTSIDE
-from . import questions
+from . import questions, which_objects
 from .guards import ATOMS, CONTAINERS, MAPPINGS, extends_container
 from .watch import Watch
 
@@ -155,15 +155,22 @@ def identified(*xs: Any) -> None:
         # of copies of what a call brings the key tells which are one
         if len(xs) == 1 or not all(id(x) in watch.copies for x in xs):
             watch.compared.update(id(x) for x in xs if not isinstance(x, torch.Tensor))
+        if watch.copies and len(xs) == 1:
+            watch.compared |= which_objects.asked(watch.copies, xs, alone=True)
 
 
-def keyed(keys: Callable[[], Sequence[Any]]) -> None:
-    """Which of these are one decides what a dict or set holds."""
+def compared_by_value(*xs: Any) -> None:
+    """``==`` asked whether these are equal, and which objects those in them are that compare by identity."""
     watch = current()
     if watch is not None and watch.copies:
-        found = keys()
-        if len(found) > 1 and any(id(x) in watch.copies for x in found):
-            identified(*found)
+        watch.compared |= which_objects.asked(watch.copies, xs, alone=False)
+
+
+def keyed(key: Any, others: Callable[[], Iterable[Any]]) -> None:
+    """Whether a key is one of the others decides what a dict or set holds, or gives."""
+    watch = current()
+    if watch is not None and watch.copies:
+        watch.compared |= which_objects.keyed(watch.copies, key, others)
 
 
 def may_stay(place: Location) -> None:

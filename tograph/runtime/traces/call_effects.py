@@ -26,6 +26,7 @@ from ..graph.opaque import OpaqueObject
 from ..guarding import guards, outer_lists, reads, slots
 from ..guarding.outer_numbers import Opened
 from ..guarding.outer_tables import Stood
+from ..guarding.which_objects import asked
 from ..recording import creation
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph
@@ -253,13 +254,14 @@ class CallEffects:
 
     def asked(self, changes: journal.Journal) -> set[int]:
         """The objects, by identity, of which the code asks which they are."""
-        found = {*self.watch.compared, *(id(c.old) for c in self.watch.checks.values())}
+        keys = [c.old for c in self.watch.checks.values()]
         for place in changes.locations():
             if place.key[0] == "key":
-                found.add(id(place.name_key))
+                keys.append(place.name_key)
             elif place.key[0] == "contents" and issubclass(type(place.keep), set):
-                found.update(map(id, set.__iter__(place.keep)))
-        return found
+                keys.append(place.keep)
+        copies = self.watch.copies
+        return self.watch.compared | (asked(copies, keys, alone=True) if copies else set())
 
     def _reached_by_run(self, made: Sequence[Any]) -> set[int]:
         """What the Python code that the graph calls finds of ``made``: while it runs, these are not what the caller's objects are."""

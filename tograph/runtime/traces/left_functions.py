@@ -8,6 +8,7 @@ code assigns its variables.
 from __future__ import annotations
 
 import functools
+import gc
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +29,8 @@ def form(x: Any, leave: Callable[[Any], Any]) -> Rebuilt | None:
     if isinstance(x, types.MethodType):
         return Rebuilt(_MethodOf(x), [leave(x.__self__)])
     if isinstance(x, functools.partial):
-        return Rebuilt(_PartialOf(x), list(map(leave, [x.func, *x.args, *x.keywords.values()])))
+        parts = [x.func, *x.args, *x.keywords.values(), *vars(x).values()]
+        return Rebuilt(_PartialOf(x), list(map(leave, parts)))
     make = _FunctionOf(x)
     return Rebuilt(make, list(map(leave, make.parts(x))))
 
@@ -48,11 +50,27 @@ def _is_own(x: Any, seen: set[int]) -> bool:
     if isinstance(x, types.MethodType):
         return pytrees.has_parts(type(x.__self__)) and _is_own(x.__self__, seen)
     if isinstance(x, types.FunctionType):
-        assigned = set(x.__code__.co_freevars) & stored_names(x.__code__)
-        return bool(assigned) or any(_is_own(v, seen) for v in _held(x))
+        return _is_assigned(x) or any(_is_own(v, seen) for v in _held(x))
     if type(x) is functools.partial:
-        return any(_is_own(v, seen) for v in (x.func, *x.args, *x.keywords.values()))
+        parts = (x.func, *x.args, *x.keywords.values(), *vars(x).values())
+        return any(_is_own(v, seen) for v in parts)
     return pytrees.has_parts(type(x))
+
+
+def _is_assigned(f: types.FunctionType) -> bool:
+    """Whether a function that shares a variable with this one, or itself, assigns it."""
+    cells = list(
+        f.__closure__ or ()
+    )  # no tuple: the one that ``get_referrers`` is given it leaves out
+    closures = [t for t in gc.get_referrers(*cells) if type(t) is tuple] if cells else []
+    ids = set(map(id, closures))
+    sharing = [g for g in gc.get_referrers(*closures) if type(g) is types.FunctionType and id(g.__closure__) in ids] if closures else []  # fmt: skip
+    here = set(map(id, cells))
+    return any(
+        id(cell) in here and name in stored_names(g.__code__)
+        for g in sharing
+        for name, cell in zip(g.__code__.co_freevars, g.__closure__ or ())
+    )
 
 
 def _held(f: types.FunctionType) -> Iterator[Any]:
@@ -79,7 +97,7 @@ class _FunctionOf:
 
     def __init__(self, f: types.FunctionType):
         self.code, self.namespace, self.name = f.__code__, f.__globals__, f.__name__
-        self.about = {n: getattr(f, n) for n in _ABOUT}
+        self.about = {n: getattr(f, n) for n in _ABOUT if hasattr(f, n)}
         # which cells hold the function itself: no part
         self.own = [any(v is f for v in _content(c)) for c in f.__closure__ or ()]
         self.defaults = len(f.__defaults__ or ())
@@ -96,14 +114,14 @@ class _FunctionOf:
         made = types.FunctionType(self.code, self.namespace, self.name, defaults or None, cells or None)  # fmt: skip
         made.__kwdefaults__ = {name: next(rest) for name in self.keywords} or None
         for name, value in [*self.about.items(), *zip(self.attributes, rest)]:
-            setattr(made, name, value)
+            setattr(made, name, value.copy() if name == "__annotations__" else value)
         for cell, own in zip(cells, self.own):
             if own:
                 cell.cell_contents = made
         return made
 
 
-_ABOUT = ("__qualname__", "__module__", "__doc__", "__annotations__")
+_ABOUT = ("__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__")
 
 
 class _MethodOf:
@@ -122,8 +140,12 @@ class _PartialOf:
     """Makes a partial object of its function and arguments."""
 
     def __init__(self, x: functools.partial):
-        self.count, self.names = len(x.args), tuple(x.keywords)
+        self.kind, self.count = type(x), len(x.args)
+        self.names, self.attributes = tuple(x.keywords), tuple(vars(x))
 
     def __call__(self, parts: list[Any]) -> functools.partial:
-        f, args, values = parts[0], parts[1 : 1 + self.count], parts[1 + self.count :]
-        return functools.partial(f, *args, **dict(zip(self.names, values)))
+        f, args, rest = parts[0], parts[1 : 1 + self.count], iter(parts[1 + self.count :])
+        made = self.kind(f, *args, **{name: next(rest) for name in self.names})
+        for name, value in zip(self.attributes, rest):
+            setattr(made, name, value)
+        return made

@@ -56,12 +56,11 @@ class Trace:
         return families.inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
-        bound = flat.closed and bool(self.open_numbers)
-        return not (self.concrete.outlived or bound) and self.holds(key, flat)
+        return not self.concrete.outlived and self.holds(key, flat)
 
     def holds(self, key: Any, flat: Flat) -> bool:
         """Whether it could serve a call."""
-        if len(flat.tensors) != len(self.specs):
+        if len(flat.tensors) != len(self.specs) or (flat.closed and self.open_numbers):
             return False
         if key != self.key and not self._covers(flat):
             return False

@@ -146,9 +146,7 @@ def bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise SignatureError(
-            f"Binding inputs to tg.function {name!r} failed due to: {error}"
-        ) from None
+        raise SignatureError(f"Binding inputs to tg.function {name!r} failed due to: {error}") from None  # fmt: skip
     bound.apply_defaults()
     return bound
 

@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import functools
 import sys
+import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,15 +109,15 @@ def blank(cls: type) -> Any:
 
 
 _FILLED = (list, dict)
+# Made of their parts at once.
+_WHOLE = (tuple, list, dict, deque, slice, types.FunctionType, types.MethodType, types.CellType, functools.partial)  # fmt: skip
 
 
 def has_blank(cls: type) -> bool:
     """Whether ``fill`` completes a blank object of a class that has parts."""
     if cls in _FILLED or base_container(cls) is not None:
         return True
-    return not issubclass(cls, (tuple, list, dict, deque, slice)) and not hasattr(
-        cls, "__tograph_flatten__"
-    )
+    return not issubclass(cls, _WHOLE) and not hasattr(cls, "__tograph_flatten__")
 
 
 def fill(made: Any, aux: Any, parts: list[Any]) -> Any:

@@ -341,8 +341,8 @@ def _captured(graph: FuncGraph) -> list[torch.Tensor]:
 def _refuses(node: Any, output: int, here: FuncGraph) -> bool:
     """Whether eager PyTorch would refuse a gradient that comes to this output of a node."""
     graph = here.root.freed.get(node)
-    outputs = here.root.freed_outputs.get(node, {}).values()
-    comes = not outputs or any(output in some for some in outputs)
+    outputs = here.root.freed_outputs.get(node, {})
+    comes = not outputs or any(output in some for g, some in outputs.items() if here.within(g))
     if graph is not None and here.within(graph) and saves(node) and comes:
         return True
     call = getattr(node, "call", None)
