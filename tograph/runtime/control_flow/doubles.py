@@ -6,7 +6,7 @@ the call in the place of one that the caller holds, and two that leave it. What 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable
 from typing import Any, NamedTuple
 
 from ...errors import AliasError
@@ -31,22 +31,36 @@ def guard(x: Any, name: str | None) -> None:
 
 
 class Double(NamedTuple):
-    """``x``, which was made anew where Python has one of ``of``, or, ``callers``, one of what the caller holds; ``name``: of what holds it."""
+    """``x``, which was made anew where Python has one of ``of``, by identity, or, ``callers``, one of what the caller holds; ``name``: of what holds it."""
 
     x: Any
     name: str | None
-    of: list[Any]
+    of: dict[int, Any]
     callers: bool
 
 
-def note(x: Any, name: str | None, origins: Sequence[Any], before: Sequence[Any] = ()) -> None:
-    """``x`` was made anew where Python has one of ``origins``, of which those ``before`` existed before the construct."""
+class Origins(NamedTuple):
+    """What Python has in the place of what was made anew; ``of`` and ``callers`` as of ``Double``."""
+
+    of: dict[int, Any]
+    callers: bool
+
+
+def origins(found: Iterable[Any], before: Container[int] = ()) -> Origins:
+    """``before``: which of those that were found, by identity, existed before the construct."""
+    doubles, unique = current_graph().root.doubles, {id(x): x for x in found}
+    of = dict[int, Any]()
+    for i, x in unique.items():
+        if i in before:
+            of |= doubles[i].of if i in doubles else {i: x}
+    return Origins(of, any(map(_is_the_callers, unique.values())))
+
+
+def note(x: Any, name: str | None, from_: Origins) -> None:
+    """``x`` was made anew."""
     guard(x, name)
-    doubles = current_graph().root.doubles
-    callers = any(map(_is_the_callers, origins))
-    if callers or before:
-        of = [y for o in before for y in (doubles[id(o)].of if id(o) in doubles else [o])]
-        doubles[id(x)] = Double(x, name, of, callers)
+    if from_.of or from_.callers:
+        current_graph().root.doubles[id(x)] = Double(x, name, *from_)
 
 
 def _is_the_callers(x: Any) -> bool:
@@ -65,7 +79,7 @@ def check(contents: Iterable[Any]) -> None:
     leaving = {id(x): x for content in contents for _, x in containers(content)}
     seen: set[int] = set(leaving)
     for double in filter(None, map(root.doubles.get, leaving)):
-        of = {id(y) for y in double.of if y is not double.x}
+        of = double.of.keys() - {id(double.x)}
         if double.callers or not seen.isdisjoint(of):
             raise Retrace(apart=may_be_held(double.x, double.name), leaving=True)
         seen |= of

@@ -11,7 +11,7 @@ from ..symbols.journal import Location as Place
 from ..values import inner_lists, structure
 from ..values.structure import Spec
 from .containers import containers, themselves
-from .doubles import guard, note
+from .doubles import guard, note, origins
 from .leaves import Path
 from .regions import Region
 from .sharing import Sharing
@@ -31,7 +31,7 @@ class Merged:
         live: Sequence[Region],
         before: Before,
     ):
-        self.places: dict[Any, dict[Path, list[Any]]] = {}
+        self.places: dict[Any, dict[Path, dict[int, Any]]] = {}
         self._existed: dict[int, Any] = {}  # of these, what did before the construct
         self.sharing: Sharing | None = None
         # What a list of the graph takes has its place there.
@@ -82,7 +82,7 @@ class Merged:
             paths = self._find().at(x, k, number) or [_ALL]
             found_at = self.places.setdefault(key(place), {})
             for path in paths:
-                found_at.setdefault(path, []).append(x)
+                found_at.setdefault(path, {})[id(x)] = x
 
     def one(self, number: int, x: Any) -> Any:
         """``x``, which was made anew, with the objects that the places before have made already."""
@@ -91,11 +91,12 @@ class Merged:
     def guard(self, place: Place | None, x: Any) -> None:
         """``x`` was made anew: where Python has one object under two names, a change of it is an error."""
         paths = self.places.get(key(place), {})
+        everywhere = paths.get(_ALL, {})
+        found = {p: origins([*everywhere.values(), *of.values()], self._existed) for p, of in paths.items()}  # fmt: skip
         for path, part in containers(x) if paths else ():
-            if path in paths or _ALL in paths:
-                of = [*paths.get(path, ()), *paths.get(_ALL, ())]
-                existed = [y for y in of if id(y) in self._existed]
-                note(part, None if place is None else place.name, of, existed)
+            from_ = found.get(path) or found.get(_ALL)
+            if from_ is not None:
+                note(part, None if place is None else place.name, from_)
 
 
 _ALL = ("all",)  # stands for each place in what a location holds

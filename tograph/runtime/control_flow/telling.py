@@ -32,7 +32,7 @@ from .containers import (
     plain,
     told,
 )
-from .doubles import guard, may_be_held, note
+from .doubles import guard, may_be_held, note, origins
 from .leaves import Path
 from .regions import Region
 
@@ -131,7 +131,8 @@ class Told:
     def __init__(self, body: Any, before: Sequence[Place]):
         self.merged: set[Any] = set()
         self.known: dict[int, Any] = {}
-        self.shared: dict[Any, dict[Path, list[Any]]] = {}
+        self.shared: dict[Any, dict[Path, dict[int, Any]]] = {}
+        self.own: set[tuple[Any, Path]] = set()  # where an iteration leaves what it made itself
         self.apart = current_graph().root.apart
         self.seen: set[int] = set()
         if self.apart:
@@ -201,6 +202,8 @@ class Told:
             for path, x in containers(both[1]):
                 if journal.guarded(x):
                     self._add(place.key, path, x)
+                else:
+                    self.own.add((place.key, plain(path)))
         self._share_items(state, contents, marks)
         return sum(map(len, self.shared.values())) != before
 
@@ -213,7 +216,7 @@ class Told:
                     self._add(place.key, path, x)
 
     def _add(self, key: Any, path: Path, x: Any) -> None:
-        self.shared.setdefault(key, {}).setdefault(path, []).append(x)
+        self.shared.setdefault(key, {}).setdefault(path, {})[id(x)] = x
 
     def guard(self, state: Sequence[Place]) -> None:
         """What the places hold now was made anew: where Python has one object under two names, a change is an error."""
@@ -221,14 +224,17 @@ class Told:
             shared = self.shared.get(place.key)
             if shared:
                 # What was one container in an iteration may be one of several behind the loop.
-                wanted: dict[Path, list[Any]] = {}
+                wanted: dict[Path, dict[int, Any]] = {}
                 for path, found in shared.items():
-                    wanted.setdefault(plain(path), []).extend(found)
+                    wanted.setdefault(plain(path), {}).update(found)
+                from_ = {p: origins(found.values()) for p, found in wanted.items()}
+                every = origins([x for found in wanted.values() for x in found.values()])
                 held = list(containers(place.get()))
-                there = [(p, x) for p, x in held if plain(p) in wanted]
-                every = [x for found in wanted.values() for x in found]
-                for p, x in there or held:
-                    note(x, place.name, wanted.get(plain(p), every))
+                for p, x in [(p, x) for p, x in held if plain(p) in wanted] or held:
+                    if (place.key, plain(p)) in self.own:  # each iteration has another one
+                        guard(x, place.name)
+                    else:
+                        note(x, place.name, from_.get(plain(p), every))
 
     def check_items(self, place: Place, spec: Spec) -> None:
         """Begin anew, apart, where a loop makes the items of a container anew and a name holds one of them: it would not change with it."""
