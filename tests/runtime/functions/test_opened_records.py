@@ -421,3 +421,32 @@ def test_objects_that_cannot_be_compared_with_none():
     kept = [Compared(float(k % 3)) for k in range(8)]
     for o in (*kept, *(Compared(2.0) for _ in range(4))):
         assert staged(o, torch.tensor(3.0)) == 3 * o.k
+
+
+class Episode:
+    def __init__(self):
+        self.t, self.state, self.log = 0, torch.zeros(2), []
+
+    def step(self, a):
+        self.t += 1
+        self.state = self.state + a
+        if self.state.norm() > 3:
+            self.log.append(self.t)
+        return self.state, self.t >= 10 or bool(self.state.norm() > 5)
+
+
+def test_rollouts_with_an_environment_for_each_that_keeps_a_growing_list():
+    def rollout(env, w):
+        r, done = 0.0, False
+        while not done:
+            state, done = env.step(w)
+            r = r + state.sum()
+        return r
+
+    staged = tg.function(rollout)
+    for k in range(8):
+        mine, plain, w = Episode(), Episode(), torch.tensor([1.0, k / 2])
+        torch.testing.assert_close(staged(mine, w), rollout(plain, w))
+        assert (mine.t, mine.log) == (plain.t, plain.log)
+        torch.testing.assert_close(mine.state, plain.state)
+    assert staged.trace_count <= 4

@@ -93,7 +93,8 @@ def _has_objects(x: Any) -> bool:
 def _has_copies(x: Any) -> bool:
     """Whether ``x`` is what stands for an object of the arguments, or a container of such."""
     copies = [made for made, _ in current_graph().root.lent if pytrees.has_identity(made)]
-    parts = x if type(x) is tuple or isinstance(x, list) else x.values() if type(x) is dict else (x,)  # fmt: skip
+    listed = type(x) is tuple or (isinstance(x, list) and not is_growing(x))
+    parts = x if listed else x.values() if type(x) is dict else (x,)
     return bool(copies) and any(p is made for p in parts for made in copies)
 
 
