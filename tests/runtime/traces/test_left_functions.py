@@ -160,3 +160,25 @@ def test_functions_that_call_each_other_are_refused():
 
     with pytest.raises(tg.errors.StructureError, match="a function that holds itself"):
         tg.function(f)(torch.tensor(1.0))
+
+
+class Owner:
+    def __init__(self):
+        self.rows = [0]
+
+    def get(self):
+        return self.rows
+
+
+def test_methods_and_partial_objects_of_the_caller_hold_what_they_held():
+    def f(get, later, x):
+        if x.sum() > 3:
+            get().append(1)
+        return get, (later, 1)
+
+    staged = tg.function(f)
+    for v in (1.0, 4.0, 5.0, 2.0, 4.0, 1.0):
+        owner, rows = Owner(), [2]
+        get, (later, _) = staged(owner.get, functools.partial(len, rows), torch.tensor(v))
+        assert get.__self__ is owner and later.args[0] is rows
+        assert owner.rows == ([0, 1] if v > 3 else [0])

@@ -10,7 +10,9 @@ Invariant: ``marked`` changes no order of leaves, and ``flattening.unflatten`` m
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -162,6 +164,10 @@ def passed(
     return None
 
 
+# What is taken apart of methods and partial objects (``arguments``).
+_HELD = {types.MethodType: ("__self__",), functools.partial: ("func", "args", "keywords")}
+
+
 def _steps(x: Any, within: Any, opened: frozenset[type]) -> tuple[Any, ...] | None:
     if within is x:
         return ()
@@ -169,6 +175,8 @@ def _steps(x: Any, within: Any, opened: frozenset[type]) -> tuple[Any, ...] | No
         items: Any = enumerate(within)
     elif isinstance(within, dict):
         items = within.items()
+    elif type(within) in _HELD:
+        items = [(Attribute(n), getattr(within, n)) for n in _HELD[type(within)]]
     elif type(within) in opened:
         names, parts = attributes(within)
         items = zip(map(Attribute, names), parts)
