@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..values.pytrees import attributes, is_record_class
 from .guards import ATOMS
 
 MOST = 10_000  # parts of what is compared that are looked at
@@ -31,8 +32,8 @@ def within(xs: Iterable[Any]) -> Iterator[Any]:
             todo += dict.values(x) if kind is dict else ()
         elif type(x).__eq__ is object.__eq__:
             yield x
-        elif type(getattr(x, "__dict__", None)) is dict:
-            todo += vars(x).values()
+        elif is_record_class(type(x)):
+            todo += attributes(x)[1]
 
 
 def asked(copies: Collection[int], xs: Iterable[Any], alone: bool) -> set[int]:

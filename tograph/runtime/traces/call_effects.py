@@ -63,7 +63,9 @@ class CallEffects:
         self._objects, self._reached = objects, None
         self._records, self._copied = records, list[tuple[Any, Any]]()
         # those that may have stand-ins are told apart by the key, too
-        watch.copies = {id(x) for x in objects if isinstance(x, (FunctionType, torch.Generator))}
+        watch.copies = {
+            id(x) for x in objects[1:] if isinstance(x, (FunctionType, torch.Generator))
+        }
         self._around: Reach | None = None
 
     def of(self, changes: journal.Journal) -> tuple[list, Callable]:
