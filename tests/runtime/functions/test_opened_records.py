@@ -444,9 +444,9 @@ def test_rollouts_with_an_environment_for_each_that_keeps_a_growing_list():
         return r
 
     staged = tg.function(rollout)
-    for k in range(8):
+    for k in range(12):
         mine, plain, w = Episode(), Episode(), torch.tensor([1.0, k / 2])
         torch.testing.assert_close(staged(mine, w), rollout(plain, w))
         assert (mine.t, mine.log) == (plain.t, plain.log)
         torch.testing.assert_close(mine.state, plain.state)
-    assert staged.trace_count <= 4
+    assert staged.trace_count <= 6  # the objects of the first calls may be there yet

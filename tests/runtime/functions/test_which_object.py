@@ -111,11 +111,11 @@ def test_what_is_known_of_two_of_one_call_needs_no_trace_of_its_own():
         return x * (2 if a is b else 1) * len({a, b})
 
     staged, x = tg.function(f), torch.tensor(1.0)
-    for i in range(8):
+    for i in range(12):
         a = Item(1.0)
         b = a if i % 2 else Item(1.0)
         assert staged(a, b, x) == f(a, b, x)
-    assert staged.trace_count <= 5
+    assert staged.trace_count <= 7  # the objects of the first calls may be there yet
 
 
 class Table:

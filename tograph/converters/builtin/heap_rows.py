@@ -62,5 +62,6 @@ def put_back(heap: Any, rows: Any) -> None:
     heap.replace(StagedList()._hold(rows.columns, heap.record))
 
 
+# The library's code that is converted calls them, as they are.
 handles(rows_of)(rows_of)
 handles(put_back)(put_back)

@@ -353,7 +353,9 @@ class Function(Generic[P, R]):
                     return self._find(args, kwargs, closed)
                 with suppress(Unopened):
                     found = found or self._trace(key, bound, flat)
-                if found is None:  # the code raises again now, or it was for the copies
+                if (
+                    found is None
+                ):  # with the objects themselves the code raises again, or the copies were why
                     made = self._find(args, kwargs, closed, constant=True)
                     self.records.refuse()
                     return made

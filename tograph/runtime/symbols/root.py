@@ -125,13 +125,12 @@ class Root:
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
-    freed_too: dict[Any, list[FuncGraph]] = field(default_factory=dict)  # where before that
-    anew: dict[Any, Any] = field(
-        default_factory=dict
-    )  # graphs and values that were recorded anew: what they were first
-    freed_outputs: dict[Any, dict[FuncGraph, set[int]]] = field(
-        default_factory=dict
-    )  # and by which outputs
+    # The graphs in which some runs have freed a history before the one that ``freed`` names.
+    freed_too: dict[Any, list[FuncGraph]] = field(default_factory=dict)
+    # By history and graph: the outputs by which a gradient that is taken there frees it.
+    freed_outputs: dict[Any, dict[FuncGraph, set[int]]] = field(default_factory=dict)
+    # Graphs and values that were recorded anew: what they were first.
+    anew: dict[Any, Any] = field(default_factory=dict)
     once: dict[Any, tuple[Value, Value]] = field(
         default_factory=dict
     )  # by loop and node the item of a list by which each iteration frees another part of it
